@@ -5,7 +5,8 @@
     dledger-audit verify-compaction n0=http://orders-n0:40912,n1=http://... FOLDER
 
 The exit code tells the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
-4 Damaged, 5 Diverged. It is 2 for a wrong command line, 6 if compaction is refused, and 70 if the
+4 Damaged, 5 Diverged; with `--verdict-exits-0` it is 0 for each of them.
+It is 2 for a wrong command line, 6 if compaction is refused, and 70 if the
 program itself failed.
 """
 
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
-    return EXIT_CODES[summary.verdict]
+    return ExitCode.SOUND if options.verdict_exits_0 else EXIT_CODES[summary.verdict]
 
 
 def _audit(captured: Capture, master: str) -> AuditResult:

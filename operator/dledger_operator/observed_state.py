@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus
 from dledger_operator.api_objects import Problem
 
@@ -159,6 +160,18 @@ class RollPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFinding:
+    """What the last audit of a group found that could tell."""
+
+    audit: str
+    """Name of the DLedgerAudit, which may have been deleted."""
+    verdict: Verdict
+    """Sound, Damaged or Diverged."""
+    message: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedGroup:
     """One group at one point in time."""
 
@@ -189,6 +202,8 @@ class ObservedGroup:
     """Why the next step of scaling cannot be taken now."""
     plan: RollPlan | None = None
     """None if no pod is to be replaced."""
+    audit: AuditFinding | None = None
+    """None before the first audit."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
 

@@ -90,3 +90,12 @@ def test_a_damaged_member_sets_the_exit_code_and_the_summary(tmp_path: Path) -> 
     assert json.loads(ended.stdout)["verdict"] == "Damaged"
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"n0", "n1", "n2", "termination-log"}
+
+
+def test_a_job_with_a_verdict_succeeds_whatever_the_verdict_is(tmp_path: Path) -> None:
+    summary = tmp_path / "summary"
+    nobody = ["--group", "g", "--member", "n0=http://127.0.0.1:1", "--summary-file", str(summary)]
+
+    assert main(nobody) == ExitCode.INCOMPLETE
+    assert main([*nobody, "--verdict-exits-0"]) == 0
+    assert AuditSummary.from_json(summary.read_bytes()).verdict is Verdict.INCOMPLETE

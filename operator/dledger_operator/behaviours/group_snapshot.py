@@ -22,10 +22,12 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
+from dledger_operator.behaviours.report.audit_findings import latest, recorded_finding
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
 from dledger_operator.observed_state import (
+    AuditFinding,
     Membership,
     ObservedEndpoints,
     ObservedGroup,
@@ -51,6 +53,8 @@ class GroupSnapshot:
     identity: str
     """The group's identity; empty while it is not known."""
     startup: StartupGracePeriod
+    created_at: datetime
+    audit: AuditFinding | None = None
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
@@ -73,6 +77,8 @@ class GroupSnapshot:
             membership=recorded_membership(body.get("status") or {}, group),
             identity=str((body.get("status") or {}).get(IDENTITY_KEY, "")),
             startup=StartupGracePeriod(datetime.fromisoformat(metadata["creationTimestamp"])),
+            created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
+            audit=recorded_finding(body.get("status") or {}),
         )
 
     @property
@@ -86,6 +92,15 @@ class GroupSnapshot:
         self.reconciled = outcome
         if outcome.shape and outcome.shape.identity:
             self.identity = outcome.shape.identity
+
+    def take_audit(self, finding: AuditFinding) -> bool:
+        """Store what an audit found; return False if a later one is known, or the audit was that of
+        an earlier group of the same name.
+        """
+        if finding.started_at < self.created_at or latest(self.audit, finding) is self.audit:
+            return False
+        self.audit = finding
+        return True
 
     @property
     def may_get_identity(self) -> bool:
@@ -142,11 +157,6 @@ class GroupSnapshot:
             answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
         )
-
-    def without_pods(self, claims: list[VolumeClaimView]) -> list[VolumeClaimView]:
-        """Return the claims whose members have no pod, not even one that is leaving."""
-        used = {names.volume_claim(pod.name) for pod in self.followed.pods}
-        return [claim for claim in claims if claim.name not in used and not claim.leaving]
 
     def pod_ips(self) -> dict[str, str]:
         """Return the pod IPs by member id, without pods that are leaving."""
@@ -228,6 +238,7 @@ class GroupSnapshot:
             warning=self.reconciled.warning,
             scaling_problem=scaling_problem,
             plan=self.plan(now, roll_problem),
+            audit=self.audit,
             starting=self.startup.is_active(members, now),
         )
 

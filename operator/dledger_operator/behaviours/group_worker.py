@@ -19,8 +19,6 @@ from functools import partial
 from typing import Any
 
 from dledger_operator import names
-from dledger_operator.api_objects import VolumeClaimView
-from dledger_operator.behaviours.children.claims import DELETE
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
@@ -40,8 +38,7 @@ from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
 from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
-from dledger_operator.observed_state import Membership
-from dledger_operator.spec.group import Group
+from dledger_operator.observed_state import AuditFinding, Membership
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +165,11 @@ class GroupWorker:
         if kind == "DELETED" or self._child_versions.get(key) != version:
             self._wake("reconcile")
         self._child_versions[key] = version
+
+    def audited(self, finding: AuditFinding) -> None:
+        """Report what an audit of the group has found."""
+        if self._snapshot.take_audit(finding):
+            self._wake("report")
 
     # The loops, and the callbacks of their parts
 
@@ -300,19 +302,14 @@ class GroupWorker:
         if stateful_set is None:
             self._wake("reconcile")
             return
-        claims = await self._unwanted_claims(group)
+        pods = self._snapshot.followed.pods
+        claims = await observe.unwanted_claims(self._context.api, group, pods)
         state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims)
         ips = self._snapshot.pod_ips()
         if await self._scaler.run_once(group, state, stateful_set, ips, claims):
             self._scale_steps += 1
             self._wake("observe")
         self._wake("report")
-
-    async def _unwanted_claims(self, group: Group) -> list[VolumeClaimView]:
-        if group.storage.when_scaled != DELETE:
-            return []
-        claims = await self._context.api.volume_claims(self.namespace, self.name)
-        return self._snapshot.without_pods(claims)
 
     async def _roll(self) -> float | None:
         before, generation = self._rolls.problem, self._body["metadata"].get("generation", 1)

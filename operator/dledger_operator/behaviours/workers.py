@@ -15,6 +15,8 @@ from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
+from dledger_operator.behaviours.report.audit_findings import finding_of, latest
+from dledger_operator.observed_state import AuditFinding
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ class Workers:
         self._context = context
         self._groups: _WorkerPool[GroupWorker] = _WorkerPool()
         self._audits: _WorkerPool[AuditWorker] = _WorkerPool()
+        self._findings: dict[Key, AuditFinding] = {}
+        """What the last audit of each group found, also before the group's worker starts."""
 
     def group_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a group, or pass the new version to its worker."""
@@ -92,9 +96,10 @@ class Workers:
             worker.changed(body)
             return
         logger.info("%s/%s: started the group's worker", *key)
-        self._groups.start(
-            key, GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
-        )
+        worker = GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
+        self._groups.start(key, worker)
+        if finding := self._findings.get(key):
+            worker.audited(finding)
         for audit in self._audits.workers():
             audit.wake()  # it may wait for this group
 
@@ -128,6 +133,7 @@ class Workers:
         An audit that has ended gets no worker.
         """
         key, uid = _identity(body)
+        self._take_finding(body)
         worker = self._audits.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
@@ -135,6 +141,15 @@ class Workers:
         fresh = AuditWorker(body, self._context, lambda: self._audit_gone(key, uid))
         if not fresh.ended():
             self._audits.start(key, fresh)
+
+    def _take_finding(self, audit: Mapping[str, Any]) -> None:
+        group = (audit["metadata"]["namespace"], audit["spec"]["groupRef"]["name"])
+        finding = latest(self._findings.get(group), finding_of(audit))
+        if finding is None:
+            return
+        self._findings[group] = finding
+        if worker := self._groups.get(group):
+            worker.audited(finding)
 
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop an audit's worker; Kubernetes deletes the audit's Job."""
@@ -163,6 +178,7 @@ class Workers:
         if self._groups.stop(key, uid):
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
             self._context.metrics.remove_group(*key)
+            self._findings.pop(key, None)
 
     def _audit_gone(self, key: Key, uid: str) -> None:
         self._audits.stop(key, uid)

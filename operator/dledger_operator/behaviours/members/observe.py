@@ -14,6 +14,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.children.claims import DELETE
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
@@ -36,6 +37,13 @@ class CreationApi(Protocol):
         """List why pods of the StatefulSet with this uid could not be created, latest first."""
 
 
+class ClaimApi(Protocol):
+    """The API request that tells which claims exist."""
+
+    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
+        """List a group's volume claims."""
+
+
 class StatusClient(Protocol):
     """The member request of this behavior."""
 
@@ -51,6 +59,19 @@ async def creation_failures(api: CreationApi, namespace: str, group: str) -> lis
     except KubeError as error:
         logger.warning("%s/%s: why pods are missing is unknown: %s", namespace, group, error)
         return []
+
+
+async def unwanted_claims(
+    api: ClaimApi, group: Group, pods: Sequence[PodView]
+) -> list[VolumeClaimView]:
+    """Return the claims that may go with their members: those without a pod, not even one that is
+    leaving.
+    """
+    if group.storage.when_scaled != DELETE:
+        return []
+    claims = await api.volume_claims(group.namespace, group.name)
+    used = {names.volume_claim(pod.name) for pod in pods}
+    return [claim for claim in claims if claim.name not in used and not claim.leaving]
 
 
 async def statuses(

@@ -11,6 +11,7 @@ from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 
@@ -93,6 +94,8 @@ def build_status(
         status[FIRST_VOTERS_KEY] = first_voters
     if observed.plan:
         status["plan"] = _plan(observed.plan)
+    if observed.audit:
+        status[AUDIT_KEY] = finding_to_json(observed.audit)
     if observed.identity:
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):

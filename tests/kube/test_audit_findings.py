@@ -1,0 +1,167 @@
+"""What an audit found becomes a condition of its group, and a later sound audit clears it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api_server.client import ApiServer
+from dledger_formats.audit import Verdict
+from dledger_kube.cluster import API
+from dledger_kube.objects import IMAGES, audit_body, group_body
+from dledger_kube.operated import operated
+from dledger_kube.played import Cluster, led_by
+from dledger_operator import names
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.report.audit_findings import (
+    finding_of,
+    finding_to_json,
+    latest,
+    recorded_finding,
+)
+from dledger_operator.observed_state import AuditFinding
+from dledger_operator.resources import audit_job
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group
+
+pytest_plugins = ["api_server.fixtures"]
+
+MORNING = datetime(2026, 3, 1, 8, tzinfo=UTC)
+
+
+def finding(verdict: Verdict, at: datetime = MORNING) -> AuditFinding:
+    return AuditFinding(audit="monthly", verdict=verdict, message="n2: 3 entries", started_at=at)
+
+
+def ended(verdict: str, at: datetime, name: str = "monthly") -> dict[str, Any]:
+    """The status of an audit that has ended."""
+    condition = {
+        "type": "Complete", "status": "True", "reason": verdict, "message": f"{name}: 3 entries",
+        "lastTransitionTime": names.timestamp(at),
+    }  # fmt: skip
+    return {
+        "phase": "Finished",
+        "verdict": verdict,
+        "startedAt": names.timestamp(at),
+        "conditions": [condition],
+    }
+
+
+findings = st.builds(
+    finding,
+    st.sampled_from([Verdict.SOUND, Verdict.DAMAGED, Verdict.DIVERGED]),
+    st.integers(0, 10**6).map(lambda minutes: MORNING + timedelta(minutes=minutes)),
+)
+
+
+@given(findings)
+def test_a_finding_survives_in_the_status(found: AuditFinding) -> None:
+    assert recorded_finding({"audit": finding_to_json(found)}) == found
+
+
+@given(st.permutations([(Verdict.DAMAGED, 0), (Verdict.DIVERGED, 1), (Verdict.SOUND, 2)]))
+def test_the_audit_that_began_last_counts_in_whatever_order_they_are_seen(
+    order: list[tuple[Verdict, int]],
+) -> None:
+    snapshot = GroupSnapshot.of(group_body(), IMAGES)
+    for verdict, hours in order:
+        snapshot.take_audit(finding(verdict, MORNING + timedelta(hours=hours)))
+
+    assert snapshot.audit is not None
+    assert snapshot.audit.verdict is Verdict.SOUND
+
+
+def test_an_audit_of_an_earlier_group_of_the_name_says_nothing_about_this_one() -> None:
+    snapshot = GroupSnapshot.of(group_body(), IMAGES)
+    before = datetime(2024, 1, 1, tzinfo=UTC)
+
+    assert not snapshot.take_audit(finding(Verdict.DAMAGED, before))
+    assert snapshot.audit is None
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {},
+        {"phase": "Failed"},
+        ended("Incomplete", MORNING),
+        ended("Rotten", MORNING),
+        {"verdict": "Damaged"},
+        {"verdict": "Damaged", "startedAt": "today"},
+        {"verdict": "Damaged", "startedAt": 7},
+    ],
+)
+def test_an_audit_that_cannot_tell_changes_nothing(status: dict[str, Any]) -> None:
+    assert finding_of(audit_body() | {"status": status}) is None
+    assert latest(finding(Verdict.DAMAGED), None) == finding(Verdict.DAMAGED)
+
+
+def test_the_job_is_told_to_succeed_once_it_has_a_verdict() -> None:
+    audit = AuditRequest.from_body(audit_body())
+    group = Group.from_body(group_body(), IMAGES)
+    job = audit_job.build(
+        audit, group, member_ids=["n0"], image="audit:1", image_pull_policy="Always"
+    )
+
+    assert "--verdict-exits-0" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.fixture
+async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with operated(api_server, tmp_path, members=3) as parts:
+        yield Cluster(*parts)
+
+
+async def audited(cluster: Cluster, name: str, verdict: str, hours: int) -> None:
+    """Create an audit, and write the status that its Job's end would give it."""
+    sent = {
+        "apiVersion": "dledger.io/v1alpha1",
+        "kind": "DLedgerAudit",
+        "metadata": {"name": name},
+        "spec": {"groupRef": {"name": "flights"}},
+    }
+    began = datetime.now(UTC) + timedelta(hours=hours)
+    path = cluster.namespace.path("dledgeraudits", group=API)
+    server = cluster.namespace.server
+    await asyncio.to_thread(server.request, "POST", path, sent)
+    await asyncio.to_thread(
+        server.request,
+        "PATCH",
+        f"{path}/{name}/status",
+        {"status": ended(verdict, began, name)},
+        content_type="application/merge-patch+json",
+    )
+
+
+async def test_damage_degrades_the_group_until_a_later_audit_is_sound(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+    await audited(cluster, "first", "Damaged", hours=1)
+    await cluster.until(
+        "the group is degraded", lambda: cluster.condition("Degraded")["reason"] == "AuditDamaged"
+    )
+    message = cluster.condition("Degraded")["message"]
+    assert message.startswith("audit first: first: 3 entries")
+    assert "audit again" in message
+
+    path = cluster.namespace.path("dledgeraudits", "first", API)
+    await asyncio.to_thread(cluster.namespace.server.request, "DELETE", path)
+    cluster.operator.kill()
+    cluster.operator.start()
+    await audited(cluster, "older", "Sound", hours=0)
+    await audited(cluster, "partial", "Incomplete", hours=2)
+    await cluster.until("the leader is reported", lambda: "leader" in cluster.status())
+    assert cluster.condition("Degraded")["reason"] == "AuditDamaged", "no later sound audit"
+
+    await audited(cluster, "repaired", "Sound", hours=3)
+    await cluster.until(
+        "the finding is cleared", lambda: cluster.condition("Degraded")["status"] == "False"
+    )
+    assert cluster.status()["audit"]["name"] == "repaired"
