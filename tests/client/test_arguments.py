@@ -86,7 +86,7 @@ async def test_in_flight_must_be_a_number_above_0(group: Group, in_flight: Any) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["get", "9223372036854775808"], "invalid range 9223372036854775808"),
+        (["get", "9223372036854775808"], "9223372036854775808 is no index; an index is 0 to"),
         (["tail", "--from", "x"], "'x' is invalid; expected a whole number, 0 or more"),
         (["tail", "--count", "0"], "'0' is invalid; expected a whole number, 1 or more"),
         (["append", "--deadline", "0"], "'0' is invalid; expected a number above 0"),

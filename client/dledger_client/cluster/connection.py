@@ -176,7 +176,10 @@ class Connection(asyncio.Protocol):
             commands = self._decoder.feed(data)
         except FrameError as error:
             commands = error.before
-            self.abort(f"{self} sent an invalid frame: {error}")
+            what = f"sent an invalid frame: {error}"
+            if data.startswith(b"HTTP/"):
+                what = "answers in HTTP: it is a status page, not the port for clients"
+            self.abort(f"{self} {what}")
         for command in commands:
             if command.is_response:
                 reply = self._pending.pop(command.opaque, None)

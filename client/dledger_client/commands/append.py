@@ -48,7 +48,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--in-flight",
         metavar="N",
-        type=common.positive_int,
+        type=common.in_flight,
         default=IN_FLIGHT,
         help="maximum number of appends in flight (default: %(default)s)",
     )

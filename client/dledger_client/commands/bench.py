@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger_client.append.outcomes import Acknowledged
+from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
+from dledger_client.errors import GroupUnreachableError
 from dledger_formats.log import disk
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 SECONDS_MAX: Final = 3600
 BUCKET_GROWTH: Final = 1.01
@@ -70,7 +72,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--in-flight",
         metavar="N",
-        type=common.positive_int,
+        type=common.in_flight,
         default=64,
         help="number of appends in flight (default: %(default)s)",
     )
@@ -92,6 +94,8 @@ class Latencies:
 
     count: int = 0
     longest_s: float = 0.0
+    unreachable: str = ""
+    """Why an append found no leader in time; empty if all did."""
     _buckets: Counter[int] = field(default_factory=Counter)
 
     def add(self, latency_s: float) -> None:
@@ -123,13 +127,15 @@ async def run(arguments: argparse.Namespace) -> int:
     async with common.open_client(arguments) as client:
         await client.metadata()  # fail now if the group is unreachable
         latencies = await _load(client, arguments)
+    statistics = client.statistics
+    if not statistics.acknowledged and latencies.unreachable:
+        raise GroupUnreachableError(latencies.unreachable)
     figures = _figures(client, latencies, arguments)
     if arguments.output == "json":
         common.write_json(figures)
     else:
         for name, value in figures.items():
             common.write_line(f"{TITLES[name]:22}{_cell(value):>12}")
-    statistics = client.statistics
     if not latencies.count:
         common.complain(
             "dledger: no append that began and ended in the measured time; use more --seconds or "
@@ -137,6 +143,8 @@ async def run(arguments: argparse.Namespace) -> int:
         )
     if statistics.unknown:
         return ExitCode.UNKNOWN
+    if latencies.unreachable:
+        return ExitCode.UNREACHABLE
     if statistics.refused:
         return ExitCode.REFUSED
     return ExitCode.OK if latencies.count else ExitCode.FAILED
@@ -158,6 +166,8 @@ async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latenci
 
     async for outcome in client.append_all(bodies(), in_flight=arguments.in_flight):
         now_s, sent_s = loop.time(), handed_s.popleft()
+        if isinstance(outcome, Refused) and outcome.code is DLedgerResponseCode.METADATA_ERROR:
+            latencies.unreachable = outcome.reason
         if isinstance(outcome, Acknowledged) and begin_s <= now_s < end_s:
             latencies.add(now_s - sent_s)
     return latencies

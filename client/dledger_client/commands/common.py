@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from dledger_client.calls.member_reads import ReadFrom
-from dledger_client.client import DLedgerClient
+from dledger_client.client import IN_FLIGHT_MAX, DLedgerClient
 from dledger_client.cluster.addresses import PORT_MAX
 from dledger_client.cluster.members import Timing
 from dledger_client.commands import streams
@@ -208,6 +208,11 @@ def index(text: str) -> int:
 def positive_int(text: str) -> int:
     """Parse an integer above 0, for argparse."""
     return whole_number(text, 1, INDEX_MAX)
+
+
+def in_flight(text: str) -> int:
+    """Parse a number of appends in flight, for argparse."""
+    return whole_number(text, 1, IN_FLIGHT_MAX)
 
 
 def port(text: str) -> int:

@@ -126,8 +126,8 @@ def _writer(arguments: argparse.Namespace) -> Iterator[ExportWriter]:
         raise UsageError(f"cannot write {arguments.file}: {error.strerror}") from error
     try:
         yield writer
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError as error:
+        raise ExportError("the export is not whole: its reader has gone") from error
     except OSError as error:
         if error.filename is not None:  # it names a file of the source
             raise ExportError(f"cannot read {error.filename}: {error.strerror}") from error

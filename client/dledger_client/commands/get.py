@@ -90,7 +90,13 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         first = int(begin)
         last = None if end == TO_THE_END else int(end)
     except ValueError:
-        raise UsageError(f"invalid range {begin}..{end}: expected an index or `end`") from None
-    if not 0 <= first <= INDEX_MAX or (last is not None and not first <= last <= INDEX_MAX):
-        raise UsageError(f"invalid range {begin}..{end}")
+        wrong = begin if begin == end else f"{begin}..{end}"
+        shown = wrong[: 2 * common.TEXT_SHOWN_MAX]
+        raise UsageError(f"{shown!r} is no index; expected INDEX, FIRST..LAST or FIRST..") from None
+    for number, text in ((first, begin), (last, end)):
+        if number is not None and not 0 <= number <= INDEX_MAX:
+            shown = text[: common.TEXT_SHOWN_MAX]
+            raise UsageError(f"{shown} is no index; an index is 0 to {INDEX_MAX}")
+    if last is not None and first > last:
+        raise UsageError(f"the range {begin}..{end} is empty: its first index is above its last")
     return first, last
