@@ -103,6 +103,9 @@ class ChildView:
     labels: Mapping[str, str]
     leaving: bool
     """Whether the object is being deleted."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """What a Service selects its pods by; empty for other kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 MEMBER_REMOVED_ANNOTATION: Final = "dledger.io/member-removed"
 IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"
 
+ROLES_ANNOTATION: Final = "dledger.io/roles"
+
 ROLE_MASTER: Final = "master"
 ROLE_SLAVE: Final = "slave"
 ROLE_NONE: Final = "none"

@@ -268,7 +268,7 @@ def test_the_choices_in_a_spec_appear_in_the_children() -> None:
         "whenDeleted": "Retain", "whenScaled": "Retain",
     }, "a StatefulSet that is deleted or scaled by hand must not take the log with it"  # fmt: skip
     assert child(of, "Service", "flights-master")["spec"]["type"] == "NodePort"
-    assert child(of, "Service", "flights-master")["metadata"]["annotations"] == {"a": "b"}
+    assert child(of, "Service", "flights-master")["metadata"]["annotations"]["a"] == "b"
     assert child(of, "Service", "flights-slave")["spec"]["type"] == "ClusterIP"
     assert pod["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2"}}
     assert pod["spec"]["nodeSelector"] == {"disk": "fast"}

@@ -82,6 +82,13 @@ class GroupSnapshot:
         )
 
     @property
+    def group_in_force(self) -> Group | None:
+        """`group`, with the roles that the Services were applied with."""
+        if self.group is None or self.followed.roles is None:
+            return self.group
+        return replace(self.group, roles=self.followed.roles)
+
+    @property
     def is_complete(self) -> bool:
         """Whether every loop has run at least once and a leader is known."""
         observed = self.endpoints is not None and self.answers is not None
@@ -206,7 +213,7 @@ class GroupSnapshot:
         roll_problem: Problem | None = None,
     ) -> ObservedGroup:
         """Combine all parts into the observed state; this may end the startup grace period."""
-        group, followed, shape = self.group, self.followed, self.reconciled.shape
+        group, followed, shape = self.group_in_force, self.followed, self.reconciled.shape
         members = (
             observe.members(
                 group,

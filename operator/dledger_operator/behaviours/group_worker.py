@@ -24,10 +24,11 @@ from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
-from dledger_operator.behaviours.leader.follow_leader import Decision, FollowResult, LeaderFollower
+from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import is_of_stateful_set
+from dledger_operator.behaviours.leader.role_decision import Decision
 from dledger_operator.behaviours.loops import GROUP_PACES, WAITING_INTERVAL_S, Wake, repeat
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
@@ -66,10 +67,8 @@ class GroupWorker:
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
-        http, is_stranger = context.member_http, self._snapshot.is_stranger
-        self._polls = LeaderPolls(
-            http, context.random, self._on_poll_change, is_stranger, context.clock
-        )
+        http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
+        self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
             context.api,
@@ -84,7 +83,7 @@ class GroupWorker:
             context.api,
             context.member_remoting,
             clock=context.clock,
-            random=context.random,
+            random=random,
             on_membership=self._on_membership,
             on_event=self._reporter.add_event,
         )
@@ -132,8 +131,8 @@ class GroupWorker:
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
-        if self._snapshot.group is not None and is_of_stateful_set(body, self.name):
-            metadata, roles = body["metadata"], self._snapshot.group.roles
+        if (group := self._snapshot.group_in_force) and is_of_stateful_set(body, self.name):
+            metadata, roles = body["metadata"], group.roles
             labels = metadata.get("labels") or {}
             master = kind != "DELETED" and labels.get(roles.label) == roles.master
             uid, version = metadata["uid"], int(metadata["resourceVersion"])
@@ -194,7 +193,8 @@ class GroupWorker:
         result = outcome.problem.reason if outcome.problem else "Applied"
         self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
         self._snapshot.take_reconciled(outcome)
-        self._wake("observe", "scale", "roll", "report")
+        self._follower.roles_changed = True
+        self._wake("follow", "observe", "scale", "roll", "report")
         return WAITING_INTERVAL_S if outcome.waits else None
 
     async def _follow(self) -> None:

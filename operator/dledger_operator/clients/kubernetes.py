@@ -146,7 +146,7 @@ class KubeApi:
                 ) from error
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
-        """Get the metadata of an object of an applicable kind; None if it does not exist."""
+        """Get what is known of an object of an applicable kind; None if it does not exist."""
         try:
             with connection.translated(f"get {kind} {namespace}/{name}"):
                 found = await self._client.get(_APPLICABLE[kind], name, namespace=namespace)
@@ -154,7 +154,8 @@ class KubeApi:
             return None
         metadata = getattr(found, "metadata", None)
         assert isinstance(metadata, ObjectMeta)
-        return translate.child_view(kind, metadata)
+        spec = found.spec if isinstance(found, Service) else None
+        return translate.child_view(kind, metadata, spec.selector if spec else None)
 
     async def creation_failures(self, namespace: str, uid: str) -> list[CreationFailure]:
         """List why pods of the StatefulSet with this uid could not be created, latest first."""
@@ -174,9 +175,9 @@ class KubeApi:
         return sorted(views, key=lambda view: view.name)
 
     async def relabel_pod(
-        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
     ) -> PodView:
-        """Set labels and annotations of a pod.
+        """Set labels and annotations of a pod; a label that is None is removed.
 
         Raises ConflictError if the pod has changed since it was read, NotFoundError if it is gone.
         """

@@ -167,8 +167,10 @@ def settings_view(config_map: ConfigMap) -> SettingsView:
     return SettingsView(data=config_map.data or {})
 
 
-def child_view(kind: str, metadata: ObjectMeta) -> ChildView:
-    """Translate the metadata of an object with the name of a group's child."""
+def child_view(
+    kind: str, metadata: ObjectMeta, selector: Mapping[str, str] | None = None
+) -> ChildView:
+    """Translate the metadata of an object with the name of a group's child, and its selector."""
     return ChildView(
         kind=kind,
         name=metadata.name or "",
@@ -179,6 +181,8 @@ def child_view(kind: str, metadata: ObjectMeta) -> ChildView:
         ],
         labels=metadata.labels or {},
         leaving=metadata.deletionTimestamp is not None,
+        annotations=metadata.annotations or {},
+        selector=selector or {},
     )
 
 

@@ -1,7 +1,10 @@
 """The Services for clients: one selects the leader, the other the followers.
 
-Both select pods by the role label, which only the operator sets.
+Both select pods by the role label, which only the operator sets. They record the roles that they
+were applied with: a spec that is paused or refused must not move the pods' labels away from them.
 """
+
+import json
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
@@ -22,7 +25,10 @@ def build_slave(group: Group) -> Manifest:
 
 
 def _build(group: Group, name: str, role: str, chosen: ClientService) -> Manifest:
-    manifest = annotated(child(group, "Service", "v1", name), chosen.annotations)
+    roles = group.roles
+    recorded = {"label": roles.label, "master": roles.master, "slave": roles.slave}
+    annotation = {names.ROLES_ANNOTATION: json.dumps({**recorded, "former": [*roles.former]})}
+    manifest = annotated(child(group, "Service", "v1", name), {**chosen.annotations, **annotation})
     return manifest | {
         "spec": {
             "type": chosen.type,

@@ -53,6 +53,8 @@ class Roles:
     label: str
     master: str
     slave: str
+    former: tuple[str, ...] = ()
+    """Labels of earlier roles, which pods may still carry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,9 @@ class PodStore:
         return self.pods()
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
-        """Return the group's StatefulSet."""
+        """Return the group's StatefulSet; there is no Service."""
+        if kind == "Service":
+            return None
         assert (kind, namespace, name) == ("StatefulSet", "air", "flights")
         owner = OwnerView(kind="DLedgerGroup", name="flights", uid="group-uid")
         return ChildView(

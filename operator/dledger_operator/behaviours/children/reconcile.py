@@ -12,11 +12,14 @@ from dledger_operator.api_objects import (
     AppliedSpec,
     ChildView,
     Manifest,
+    PodView,
     Problem,
     SettingsView,
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.children import roles
+from dledger_operator.behaviours.children.claim_templates import keep_volume_claim_templates
 from dledger_operator.behaviours.children.claims import of_a_deleted_group, owner_references
 from dledger_operator.behaviours.children.founding import FoundingRecords, find_shape
 from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
@@ -44,8 +47,7 @@ from dledger_operator.clients.errors import (
 )
 from dledger_operator.resources import children
 from dledger_operator.resources.stateful_set import with_identity
-from dledger_operator.spec.group import Group, ImageDefaults
-from dledger_operator.spec.quantities import quantity_bytes
+from dledger_operator.spec.group import Group, ImageDefaults, Roles
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
@@ -54,7 +56,6 @@ logger = logging.getLogger(__name__)
 
 INVALID_SPEC: Final = "InvalidSpec"
 CHILD_REFUSED: Final = "ChildRefused"
-STORAGE_UNCHANGED: Final = "StorageUnchanged"
 NO_VERSION: Final = "1"
 """No object has this version: an apply with it conflicts unless it creates the object."""
 
@@ -67,6 +68,9 @@ class ChildrenApi(Protocol):
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
         """Get the metadata of an object; None if it does not exist."""
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        """List the pods with a group's label from one LIST."""
 
     async def apply(self, manifest: Manifest) -> None:
         """Create or update an object. Raises RefusedError if it is invalid or forbidden."""
@@ -222,14 +226,17 @@ async def _apply_children(
     spec: AppliedSpec,
     held: Held | None,
 ) -> ReconcileResult:
-    problem, warning = None, None
-    stateful_set = records.stateful_set
+    warning, stateful_set = None, records.stateful_set
+    in_force = roles.roles_in_force(found.get(_master_service(group)), group)
+    group = replace(group, roles=roles.to_apply(group, in_force))
+    problem = await _role_conflict(api, group, in_force)
+    kept = _client_services(group) if problem else ()
     if taken := foreign(found.values(), group):
         problem = name_taken(taken, changed="they were left alone")
     for manifest in children.build(group, shape):
         metadata, kind = manifest["metadata"], manifest["kind"]
         existing = found.get((kind, metadata["name"]))
-        if existing in taken:
+        if existing in taken or metadata["name"] in kept:
             continue
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
@@ -250,6 +257,8 @@ async def _apply_children(
             # Apply the others: an invalid annotation of one Service must not block the pods.
             logger.warning("%s/%s: %s", group.namespace, group.name, error)
             problem = problem or Problem(reason=CHILD_REFUSED, message=str(error))
+            if roles.differ(group.roles, in_force):
+                kept = _client_services(group)  # they must not select by different roles
             if kind == "ConfigMap":
                 # The ConfigMap records that the group is new. A StatefulSet without that record
                 # would be mistaken for an existing group's.
@@ -258,6 +267,21 @@ async def _apply_children(
     if held and held.cause is Cause.OPERATOR and stateful_set:
         wanted = stateful_set.revision
     return ReconcileResult(shape=shape, wanted=wanted, held=held, problem=problem, warning=warning)
+
+
+async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:
+    if not roles.differ(group.roles, in_force):
+        return None
+    pods = await api.member_pods(group.namespace, group.name)
+    return roles.conflict(group.roles, in_force, pods)
+
+
+def _master_service(group: Group) -> tuple[str, str]:
+    return ("Service", names.master_service(group.name))
+
+
+def _client_services(group: Group) -> tuple[str, str]:
+    return (names.master_service(group.name), names.slave_service(group.name))
 
 
 async def read_founding_records(
@@ -317,29 +341,3 @@ def keep_pod_template(
     if held.cause is Cause.SPEC and existing.applied_spec:
         record = to_text(existing.applied_spec)
         manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record
-
-
-def keep_volume_claim_templates(manifest: Manifest, existing: Sequence[Manifest]) -> Problem | None:
-    """Replace the manifest's volume claim templates, which are immutable, by the existing ones.
-
-    Otherwise the API server would reject every other change too. Returns a warning if the spec asks
-    for a different size or storage class.
-    """
-    wanted = manifest["spec"]["volumeClaimTemplates"]
-    manifest["spec"]["volumeClaimTemplates"] = list(existing)
-    if [_storage(template) for template in wanted] == [_storage(each) for each in existing]:
-        return None
-    sizes = ", ".join(each["spec"]["resources"]["requests"]["storage"] for each in existing)
-    return Problem(
-        reason=STORAGE_UNCHANGED,
-        message=(
-            f"the volume claims were created with {sizes} and keep that size: the operator does "
-            "not resize existing volumes; if the storage class allows it, resize the claims by hand"
-        ),
-    )
-
-
-def _storage(template: Manifest) -> tuple[int, str]:
-    spec = template["spec"]
-    size = quantity_bytes(spec["resources"]["requests"]["storage"])
-    return size, spec.get("storageClassName") or ""

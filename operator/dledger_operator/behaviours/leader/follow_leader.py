@@ -21,12 +21,18 @@ from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, PodView
 from dledger_operator.behaviours.children.ownership import Ownership, ownership
+from dledger_operator.behaviours.children.roles import roles_in_force
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
-from dledger_operator.behaviours.leader.member_pods import forged, is_member, overstated
+from dledger_operator.behaviours.leader.member_pods import is_member, overstated
+from dledger_operator.behaviours.leader.role_decision import (
+    Decision,
+    RolePatch,
+    decide,
+    taken_back,
+)
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
-from dledger_operator.observed_state import Leader, Membership, Observation
-from dledger_operator.spec.group import Group
+from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.spec.group import Group, Roles
 
 logger = logging.getLogger(__name__)
 
@@ -47,125 +53,9 @@ class PodApi(Protocol):
         """Get the metadata of an object; None if it does not exist."""
 
     async def relabel_pod(
-        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
     ) -> PodView:
         """Patch a pod. Raises ConflictError if it has changed since it was read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePatch:
-    """The new role of a pod, and the leader's term to record with it."""
-
-    pod: PodView
-    role: str
-    term: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """The leader, and the patches of the next step, which may run concurrently.
-
-    Without patches, the labels are right, or there is no leader to label.
-    """
-
-    leader: Leader | None
-    disputed: bool
-    patches: tuple[RolePatch, ...]
-
-
-def decide(
-    *,
-    pods: Sequence[PodView],
-    observations: Sequence[Observation],
-    group: Group,
-    membership: Membership,
-    not_following: frozenset[str],
-) -> Decision:
-    """Decide on the next step.
-
-    `pods` must come from one LIST. `not_following` holds the uids of pods that have not followed
-    the leader for more than `NOT_FOLLOWING_S_MAX`.
-    """
-    leaders = leaders_of_highest_term(pods, observations, membership)
-    if len(leaders) == 1:
-        patches = _fences(leaders[0], pods, observations, group, membership, not_following)
-        return Decision(
-            leader=leaders[0],
-            disputed=False,
-            patches=patches or _promotion(leaders[0], pods, group),
-        )
-    disputed = len(leaders) > 1
-    # The highest term of the pods, unless no member is known to have reached it: it may be forged.
-    highest = max((pod.term for pod in pods), default=0)
-    term = min(highest, max((each.term for each in observations), default=0))
-    demotions = tuple(
-        RolePatch(pod=pod, role=names.ROLE_NONE, term=max(0, term, pod.term))
-        for pod in pods
-        if pod.role(group.roles) == group.roles.master
-        and (disputed or disproved(pod, observations, membership))
-    )
-    return Decision(leader=None, disputed=disputed, patches=demotions)
-
-
-def _fences(
-    leader: Leader,
-    pods: Sequence[PodView],
-    observations: Sequence[Observation],
-    group: Group,
-    membership: Membership,
-    not_following: frozenset[str],
-) -> tuple[RolePatch, ...]:
-    """Give every pod except the leader's a role other than master.
-
-    Only voters are in the slave Service: a learner may be hours behind, and a removed member is
-    about to be deleted.
-    """
-    following = {each.pod_uid for each in observations if each.follows(leader)}
-    fences = []
-    for pod in pods:
-        if pod.member_id == leader.member_id:
-            continue
-        stays_slave = pod.role(group.roles) == group.roles.slave and pod.uid not in not_following
-        serves = pod.member_id in membership.voters and (pod.uid in following or stays_slave)
-        role = group.roles.slave if serves else names.ROLE_NONE
-        if (pod.role(group.roles), pod.term) != (role, leader.term):
-            fences.append(RolePatch(pod=pod, role=role, term=leader.term))
-    return tuple(fences)
-
-
-def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[RolePatch, ...]:
-    """Promote the leader's pod, unless it is leaving and about to transfer its leadership."""
-    return tuple(
-        RolePatch(pod=pod, role=group.roles.master, term=leader.term)
-        for pod in pods
-        if pod.member_id == leader.member_id
-        and (pod.role(group.roles), pod.term) != (group.roles.master, leader.term)
-        and not (pod.leaving and pod.role(group.roles) != group.roles.master)
-    )
-
-
-def taken_back(
-    pods: Sequence[PodView],
-    answers: Mapping[str, NodeStatus],
-    group: Group,
-    membership: Membership,
-) -> tuple[RolePatch, ...]:
-    """Lower forged term annotations to the members' highest term; see `forged` for `answers`.
-
-    A pod keeps the master label only if its member has just said that it leads that term.
-    """
-    term, wrong = forged(pods, answers, membership)
-    patches = []
-    for pod in wrong:
-        answer = answers[pod.uid]
-        leads = answer.master and answer.term == term
-        master = leads and pod.role(group.roles) == group.roles.master
-        role = group.roles.master if master else names.ROLE_NONE
-        logger.warning(
-            "pod %s carried the term %d, which no member has reached", pod.name, pod.term
-        )
-        patches.append(RolePatch(pod=pod, role=role, term=term))
-    return tuple(patches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +69,8 @@ class FollowResult:
     master_pod: str = ""
     """The pod with the master label; empty if there is none."""
     disputed: bool = False
+    roles: Roles | None = None
+    """The roles that the labels follow."""
     foreign: tuple[str, ...] = ()
     """Pods that carry the group's label and are not its members'."""
     overstated: tuple[str, ...] = ()
@@ -215,9 +107,15 @@ class LeaderFollower:
         self._stateful_set_uids: frozenset[str] = frozenset()
         self._foreign: tuple[str, ...] = ()
         self._last_followed_s: dict[str, float] = {}
+        self._roles: Roles | None = None
+        self.roles_changed = True
+        """Whether the Services may have been applied since their roles were read."""
 
     async def run_once(self, group: Group, membership: Membership) -> None:
-        """Make the labels match the leader. Raises UnavailableError after too many conflicts."""
+        """Make the labels match the leader, by the roles of the Services as applied. Raises
+        UnavailableError after too many conflicts.
+        """
+        group = await self._with_applied_roles(group)
         for _ in range(ATTEMPTS_MAX):
             pods = await self._member_pods(group)
             self._polls.sync(pods)
@@ -232,6 +130,14 @@ class LeaderFollower:
             f"gave up relabeling the pods of {group.namespace}/{group.name} after {ATTEMPTS_MAX} "
             "conflicts with other clients; will retry"
         )
+
+    async def _with_applied_roles(self, group: Group) -> Group:
+        if self.roles_changed or self._roles is None:
+            self.roles_changed, self._roles = False, None
+            name = names.master_service(group.name)
+            service = await self._api.child("Service", group.namespace, name)
+            self._roles = roles_in_force(service, group)
+        return replace(group, roles=self._roles)
 
     async def _member_pods(self, group: Group) -> list[PodView]:
         """List the members' pods. The StatefulSet is read only if a pod has another owner.
@@ -281,6 +187,7 @@ class LeaderFollower:
                 self._on_settled(
                     replace(
                         settled,
+                        roles=group.roles,
                         foreign=self._foreign,
                         overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
                     )
@@ -305,7 +212,9 @@ class LeaderFollower:
                 self._on_conflict()
 
     async def _apply(self, group: Group, patch: RolePatch) -> PodView:
-        labels = {group.roles.label: patch.role, names.MEMBER_LABEL: patch.pod.member_id}
+        former = dict.fromkeys(group.roles.former, None)
+        role = {group.roles.label: patch.role, names.MEMBER_LABEL: patch.pod.member_id}
+        labels = {**{key: None for key in former if key in patch.pod.labels}, **role}
         annotations = {names.TERM_ANNOTATION: str(patch.term)}
         changed = await self._api.relabel_pod(patch.pod, labels, annotations)
         logger.info(

@@ -1,0 +1,141 @@
+"""Decides which role labels the pods of a group get next. Pure.
+
+`follow_leader` applies the patches of one decision before it asks for the next, so fences come
+before a promotion.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dledger_formats.http.status import NodeStatus
+from dledger_operator import names
+from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.leader.leadership import disproved, leaders_of_highest_term
+from dledger_operator.behaviours.leader.member_pods import forged
+from dledger_operator.observed_state import Leader, Membership, Observation
+from dledger_operator.spec.group import Group
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolePatch:
+    """The new role of a pod, and the leader's term to record with it."""
+
+    pod: PodView
+    role: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The leader, and the patches of the next step, which may run concurrently.
+
+    Without patches, the labels are right, or there is no leader to label.
+    """
+
+    leader: Leader | None
+    disputed: bool
+    patches: tuple[RolePatch, ...]
+
+
+def decide(
+    *,
+    pods: Sequence[PodView],
+    observations: Sequence[Observation],
+    group: Group,
+    membership: Membership,
+    not_following: frozenset[str],
+) -> Decision:
+    """Decide on the next step.
+
+    `pods` must come from one LIST. `not_following` holds the uids of pods that have not followed
+    the leader for more than `NOT_FOLLOWING_S_MAX`.
+    """
+    leaders = leaders_of_highest_term(pods, observations, membership)
+    if len(leaders) == 1:
+        patches = _fences(leaders[0], pods, observations, group, membership, not_following)
+        return Decision(
+            leader=leaders[0],
+            disputed=False,
+            patches=patches or _promotion(leaders[0], pods, group),
+        )
+    disputed = len(leaders) > 1
+    # The highest term of the pods, unless no member is known to have reached it: it may be forged.
+    highest = max((pod.term for pod in pods), default=0)
+    term = min(highest, max((each.term for each in observations), default=0))
+    demotions = tuple(
+        RolePatch(pod=pod, role=names.ROLE_NONE, term=max(0, term, pod.term))
+        for pod in pods
+        if pod.role(group.roles) == group.roles.master
+        and (disputed or disproved(pod, observations, membership))
+    )
+    return Decision(leader=None, disputed=disputed, patches=demotions)
+
+
+def _fences(
+    leader: Leader,
+    pods: Sequence[PodView],
+    observations: Sequence[Observation],
+    group: Group,
+    membership: Membership,
+    not_following: frozenset[str],
+) -> tuple[RolePatch, ...]:
+    """Give every pod except the leader's a role other than master.
+
+    Only voters are in the slave Service: a learner may be hours behind, and a removed member is
+    about to be deleted.
+    """
+    following = {each.pod_uid for each in observations if each.follows(leader)}
+    fences = []
+    for pod in pods:
+        if pod.member_id == leader.member_id:
+            continue
+        stays_slave = pod.role(group.roles) == group.roles.slave and pod.uid not in not_following
+        serves = pod.member_id in membership.voters and (pod.uid in following or stays_slave)
+        role = group.roles.slave if serves else names.ROLE_NONE
+        if not _is_labeled(pod, group, role, leader.term):
+            fences.append(RolePatch(pod=pod, role=role, term=leader.term))
+    return tuple(fences)
+
+
+def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[RolePatch, ...]:
+    """Promote the leader's pod, unless it is leaving and about to transfer its leadership."""
+    return tuple(
+        RolePatch(pod=pod, role=group.roles.master, term=leader.term)
+        for pod in pods
+        if pod.member_id == leader.member_id
+        and not _is_labeled(pod, group, group.roles.master, leader.term)
+        and not (pod.leaving and pod.role(group.roles) != group.roles.master)
+    )
+
+
+def _is_labeled(pod: PodView, group: Group, role: str, term: int) -> bool:
+    """Return whether a pod has this role and term, and no label of earlier roles."""
+    left = any(label in pod.labels for label in group.roles.former)
+    return (pod.role(group.roles), pod.term) == (role, term) and not left
+
+
+def taken_back(
+    pods: Sequence[PodView],
+    answers: Mapping[str, NodeStatus],
+    group: Group,
+    membership: Membership,
+) -> tuple[RolePatch, ...]:
+    """Lower forged term annotations to the members' highest term; see `forged` for `answers`.
+
+    A pod keeps the master label only if its member has just said that it leads that term.
+    """
+    term, wrong = forged(pods, answers, membership)
+    patches = []
+    for pod in wrong:
+        answer = answers[pod.uid]
+        leads = answer.master and answer.term == term
+        master = leads and pod.role(group.roles) == group.roles.master
+        role = group.roles.master if master else names.ROLE_NONE
+        logger.warning(
+            "pod %s carried the term %d, which no member has reached", pod.name, pod.term
+        )
+        patches.append(RolePatch(pod=pod, role=role, term=term))
+    return tuple(patches)
