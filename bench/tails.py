@@ -4,16 +4,20 @@
     python -m bench.tails --readers 20 --rate 2000 --seconds 5
 
 First only the appends, then appends and readers. Real members, the writer and the readers share the
-machine's cores. A reader from the start begins again when it has reached the end.
+machine's cores. So the readers run at the lowest priority, unless `--nice 0` is given: they take
+the processor time that is left, and cost the appends what they cost the members. The table shows
+how many entries they got. A reader from the start begins again when it has reached the end.
 """
 
 import argparse
 import asyncio
+import dataclasses
 import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -67,34 +71,48 @@ async def append_for(group: NodeGroup, rate: int, body_bytes: int, seconds: floa
     )
 
 
-def read_tails(servers: list[str], count: int, ready: Event, stop: Event) -> None:
-    """Tail the log with so many clients until `stop`; print nothing."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What one process of readers shares with this one."""
+
+    ready: Event
+    stop: Event
+    entry_count: "Synchronized[int]"
+    """The entries that its readers got."""
+    nice: int
+    """The processor priority of its readers, lowest at 19."""
+
+
+def read_tails(servers: list[str], count: int, reading: Reading) -> None:
+    """Tail the log with so many clients until they are stopped."""
 
     async def tail() -> None:
         async with DLedgerClient(servers, "g") as client:
             async for _ in client.tail():
-                pass
+                reading.entry_count.value += 1
 
-    uvloop.run(_until(stop, ready, [tail for _ in range(count)]))
+    os.nice(reading.nice)
+    uvloop.run(_until(reading, [tail for _ in range(count)]))
 
 
-def read_from_start(servers: list[str], ready: Event, stop: Event) -> None:
-    """Read the log from its start, again and again, until `stop`."""
+def read_from_start(servers: list[str], reading: Reading) -> None:
+    """Read the log from its start, again and again, until it is stopped."""
 
     async def scan() -> None:
         async with DLedgerClient(servers, "g") as client:
             while True:
-                async for _ in client.read_batches(0):
-                    pass
+                async for batch in client.read_batches(0):
+                    reading.entry_count.value += len(batch)
 
-    uvloop.run(_until(stop, ready, [scan]))
+    os.nice(reading.nice)
+    uvloop.run(_until(reading, [scan]))
 
 
-async def _until(stop: Event, ready: Event, reads: list) -> None:  # type: ignore[type-arg]
+async def _until(reading: Reading, reads: list[Callable[[], Coroutine[None, None, None]]]) -> None:
     tasks = [asyncio.create_task(read()) for read in reads]
     await asyncio.sleep(1)
-    ready.set()
-    while not stop.is_set():
+    reading.ready.set()
+    while not reading.stop.is_set():
         for task in tasks:
             if task.done():
                 task.result()
@@ -116,6 +134,7 @@ def main() -> None:
     parser.add_argument("--readers", type=int, default=100, help="tailing readers")
     parser.add_argument("--rate", type=int, default=10_000, help="appends a second")
     parser.add_argument("--body-bytes", type=int, default=100)
+    parser.add_argument("--nice", type=int, default=19, help="priority of the readers, 19 lowest")
     parser.add_argument("--seconds", type=float, default=10.0, help="duration of each phase")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
@@ -134,31 +153,41 @@ def main() -> None:
         master = group.master()
         term = group.status(master).term
         stop = context.Event()
-        events = [context.Event() for _ in range(PROCESSES + 1)]
+        readings = [
+            Reading(context.Event(), stop, context.Value("q", 0, lock=False), arguments.nice)
+            for _ in range(PROCESSES + 1)
+        ]
         count, servers = arguments.readers // PROCESSES, list(group.servers)
         readers = [
-            context.Process(target=read_tails, args=(servers, count, ready, stop), daemon=True)
-            for ready in events[:-1]
+            context.Process(target=read_tails, args=(servers, count, reading), daemon=True)
+            for reading in readings[:-1]
         ]
         readers.append(
-            context.Process(target=read_from_start, args=(servers, events[-1], stop), daemon=True)
+            context.Process(target=read_from_start, args=(servers, readings[-1]), daemon=True)
         )
         print(
-            "phase             appends/s   p50 ms   p99 ms   leader's longest turn ms   processor"
+            "phase             appends/s   p50 ms   p99 ms   leader's longest turn ms   "
+            "leader's processor   entries/s of all tails   of the other"
         )
         for name in ("without readers", "with readers"):
             if name == "with readers":
-                for process, ready in zip(readers, events, strict=True):
+                for process, reading in zip(readers, readings, strict=True):
                     process.start()
-                    ready.wait()
+                    reading.ready.wait()
+            before = [reading.entry_count.value for reading in readings]
             used_s = processor_s(group.process_id(master))
             done = uvloop.run(
                 append_for(group, arguments.rate, arguments.body_bytes, arguments.seconds)
             )
             used_s = processor_s(group.process_id(master)) - used_s
+            got = [
+                (reading.entry_count.value - count) / arguments.seconds
+                for reading, count in zip(readings, before, strict=True)
+            ]
             print(
                 f"{name:16}  {done.rate:9,.0f}  {done.p50_ms:7.2f}  {done.p99_ms:7.2f}  "
-                f"{longest_turn_ms(group, master):25.2f}  {used_s / arguments.seconds:10.2f}",
+                f"{longest_turn_ms(group, master):25.2f}  {used_s / arguments.seconds:19.2f}  "
+                f"{sum(got[:-1]):23,.0f}  {got[-1]:13,.0f}",
                 flush=True,
             )
         stop.set()
