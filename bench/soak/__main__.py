@@ -11,10 +11,11 @@ with SIGKILL, frozen, made leader, let rot in sealed segments while they run, an
 No acknowledged append may be lost or be in the log twice, no reader may be served anything else
 than what the log holds, only a strike on the leader may change the term, memory must stay flat and
 turns of the event loops short, and in the end all members must be sound and hold the same bytes.
-The exit code is 1 if any of this is violated.
+The exit code is 1 if any of this is violated; logs and folders of the members are then kept.
 """
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -33,18 +34,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the seed of the strikes")
     parser.add_argument("--per-second", type=int, default=300, help="appends of each producer")
     parser.add_argument("--election-timeout-ms", type=int, default=1000)
-    parser.add_argument("--folder", help="where the logs are kept (default: a temporary folder)")
+    parser.add_argument("--folder", help="where members keep their logs meanwhile")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="soak-", dir=options.folder) as folder:
-        soak = Soak(
-            Path(folder),
-            seconds=options.minutes * 60,
-            seed=options.seed,
-            per_second=options.per_second,
-            election_timeout_ms=options.election_timeout_ms,
-        )
+    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.folder))
+    soak = Soak(
+        folder,
+        seconds=options.minutes * 60,
+        seed=options.seed,
+        per_second=options.per_second,
+        election_timeout_ms=options.election_timeout_ms,
+    )
+    failed = True
+    try:
         uvloop.run(soak.run())
-    return 1 if soak.verdict.violations else 0
+        failed = bool(soak.verdict.violations)
+    finally:
+        if failed:
+            print(f"logs and folders of the members: {folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(folder)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
