@@ -18,7 +18,6 @@ from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.errors import ListenError, NodeError, StoreError
-from dledger_node.healing.mending import MendedTotals
 from dledger_node.healing.repair import StoreRepair
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
@@ -27,11 +26,11 @@ from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
 from dledger_node.shell.lifecycle import Lifecycle, Opened
 from dledger_node.shell.live_settings import LiveSettings
-from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.shell.meters import Meters
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.log.recovery import MARGIN_BYTES
+from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryProgress
 from dledger_node.store.small_files.group_file import check_owner, claim
 from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
@@ -82,18 +81,20 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    loop_lag, live, mended = LoopLag(), LiveSettings(settings), MendedTotals()
+    meters, live = Meters(), LiveSettings(settings)
     if stop is None:
         loop.add_signal_handler(signal.SIGHUP, live.wake)
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
-        open_store=lambda verify_all: open_store(settings, verify_all=verify_all),
-        build_server=lambda opened: build_server(settings, opened, loop_lag, live, mended),
+        open_store=lambda verify_all: open_store(
+            settings, verify_all=verify_all, progress=meters.recovery
+        ),
+        build_server=lambda opened: build_server(settings, opened, meters, live),
         serve=lambda server: serve_member(settings, server, stopping),
-        heal=StoreRepair(settings, lambda: datetime.now(UTC), mended).repair,
+        heal=StoreRepair(settings, lambda: datetime.now(UTC), meters.mended).repair,
         stopping=stopping,
-        loop_lag=loop_lag,
+        meters=meters,
     )
     await lifecycle.run()
 
@@ -144,7 +145,11 @@ async def _close(server: DLedgerServer) -> None:
 
 
 def open_store(
-    settings: NodeSettings, *, verify_all: bool = False, margin_bytes: int = MARGIN_BYTES
+    settings: NodeSettings,
+    *,
+    verify_all: bool = False,
+    margin_bytes: int = MARGIN_BYTES,
+    progress: RecoveryProgress | None = None,
 ) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
@@ -155,6 +160,7 @@ def open_store(
         index_segment_size_bytes=settings.index_segment_size_bytes,
         verify_all=verify_all,
         margin_bytes=margin_bytes,
+        progress=progress,
     )
     logger.info("opened %s: %s", folder, store.recovery)
     try:
@@ -169,9 +175,8 @@ def open_store(
 def build_server(
     settings: NodeSettings,
     opened: Opened,
-    loop_lag: LoopLag | None = None,
+    meters: Meters | None = None,
     live: LiveSettings | None = None,
-    mended: MendedTotals | None = None,
 ) -> DLedgerServer:
     """Build the member around its store."""
     store, hard_state, state = opened
@@ -200,9 +205,8 @@ def build_server(
         group_file=claim(folder, settings.group, settings.group_identity),
         version=version("dledger-operator"),
         uniform=chance.uniform,
-        loop_lag=loop_lag,
+        meters=meters,
         live=live,
-        mended=mended,
     )
 
 

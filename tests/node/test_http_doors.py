@@ -9,6 +9,7 @@ from aiohttp import web
 
 from dledger_node.http import pages
 from dledger_node.http.doors import PROBE_PLACES, PROBES, Doors
+from dledger_node.traffic import Traffic
 from dledger_wire.listener import HOST, until
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -49,7 +50,7 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def site(**limits: float) -> AsyncIterator[Site]:
+async def site(**limits: float | Traffic) -> AsyncIterator[Site]:
     """Serve while the block runs."""
     opened = Site(Doors(**limits))  # type: ignore[arg-type]
     app = web.Application(middlewares=[opened.doors.middleware])
@@ -223,3 +224,15 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
             assert b"200 OK" in head
             assert await asyncio.wait_for(reader.readexactly(3), 20) == b"ok\n"
+
+
+async def test_the_bytes_of_requests_and_answers_are_counted() -> None:
+    traffic = Traffic()
+    async with site(traffic=traffic) as opened:
+        reader, writer = await opened.connect()
+        writer.write(LIVENESS)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        body = await asyncio.wait_for(reader.readexactly(3), 20)
+
+        assert traffic.http.received_bytes == len(LIVENESS)
+        assert traffic.http.sent_bytes == len(head + body)

@@ -13,7 +13,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.histogram import Histogram
 from dledger_node.http.metrics import registry
 from dledger_node.http.outage import Outage
-from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.shell.meters import Meters
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -28,7 +28,7 @@ def families() -> list[Metric]:
         group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir="/nowhere"
     )
     outage = Outage(settings, "1", state=StorageState.SOUND, reason="being opened")
-    return list(registry(outage, LoopLag()).collect())
+    return list(registry(outage, Meters()).collect())
 
 
 def exposed_name(family: Metric) -> str:
@@ -87,6 +87,10 @@ async def test_appends_flushes_links_and_lag_are_measured(steady_group: NodeGrou
     assert after["dledger_node_append_seconds_sum"] > before["dledger_node_append_seconds_sum"]
     assert after["dledger_node_flush_seconds_count"] > before["dledger_node_flush_seconds_count"]
     assert after["dledger_node_leader_changes_total"] >= 1
+    for name in ("received", "sent"):
+        for kind in ("client", "peer", "http"):
+            series = f'dledger_node_{name}_bytes_total{{kind="{kind}"}}'
+            assert after[series] > before[series], series
     assert [after[f'dledger_node_peer_link_up{{peer="{peer}"}}'] for peer in peers] == [1, 1]
     wait_for(
         lambda: all(

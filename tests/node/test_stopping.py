@@ -1,6 +1,7 @@
 """A member that is asked to stop does not wait until a long log is read."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,12 +10,15 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from dledger_formats.http.status import NodeStatus
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.shell import lifecycle
 from dledger_node.shell.lifecycle import Lifecycle, Opened
+from dledger_node.shell.meters import Meters
 from tools.groups.ports import free_ports
 
 DAMAGE = StoreDamagedError("entry 7 is damaged", Damage.BAD_ENTRY, 7)
@@ -42,11 +46,13 @@ def life_of(
     stopping: asyncio.Event,
     open_store: Callable[[bool], Opened],
     heal: Callable[[StoreDamagedError], Awaitable[str]] = nothing,
+    *,
+    meters: Meters | None = None,
+    port: int = 0,
 ) -> Lifecycle:
-    port = next(free_ports())
     settings = NodeSettings(
         group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir=str(folder),
-        http_port=port, listen_host="127.0.0.1",
+        http_port=port or next(free_ports()), listen_host="127.0.0.1",
     )  # fmt: skip
     return Lifecycle(
         settings,
@@ -58,6 +64,7 @@ def life_of(
         stopping=stopping,
         retry_delay_min_s=0.01,
         retry_delay_max_s=0.01,
+        meters=meters,
     )
 
 
@@ -85,6 +92,45 @@ async def test_a_member_stops_while_its_store_is_being_opened(
 
     go_on.set()
     assert await asyncio.to_thread(closed.wait, 20), "a store that is opened too late is closed"
+
+
+async def test_a_member_shows_how_much_of_its_log_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "SLOW_OPENING_S", 0.01)
+    monkeypatch.setattr(lifecycle, "STOP_GRACE_S", 0.01)
+    stopping, go_on, meters = asyncio.Event(), threading.Event(), Meters()
+    port = next(free_ports())
+
+    def open_store(_: bool) -> Opened:
+        meters.recovery.size_bytes, meters.recovery.verified_bytes = 8192, 4096
+        go_on.wait(20)
+        raise DAMAGE
+
+    life = life_of(tmp_path, stopping, open_store, meters=meters, port=port)
+    running = asyncio.create_task(life.run())
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        raw = await answer_of(session, "/status")
+        lines = (await answer_of(session, "/metrics")).decode().splitlines()
+    status = NodeStatus.from_json(raw)
+    stopping.set()
+    go_on.set()
+    await asyncio.wait_for(running, 20)
+
+    assert (status.recovery_verified_bytes, status.recovery_size_bytes) == (4096, 8192)
+    assert "dledger_node_recovery_verified_bytes 4096.0" in lines
+    assert "dledger_node_recovery_size_bytes 8192.0" in lines
+    assert meters.traffic.http.sent_bytes > len(raw)
+
+
+async def answer_of(session: aiohttp.ClientSession, path: str) -> bytes:
+    """Return a page, once the member listens."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                async with session.get(path) as answer:
+                    return await answer.read()
+            await asyncio.sleep(0.01)
 
 
 async def test_a_member_stops_while_its_store_is_being_healed(

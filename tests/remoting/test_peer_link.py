@@ -19,6 +19,7 @@ from dledger_node.remoting.peer_link import (
     WRITE_BUFFER_BYTES_HIGH,
     PeerLink,
 )
+from dledger_node.traffic import Traffic
 from dledger_wire.listener import Listener, hello_to, listening, until
 
 ENTRY = bytes(64 * 1024)
@@ -54,9 +55,13 @@ class Owner:
 
 
 @contextlib.asynccontextmanager
-async def linked(owner: Owner, address: str) -> AsyncIterator[PeerLink]:
+async def linked(
+    owner: Owner, address: str, traffic: Traffic | None = None
+) -> AsyncIterator[PeerLink]:
     """Keep a link up while the block runs."""
-    link = PeerLink(owner, "n0", address, dead_after_ms=60_000, uniform=lambda _, high: high)
+    link = PeerLink(
+        owner, "n0", address, dead_after_ms=60_000, uniform=lambda _, high: high, traffic=traffic
+    )
     task = asyncio.create_task(link.run())
     try:
         yield link
@@ -90,6 +95,21 @@ async def test_messages_arrive_in_order_from_the_member_that_said_hello() -> Non
 
         await until(lambda: len(listener.messages) == 100)
         assert listener.messages == [heartbeat(number) for number in range(100)]
+
+
+async def test_the_bytes_of_a_link_are_counted_at_both_ends() -> None:
+    owner, sent = Owner(), Traffic()
+    async with listening() as listener, linked(owner, address_of(listener), sent) as link:
+        await until(lambda: link.up)
+        hello_bytes = sent.peers.sent_bytes
+        link.send(push(0, 39))
+        await until(lambda: owner.read_bytes == 40 * len(ENTRY))
+        received = listener.gate.traffic
+        await until(lambda: received.peers.received_bytes == sent.peers.sent_bytes - hello_bytes)
+
+        assert received.clients.received_bytes == hello_bytes
+        assert 0 < sent.peers.sent_bytes - hello_bytes - owner.read_bytes < 1000
+        assert sent.peers.received_bytes == received.clients.sent_bytes > 0
 
 
 async def test_every_refused_connection_is_reported_as_a_loss() -> None:
@@ -250,7 +270,7 @@ async def test_a_connection_lost_before_hello_is_awaited_leaves_no_unhandled_err
     """The link may be cancelled just when its connection is made."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    connection = peer_link._Connection(Owner(), "n0")
+    connection = peer_link._Connection(Owner(), "n0", Traffic().peers)
 
     connection.connection_lost(None)
     del connection

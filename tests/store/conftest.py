@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def open_store(folder: Path) -> Iterator[Callable[..., LogStore]]:
         *,
         segment: int = SEGMENT_BYTES,
         index_segment: int = INDEX_SEGMENT_BYTES,
-        **options: int,
+        **options: Any,
     ) -> LogStore:
         store = LogStore.open(
             at, segment_size_bytes=segment, index_segment_size_bytes=index_segment, **options

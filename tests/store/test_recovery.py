@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
+from dledger_formats.log.scanning import EntryScan
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.log.entry_walk import EntryWalk
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.recovery import RecoveryProgress
 from dledger_node.store.segments.segment import Segment
 from dledger_store_files.contents import all_bytes, bodies_of, entry_or_none, files_under, flush
 from dledger_store_files.damage import flip, poke
@@ -319,3 +322,25 @@ def test_recovered_entries_are_durable_before_they_are_served(
 
     assert again.durable_index == 39
     assert set(synced) == {name for name in files_under(at) if "/" in name}
+
+
+def test_the_progress_of_an_opening_can_be_followed(
+    open_store: OpenStore, crashed: Crashed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    store.append_bodies([bytes(952)] * 12, term=1)
+    flush(store)
+    at, progress, seen = crashed(store), RecoveryProgress(), list[tuple[int, int]]()
+    take = EntryWalk._take
+
+    def noting(walk: EntryWalk, file: Segment, pos: int) -> EntryScan:
+        seen.append((progress.verified_bytes, progress.size_bytes))
+        return take(walk, file, pos)
+
+    monkeypatch.setattr(EntryWalk, "_take", noting)
+    open_store(at, verify_all=True, progress=progress)
+
+    size_bytes = progress.size_bytes
+    assert size_bytes >= 3 * 4096
+    assert sorted(set(seen))[:3] == [(0, size_bytes), (4000, size_bytes), (8096, size_bytes)]
+    assert progress.verified_bytes == size_bytes

@@ -15,11 +15,13 @@ before the last one is answered, and aiohttp would keep an answer for each.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+
+from dledger_node.traffic import Traffic, Transferred
 
 CONNECTIONS_MAX: Final = 512
 """Enough for the operator, kubelet, Prometheus, auditors, and the maximum number of long polls."""
@@ -57,6 +59,7 @@ class Doors:
         idle_s: float = IDLE_S,
         unread_s: float = UNREAD_S,
         begin_turn: Callable[[], None] = lambda: None,
+        traffic: Traffic | None = None,
     ) -> None:
         """`begin_turn` is called before a connection handles input."""
         self.connections_max = connections_max
@@ -66,6 +69,7 @@ class Doors:
         self.idle_s = idle_s
         self.unread_s = unread_s
         self.begin_turn = begin_turn
+        self.transferred = (traffic or Traffic()).http
         self.closed = 0
         """Connections that were refused, or closed because they exceeded a limit."""
         self._doors: dict[asyncio.BaseTransport, Door] = {}
@@ -157,6 +161,27 @@ class Doors:
         door.abort()
 
 
+class CountedTransport:
+    """Forwards everything to a transport, and counts the bytes that aiohttp writes."""
+
+    def __init__(self, transport: asyncio.Transport, transferred: Transferred) -> None:
+        self._transport = transport
+        self._transferred = transferred
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        self._transferred.sent_bytes += len(data)
+        self._transport.write(data)
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        """Write bytes that lie in several buffers."""
+        self._transferred.sent_bytes += sum(map(len, parts))
+        self._transport.writelines(parts)
+
+
 class Door(asyncio.Protocol):
     """Forwards everything to aiohttp's protocol, and reports the connection to `Doors`."""
 
@@ -192,14 +217,15 @@ class Door(asyncio.Protocol):
     # -- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        counted = CountedTransport(cast("asyncio.Transport", transport), self._doors.transferred)
+        self._transport = cast("asyncio.Transport", counted)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         name = transport.get_extra_info("peername")
         if name:
             self.address = name[0]
-        self._inner.connection_made(transport)
+        self._inner.connection_made(self._transport)
         self.next_request(self._doors.head_s)
-        self._doors.enter(self, transport)
+        self._doors.enter(self, self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.stop_timer()
@@ -210,6 +236,7 @@ class Door(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._doors.begin_turn()
+        self._doors.transferred.received_bytes += len(data)
         if self._completes_head(data):
             self._inner.data_received(data)
         else:

@@ -1,6 +1,5 @@
 """The node's Prometheus metrics, read from the server at each scrape."""
 
-import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -9,12 +8,13 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
 )
 from prometheus_client.registry import Collector
 
 from dledger_formats.http.status import NodeStatus
 from dledger_node.histogram import Histogram
+from dledger_node.http import families
+from dledger_node.http.process_metrics import LoopCollector, Process, ProcessCollector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +80,6 @@ class Source(Protocol):
         """The current counters."""
 
 
-class LoopTimes(Protocol):
-    """The times of the event loop."""
-
-    @property
-    def lag_s(self) -> Histogram:
-        """Wall time by which timers fired late."""
-
-    @property
-    def turn_cpu_s(self) -> Histogram:
-        """Processor time of each turn that was measured."""
-
-
 _STATUS_GAUGES: Final = {
     "term": "Current term of this member.",
     "ledger_begin_index": "Index of the first entry in this member's log.",
@@ -146,12 +134,12 @@ class NodeCollector(Collector):
         yield from _numbers(status, counters)
         yield from _states(status)
         yield from _labelled(status, counters)
-        yield _histogram(
+        yield families.histogram(
             "append_seconds",
             "Time from the proposal of an acknowledged append to its answer.",
             counters.append_s,
         )
-        yield _histogram("flush_seconds", "Time of a flush of the log.", counters.flush_s)
+        yield families.histogram("flush_seconds", "Time of a flush of the log.", counters.flush_s)
 
 
 def _numbers(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
@@ -171,21 +159,21 @@ def _numbers(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
 
 def _states(status: NodeStatus) -> Iterator[Metric]:
     """Yield the families with one sample for each possible state."""
-    yield _state("role", "1 for this member's role, 0 for the others.", "role", status.role)
-    yield _state(
+    yield families.state("role", "1 for this member's role, 0 for the others.", "role", status.role)
+    yield families.state(
         "membership",
         "1 for this member's membership in its group, by its own log; 0 for the others.",
         "membership",
         status.membership,
     )
-    yield _state(
+    yield families.state(
         "flush_disk_type",
         "1 for the flush mode. Entries count as held on disk (SyncFlush) or in memory "
         "(AsyncFlush).",
         "type",
         status.flush_disk_type,
     )
-    yield _state(
+    yield families.state(
         "storage",
         "1 for the state of this member's volume, 0 for the others.",
         "state",
@@ -201,31 +189,33 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
     members.add_metric(["voter"], len(status.voters))
     members.add_metric(["learner"], len(status.learners))
     yield members
-    yield _by_peer("peer_link_up", "1 while the link to a peer is up, else 0.", counters.links_up)
-    yield _by_peer(
+    yield families.by_peer(
+        "peer_link_up", "1 while the link to a peer is up, else 0.", counters.links_up
+    )
+    yield families.by_peer(
         "peer_lag_entries",
         "Entries of this leader's log that a peer does not hold durably yet.",
         counters.peer_lag_entries,
     )
-    yield _counts(
+    yield families.counts(
         "messages_dropped",
         "Messages to a peer that were not sent.",
         "peer",
         counters.messages_dropped,
     )
-    yield _counts(
+    yield families.counts(
         "elections",
         "Elections that this member began, by cause.",
         "cause",
         counters.elections,
     )
-    yield _counts(
+    yield families.counts(
         "messages_refused",
         "Messages of peers that were rejected.",
         "cause",
         counters.messages_refused,
     )
-    yield _counts(
+    yield families.counts(
         "connections_closed",
         "Connections that this member refused or closed, by the exceeded limit.",
         "reason",
@@ -233,68 +223,10 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
     )
 
 
-def _state(name: str, text: str, label: str, present: enum.Enum) -> Metric:
-    """Build a gauge with a sample for each value of the enum: 1 for `present`, 0 for the others."""
-    family = GaugeMetricFamily(f"dledger_node_{name}", text, labels=[label])
-    for each in type(present):
-        family.add_metric([each.value], float(each is present))
-    return family
-
-
-def _counts(name: str, text: str, label: str, counted: Mapping[str, int]) -> Metric:
-    """Build a counter with a sample for each key."""
-    family = CounterMetricFamily(f"dledger_node_{name}", text, labels=[label])
-    for key, count in counted.items():
-        family.add_metric([key], count)
-    return family
-
-
-def _by_peer(name: str, text: str, values: Mapping[str, int]) -> Metric:
-    """Build a gauge with a sample for each peer."""
-    family = GaugeMetricFamily(f"dledger_node_{name}", text, labels=["peer"])
-    for peer_id, value in values.items():
-        family.add_metric([peer_id], float(value))
-    return family
-
-
-class LoopCollector(Collector):
-    """Turns the times of the event loop into metric families."""
-
-    def __init__(self, times: LoopTimes) -> None:
-        self._times = times
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield every family."""
-        lag_s, turn_cpu_s = self._times.lag_s, self._times.turn_cpu_s
-        yield _histogram("loop_lag_seconds", "Time by which timers fired late.", lag_s)
-        yield _histogram(
-            "loop_turn_processor_seconds",
-            "Processor time of the turns of the event loop; nearly empty ones are not counted.",
-            turn_cpu_s,
-        )
-        yield GaugeMetricFamily(
-            "dledger_node_loop_lag_longest_seconds",
-            "The longest time by which a timer fired late, since the start.",
-            value=lag_s.max,
-        )
-        yield GaugeMetricFamily(
-            "dledger_node_loop_turn_processor_longest_seconds",
-            "Processor time of the longest turn of the event loop, since the start.",
-            value=turn_cpu_s.max,
-        )
-
-
-def _histogram(name: str, text: str, observed: Histogram) -> Metric:
-    bounds = [*map(str, observed.bounds), "+Inf"]
-    buckets = list(zip(bounds, map(float, observed.cumulative()), strict=True))
-    return HistogramMetricFamily(
-        f"dledger_node_{name}", text, buckets=buckets, sum_value=observed.sum
-    )
-
-
-def registry(source: Source, times: LoopTimes) -> CollectorRegistry:
+def registry(source: Source, process: Process) -> CollectorRegistry:
     """Build a registry of this node's metrics only."""
     made = CollectorRegistry(auto_describe=False)
     made.register(NodeCollector(source))
-    made.register(LoopCollector(times))
+    made.register(LoopCollector(process.loop_lag))
+    made.register(ProcessCollector(process))
     return made

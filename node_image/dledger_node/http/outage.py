@@ -19,6 +19,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_node.histogram import Histogram
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
+from dledger_node.http.process_metrics import Recovery
 from dledger_node.http.status import NO_BROKER_ID
 
 
@@ -33,13 +34,17 @@ class Outage:
         state: StorageState,
         reason: str,
         stored: Callable[[str, int, int], bytes] | None = None,
+        recovery: Recovery | None = None,
     ) -> None:
-        """`stored` reads committed bytes of a data file that is not open, if there are any."""
+        """`stored` reads committed bytes of a data file that is not open, if there are any;
+        `recovery` says how far the opening of the log is.
+        """
         self.state = state
         self.reason = reason
         self._settings = settings
         self._version = version
         self._stored = stored
+        self._recovery = recovery
 
     def status(self) -> NodeStatus:
         """Report that the member is not ready, with the reason."""
@@ -63,6 +68,8 @@ class Outage:
             storage=self.state,
             membership=MembershipRole.NONE,
             group_identity=self._settings.group_identity,
+            recovery_size_bytes=self._recovery.size_bytes if self._recovery else 0,
+            recovery_verified_bytes=self._recovery.verified_bytes if self._recovery else 0,
             version=self._version,
         )
 

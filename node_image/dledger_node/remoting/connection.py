@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._gate = service.gate
         self._read_turns = service.read_turns
         self._limits = service.gate.limits
+        self._transferred = service.gate.traffic.clients
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
         self._dispatcher = Dispatcher(service)
         self._transport: asyncio.Transport | None = None
@@ -70,6 +71,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        self._transferred.sent_bytes += len(data)
         transport.write(data)
         if not self._count_unsent(transport):
             self.cut(Reason.UNREAD, f"{self._unsent_bytes} bytes of answers are unread")
@@ -144,6 +146,7 @@ class Connection(asyncio.Protocol):
     def become_link(self, hello: native.Hello) -> None:
         """Serve the sender of this accepted HELLO as a peer from now on."""
         self.peer_id = hello.sender_id
+        self._transferred = self._gate.traffic.peers
         self._decoder.frame_bytes_max = self._limits.peer_frame_bytes_max
         self._gate.becomes_link(self, hello.sender_id, hello.incarnation)
 
@@ -188,6 +191,7 @@ class Connection(asyncio.Protocol):
         """Decode and dispatch; all frames of one read are dispatched together."""
         self._gate.begin_turn()
         self._active_at_s = self._gate.now_s()
+        self._transferred.received_bytes += len(data)
         self._undecoded += data
         if self.peer_id is None or self._backlog:
             self._gate.input_turns.ready(self)

@@ -13,6 +13,7 @@ from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 from dledger_node.remoting.quotas import Quotas
+from dledger_node.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,12 @@ class Gate:
         limits: Limits,
         now_s: Callable[[], float],
         begin_turn: Callable[[], None] = lambda: None,
+        traffic: Traffic | None = None,
     ) -> None:
         """`begin_turn` is called before a connection handles input."""
         self.limits = limits
+        self.traffic = traffic or Traffic()
+        """Counts what all connections receive and send."""
         self.now_s = now_s
         self.begin_turn = begin_turn
         self.quotas = Quotas(limits, now_s)

@@ -14,6 +14,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.peer_link import Owner, PeerLink
+from dledger_node.traffic import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class Links:
         core: Raft,
         *,
         uniform: Callable[[float, float], float],
+        traffic: Traffic | None = None,
     ) -> None:
         self._self_id = settings.self_id
         self._core = core
@@ -38,6 +40,7 @@ class Links:
                 address,
                 dead_after_ms=2 * settings.election_timeout_ms,
                 uniform=uniform,
+                traffic=traffic,
             )
             for peer_id, address in settings.known_peers.items()
             if peer_id != settings.self_id

@@ -21,6 +21,7 @@ from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.message_kinds import PeerMessage
+from dledger_node.traffic import Traffic, Transferred
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class PeerLink:
         *,
         dead_after_ms: int,
         uniform: Callable[[float, float], float],
+        traffic: Traffic | None = None,
     ) -> None:
         self.peer_id = peer_id
         self.address = address
@@ -79,6 +81,7 @@ class PeerLink:
         self._owner = owner
         self._dead_after_ms = dead_after_ms
         self._uniform = uniform
+        self._transferred = (traffic or Traffic()).peers
         self._connection: _Connection | None = None
         self._connected_s = 0.0
         self._told = ""
@@ -192,7 +195,7 @@ class PeerLink:
     async def _connect(self) -> "_Connection":
         host, port = split_address(self.address)
         transport, connection = await dial(
-            lambda: _Connection(self._owner, self.peer_id), host, port
+            lambda: _Connection(self._owner, self.peer_id, self._transferred), host, port
         )
         opened: socket.socket | None = transport.get_extra_info("socket")
         if opened is not None:
@@ -209,11 +212,12 @@ class PeerLink:
 class _Connection(asyncio.Protocol):
     """One connection of a link."""
 
-    def __init__(self, owner: Owner, peer_id: str) -> None:
+    def __init__(self, owner: Owner, peer_id: str, transferred: Transferred) -> None:
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
         self._peer_id = peer_id
+        self._transferred = transferred
         self._answer: asyncio.Future[None] = loop.create_future()
         self._decoder = frames.FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
         self._queue: deque[PeerMessage] = deque()
@@ -225,7 +229,7 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         # A peer that was killed may have accepted the connection; uvloop then raises on a write.
         if not self._transport.is_closing():
-            self._transport.write(native.encode_hello(self._owner.hello(self._peer_id), opaque=0))
+            self._send([native.encode_hello(self._owner.hello(self._peer_id), opaque=0)])
         await self._answer
 
     def send(self, message: PeerMessage) -> bool:
@@ -255,6 +259,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the answer to HELLO, the only message in this direction."""
+        self._transferred.received_bytes += len(data)
         try:
             for command in self._decoder.feed(data):
                 response = requests.Response.from_json(command.body)
@@ -301,16 +306,21 @@ class _Connection(asyncio.Protocol):
         elif isinstance(message, InstallSnapshotRequest):
             self._write_first(message)
         else:
-            self._transport.writelines(native.encode(message))
+            self._send(native.encode(message))
+
+    def _send(self, frame: Sequence[frames.Buffer]) -> None:
+        """Write the buffers of one frame."""
+        assert self._transport is not None
+        self._transferred.sent_bytes += sum(map(len, frame))
+        self._transport.writelines(frame)
 
     def _write_first(self, push: InstallSnapshotRequest) -> None:
         """Write as many of the entries as one frame holds; the leader pushes the rest."""
-        assert self._transport is not None
         found = self._owner.read_entries(push, PUSH_BYTES_MAX)
         if found is not None:
             entries, last_index = found
             piece = push.until(last_index)
-            self._transport.writelines(native.encode(piece, entries))
+            self._send(native.encode(piece, entries))
 
     def _write_push(self, push: AppendRequest) -> None:
         """Write a push in frames of at most PUSH_BYTES_MAX. If the socket has no room for all, the
@@ -323,7 +333,7 @@ class _Connection(asyncio.Protocol):
                 return
             entries, last_index = found
             piece = push.until(last_index)
-            self._transport.writelines(native.encode(piece, entries))
+            self._send(native.encode(piece, entries))
             if self._transport.is_closing():  # this write found the connection broken
                 return
             if last_index >= push.last_index:

@@ -31,7 +31,7 @@ from dledger_node.http.deputy import Deputy
 from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
-from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.shell.meters import Meters
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
@@ -126,7 +126,7 @@ class Lifecycle:
         stopping: asyncio.Event,
         retry_delay_min_s: float = RETRY_DELAY_MIN_S,
         retry_delay_max_s: float = RETRY_DELAY_MAX_S,
-        loop_lag: LoopLag | None = None,
+        meters: Meters | None = None,
     ) -> None:
         """`open_store` blocks; its argument says whether to verify everything. `serve` returns if
         the member was asked to stop, and otherwise raises the error that stopped it. `heal` gets
@@ -134,13 +134,13 @@ class Lifecycle:
         """
         self._settings = settings
         self._version = version
+        self._meters = meters or Meters()
         self._open_store = open_store
         self._build_server = build_server
         self._serve = serve
         self._heal = heal
         self._stopping = stopping
         self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
-        self._loop_lag = loop_lag or LoopLag()
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._deputy: Deputy | None = None
@@ -259,10 +259,11 @@ class Lifecycle:
     async def _start_http(self) -> None:
         if self._runner is not None:
             return
-        doors = Doors(begin_turn=self._loop_lag.begin_turn)
+        meters = self._meters
+        doors = Doors(begin_turn=meters.loop_lag.begin_turn, traffic=meters.traffic)
         runner = web.AppRunner(
             pages.application(
-                self._shown, metrics.registry(self._shown, self._loop_lag), [doors.middleware]
+                self._shown, metrics.registry(self._shown, meters), [doors.middleware]
             ),
             handle_signals=False,
             access_log=None,
@@ -283,5 +284,10 @@ class Lifecycle:
     def _outage(self, state: StorageState, reason: str) -> Outage:
         closed = ClosedLog(shape_of(self._settings))
         return Outage(
-            self._settings, self._version, state=state, reason=reason, stored=closed.stored
+            self._settings,
+            self._version,
+            state=state,
+            reason=reason,
+            stored=closed.stored,
+            recovery=self._meters.recovery,
         )

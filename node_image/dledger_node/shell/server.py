@@ -19,7 +19,6 @@ from typing import Final
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError, StoreFullError
-from dledger_node.healing.mending import MendedTotals
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting.gate import Gate
@@ -32,7 +31,7 @@ from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.loop import CoreLoop
-from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.shell.meters import Meters
 from dledger_node.shell.peers import LinkOwner, PeerMessages
 from dledger_node.shell.room import LogRoom
 from dledger_node.shell.ticker import Ticker
@@ -73,9 +72,8 @@ class DLedgerServer:
         group_file: GroupFile,
         version: str,
         uniform: Callable[[float, float], float],
-        loop_lag: LoopLag | None = None,
+        meters: Meters | None = None,
         live: LiveSettings | None = None,
-        mended: MendedTotals | None = None,
     ) -> None:
         """`live` has the settings in force, and follows later changes of them."""
         self._live = live or LiveSettings(settings)
@@ -86,9 +84,10 @@ class DLedgerServer:
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         """A future that gets the error once this member must stop."""
-        self._loop_lag = loop_lag or LoopLag()
+        meters = meters or Meters()
+        self._loop_lag, traffic = meters.loop_lag, meters.traffic
         self._ticker = self._member_ticker()
-        self._gate = Gate(Limits.of(settings), self._loop.time, self._begin_turn)
+        self._gate = Gate(Limits.of(settings), self._loop.time, self._begin_turn, traffic)
         self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
         async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._group_commit = GroupCommit(
@@ -108,12 +107,12 @@ class DLedgerServer:
         )
         self._incarnation = int(uniform(1, 1 << 53))
         link_owner = self._link_owner(settings)
-        self._links = Links(link_owner, settings, core, uniform=uniform)
+        self._links = Links(link_owner, settings, core, uniform=uniform, traffic=traffic)
         self._state = keeper.keep(state, settings, store, self._links.send_one, self._fail)
         writer = StoreWriter(store, self._group_commit, self._saves, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._upkeep = self._store_upkeep(settings)
-        self._scrub = Scrub(settings, store, mended or MendedTotals(), leave=self._leave)
+        self._scrub = Scrub(settings, store, meters.mended, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         self.clients = self._client_service(settings, self._peer_messages(link_owner))
         leader_watch = LeaderWatch(core)

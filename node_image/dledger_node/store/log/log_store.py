@@ -31,7 +31,7 @@ from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
 from dledger_node.store.log.log_reader import LogReader
-from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryReport
+from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryProgress, RecoveryReport
 from dledger_node.store.log.segment_room import SegmentRoom
 from dledger_node.store.log.served_segments import ServedSegments
 from dledger_node.store.log.writer import LogWriter
@@ -64,8 +64,7 @@ class LogStore(LogReader):
         super().__init__(files, log, verified_index)
         self.durable_index = log.end_index
         self.recovery = report
-        self._folder = folder
-        self._lock = lock
+        self._folder, self._lock = folder, lock
         self.front = LogFront(files, log, self._save_begin)
         self.segments = ServedSegments(folder, files, log)
         self.producers = LogProducers(folder, files, log)
@@ -90,13 +89,14 @@ class LogStore(LogReader):
         verify_all: bool = False,
         margin_bytes: int = MARGIN_BYTES,
         open_files_max: int = OPEN_FILES_MAX,
+        progress: RecoveryProgress | None = None,
     ) -> Self:
         """Lock, load and recover a store; create `folder` (store_base_dir/dledger-ID) if missing.
 
         `verify_all` reads every entry. Otherwise entries that were durable more than `margin_bytes`
         before the durable end are verified when they are read. At most `open_files_max` files of
-        each kind stay open. Raises StoreInUseError, StoreFullError, or StoreDamagedError (which
-        leaves the files unchanged).
+        each kind stay open. Sets `progress`. Raises StoreInUseError, StoreFullError, or
+        StoreDamagedError (which leaves the files unchanged).
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
@@ -113,7 +113,7 @@ class LogStore(LogReader):
             checkpoint = checkpoint_file.load_checkpoint(folder)
             recovery.finish_replacing(files, checkpoint)
             found = recovery.examine(
-                files, checkpoint, verify_all=verify_all, margin_bytes=margin_bytes
+                files, checkpoint, progress, verify_all=verify_all, margin_bytes=margin_bytes
             )
             cut_bytes = recovery.repair(files, found)
             report = recovery.report(found, cut_bytes, time.monotonic() - began)

@@ -45,6 +45,15 @@ class RecoveryReport:
     seconds: float
 
 
+@dataclass(slots=True)
+class RecoveryProgress:
+    """How far an opening is with its verification. One thread sets it; others may read it."""
+
+    size_bytes: int = 0
+    """Bytes of the log's files that the last opening verifies, the unused end included."""
+    verified_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
     """The state of a log before its repair."""
@@ -62,6 +71,7 @@ class Examined:
 def examine(
     files: LogFiles,
     checkpoint: Checkpoint | None,
+    progress: RecoveryProgress | None = None,
     *,
     verify_all: bool = False,
     margin_bytes: int = MARGIN_BYTES,
@@ -80,12 +90,16 @@ def examine(
             start = later
     files.data.forget_cache(start.pos)
     walk = EntryWalk(files, start, runs)
+    progress = progress or RecoveryProgress()
+    progress.verified_bytes, progress.size_bytes = 0, files.data.end - start.pos
     bad_units = 0
     for index, units in walk:
         stored = files.units(index, walk.end.index - 1)
         if stored != units:
             bad_units += _differing_units(stored, units)
+        progress.verified_bytes = walk.end.pos - start.pos
     judge(files, checkpoint, walk)
+    progress.verified_bytes = progress.size_bytes
     return Examined(
         start=start,
         end=walk.end,

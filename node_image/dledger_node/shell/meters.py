@@ -1,0 +1,19 @@
+"""What a member's process measures from its start, however often its store is opened again."""
+
+from dataclasses import dataclass, field
+
+from dledger_node.healing.mending import MendedTotals
+from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.store.log.recovery import RecoveryProgress
+from dledger_node.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meters:
+    """Implements `Process` of `http.metrics`."""
+
+    loop_lag: LoopLag = field(default_factory=LoopLag)
+    traffic: Traffic = field(default_factory=Traffic)
+    recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
+    """How far the last opening of the store is."""
+    mended: MendedTotals = field(default_factory=MendedTotals)
