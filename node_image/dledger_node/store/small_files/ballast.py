@@ -7,10 +7,12 @@ room.
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from dledger_node.store.segments.segment import NO_ROOM, final_errors, sync_folder
+from dledger_node.store.small_files.properties import write_properties
 
 FILE_NAME: Final = "ballast"
 SIZE_BYTES: Final = 64 * 1024
@@ -67,3 +69,16 @@ def release(folder: Path) -> bool:
         sync_folder(folder)
         return used
     return False
+
+
+def save_properties(path: Path, values: Mapping[str, object]) -> None:
+    """Replace a file durably; on a full volume, release the ballast of its folder and try again.
+
+    Blocks for two fsyncs. After an OSError either the old or the new file is in place.
+    """
+    try:
+        write_properties(path, values)
+    except OSError as error:
+        if error.errno not in NO_ROOM or not release(path.parent):
+            raise
+        write_properties(path, values)

@@ -11,9 +11,8 @@ from typing import Final
 
 from dledger_formats.http.status import identities_differ
 from dledger_node.errors import ForeignFolderError, StoreDamagedError, StoreError
-from dledger_node.store.segments.segment import NO_ROOM
 from dledger_node.store.small_files import ballast
-from dledger_node.store.small_files.properties import read_properties, write_properties
+from dledger_node.store.small_files.properties import read_properties
 
 FILE_NAME: Final = "group"
 _GROUP: Final = "group"
@@ -81,12 +80,7 @@ def save_owner(folder: Path, owner: FolderOwner) -> None:
     values |= {_IDENTITY: owner.identity} if owner.identity else {}
     values |= {_ADOPTED: _TRUE} if owner.adopted else {}
     try:
-        try:
-            write_properties(path, values)
-        except OSError as error:
-            if error.errno not in NO_ROOM or not ballast.release(folder):
-                raise
-            write_properties(path, values)
+        ballast.save_properties(path, values)
     except OSError as error:
         raise StoreError(f"cannot save {path}: {error}") from error
 

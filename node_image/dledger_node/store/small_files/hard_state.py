@@ -13,12 +13,10 @@ from typing import Final
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.ready import HardState
-from dledger_node.store.segments.segment import NO_ROOM
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.properties import (
     parse_number,
     read_properties,
-    write_properties,
 )
 
 FILE_NAME: Final = "currterm"
@@ -76,12 +74,7 @@ def save_hard_state(folder: Path, state: HardState) -> None:
             _PROMISED_INDEX: state.promised_end.index,
         }
     try:
-        try:
-            write_properties(path, values)
-        except OSError as error:
-            if error.errno not in NO_ROOM or not ballast.release(folder):
-                raise
-            write_properties(path, values)
+        ballast.save_properties(path, values)
     except OSError as error:
         raise StoreError(f"{path}: cannot save term {state.term}: {error}") from error
 
