@@ -55,6 +55,8 @@ STATUS = NodeStatus(
     scrub_passes=3,
     scrub_position_bytes=4096,
     mended_ranges=2,
+    recovery_size_bytes=8192,
+    recovery_verified_bytes=4096,
     version="0.1.0",
 )
 FINDING = Finding(
@@ -97,6 +99,8 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "scrubPasses": 3,
         "scrubPositionBytes": 4096,
         "mendedRanges": 2,
+        "recoverySizeBytes": 8192,
+        "recoveryVerifiedBytes": 4096,
         "storage": "Sound",
         "joining": False,
         "role": "LEADER",
