@@ -8,11 +8,14 @@ import pytest
 
 from dledger_formats.protocol import requests
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
+from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import HeartBeatResponse
+from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 from dledger_node.services.get import PROOFS_MAX
 from dledger_node.services.waiting import ANSWER_WAIT_S
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.shell.writes import StoreWriter
+from dledger_wire.listener import until
 from dledger_wire.played import become_master, confirmed, elect, make_server
 
 
@@ -81,6 +84,30 @@ async def test_proofs_that_have_timed_out_count_until_the_core_releases_them(
     elected.answer_heartbeats()
     elected.ask()
     assert elected.codes == []
+
+
+async def test_a_member_whose_disk_fails_within_a_turn_answers_what_it_could_not_prove(
+    elected: Proofs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a turn ends before the services hear that it was not proved."""
+
+    def fail(_: StoreWriter) -> None:
+        if elected.server._core_loop.saving is None:
+            raise StoreError("the disk is gone")
+
+    elected.ask()
+    monkeypatch.setattr(StoreWriter, "begin_flush", fail)
+    elected.server.clients.peers.receive(
+        HeartBeatRequest(sender="n1", receiver="n0", term=2, committed_index=-1, round=1)
+    )
+    await until(elected.server.fatal.done)
+    assert isinstance(elected.server.fatal.exception(), StoreError)
+    assert elected.codes == []
+
+    elected.server.clients.give_up()
+    elected.server.clients.give_up()
+
+    assert elected.codes == [Code.NOT_LEADER]
 
 
 async def test_a_read_behind_the_end_of_the_log_is_answered_in_time(tmp_path: Path) -> None:

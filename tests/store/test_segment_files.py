@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
+from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.open_files import Descriptor
 from dledger_node.store.segments.segment import Segment
@@ -109,6 +110,31 @@ def test_the_manifest_takes_any_committed_index(
     (file,) = store.segments.data(committed_index)
 
     assert file.readable_bytes == (0 if committed_index == -1 else 3000)
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda store: store.segments.data(5),
+        lambda store: store.segments.stored(disk.file_name(0), 0, 100, 5),
+    ],
+    ids=["the list of files", "stored bytes"],
+)
+def test_a_segment_that_closes_while_it_is_looked_up_is_no_longer_there(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, look_up: Callable[[LogStore], object]
+) -> None:
+    store = open_store()
+    store.append_bodies([bytes(952)] * 10, term=1)
+    unit = LogFiles.unit
+
+    def closing(files: LogFiles, index: int) -> disk.IndexUnit:
+        files.index.close()
+        return unit(files, index)
+
+    monkeypatch.setattr(LogFiles, "unit", closing)
+
+    with pytest.raises(LookupError, match="is closed"):
+        look_up(store)
 
 
 def test_a_segment_is_read_by_its_name(open_store: OpenStore) -> None:

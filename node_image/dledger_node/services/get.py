@@ -182,9 +182,7 @@ class Reads:
         committed, unknown = self._proved.release(committed_index, leading_term)
         answer_all(committed, DLedgerResponseCode.SUCCESS)
         answer_all(unknown, DLedgerResponseCode.NOT_LEADER)
-        unproved, self._unproved = self._unproved, []
-        for answer in unproved:
-            answer(DLedgerResponseCode.NOT_LEADER)
+        self._refuse_unproved()
 
     @property
     def next_deadline_s(self) -> float:
@@ -212,6 +210,13 @@ class Reads:
         for proof in waiting.values():
             proof.answer(DLedgerResponseCode.NOT_LEADER)
         answer_all(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
+        self._refuse_unproved()
+
+    def _refuse_unproved(self) -> None:
+        """Refuse the requests that the core could not prove."""
+        unproved, self._unproved = self._unproved, []
+        for answer in unproved:
+            answer(DLedgerResponseCode.NOT_LEADER)
 
     def _begin(self, number: int) -> None:
         if self._core.read_index(number) is not None:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
-from dledger_node.store.segments.segment import Segment
+from dledger_node.store.segments.segment import Segment, SegmentClosedError
 
 
 class ServedSegments:
@@ -25,14 +26,18 @@ class ServedSegments:
         self._log = log
 
     def data(self, limit_index: int) -> list[SegmentFile]:
-        """List the data files, readable up to entry limit_index (the committed index)."""
+        """List the data files, readable up to entry limit_index (the committed index).
+
+        Raises LookupError if a segment is removed or closed meanwhile.
+        """
         files, begin_index = self._files, self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
-        end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
-        return [
-            _segment_file(file, end_pos, files.first_in(file, begin_index, limit_index))
-            for file in files.data.files
-        ]
+        with _closed_is_missing():
+            end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
+            return [
+                _segment_file(file, end_pos, files.first_in(file, begin_index, limit_index))
+                for file in files.data.files
+            ]
 
     def index(self, limit_index: int) -> list[SegmentFile]:
         """List the index files, readable up to the unit of limit_index."""
@@ -92,7 +97,7 @@ class ServedSegments:
         return None
 
     def _first_index(self, file: Segment) -> int | None:
-        with contextlib.suppress(StoreDamagedError, IndexError):
+        with contextlib.suppress(StoreDamagedError, IndexError, SegmentClosedError):
             return self._files.first_from(file.start, self._log.begin_index, self._log.end_index)
         return None
 
@@ -102,8 +107,20 @@ class ServedSegments:
         Raises LookupError if the file has no such committed bytes, StoreError, OSError.
         """
         limit_index = min(limit_index, self._log.end_index)
-        end_pos = self._files.end_pos(limit_index) if limit_index >= self._log.begin_index else 0
+        end_pos = 0
+        if limit_index >= self._log.begin_index:
+            with _closed_is_missing():
+                end_pos = self._files.end_pos(limit_index)
         return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos)
+
+
+@contextlib.contextmanager
+def _closed_is_missing() -> Iterator[None]:
+    """Turn the use of a segment that another thread has closed into a LookupError."""
+    try:
+        yield
+    except SegmentClosedError as error:
+        raise LookupError(str(error)) from error
 
 
 def stored_bytes(folder: Path, name: str, at: int, size: int, end_pos: int) -> bytes:

@@ -23,6 +23,10 @@ from dledger_node.store.segments.open_files import Descriptor, Holder, OpenFiles
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+class SegmentClosedError(ValueError):
+    """The segment was removed, or the log was closed."""
+
+
 class Segment:
     """A file of fixed size; `start` is the position of its first byte in the log.
 
@@ -191,7 +195,7 @@ class Segment:
             os.posix_fadvise(file.fd, at, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Release the file; any later use raises ValueError."""
+        """Release the file; any later use raises SegmentClosedError."""
         self._closed = True
         self._open_files.release(self._holder)
 
@@ -208,7 +212,7 @@ class Segment:
         thread may close it and the number may be reused for another file.
         """
         if self._closed:  # must not be opened again: another process may own the store by now
-            raise ValueError(f"{self.path} is closed")
+            raise SegmentClosedError(f"{self.path} is closed")
         return self._holder.descriptor or self._open_files.open(self._holder, self.path)
 
 
