@@ -7,7 +7,14 @@ import pytest
 
 from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.member_state import Role
-from dledger_node.raft.messages import PreVoteResponse, VoteRequest, VoteResponse, VoteResult
+from dledger_node.raft.membership import Membership, MembershipEntry
+from dledger_node.raft.messages import (
+    CompareRequest,
+    PreVoteResponse,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
@@ -17,6 +24,7 @@ from dledger_sim.stage.driver import (
     append,
     compare,
     of_type,
+    only,
     pre_vote_request,
     vote_request,
 )
@@ -106,11 +114,14 @@ def test_it_does_not_stand_for_election() -> None:
 def test_a_leader_of_that_term_knows_all_although_another_member_is_silent() -> None:
     driver = starting()
     driver.receive(answer("n1", CONFIRMED_TO_LEADER))
+    assert driver.raft.recalling, "n2 may know that the disk is of an older term"
 
-    assert not driver.raft.recalling
+    driver.tick(RECALL_TICKS)
+
+    assert not driver.raft.joining
     assert votes(driver, vote_request(3, sender="n1", end=(5, 2)))
     asked = of_type(RecallRequest, driver.tick(HEARTBEAT_TICKS))
-    assert [one.receiver for one in asked] == ["n2"], "n2 may know that the disk is of older terms"
+    assert [one.receiver for one in asked] == ["n2"]
 
 
 def test_it_joins_if_a_silent_member_may_remember_more() -> None:
@@ -181,3 +192,88 @@ def test_even_a_leader_gives_up_when_it_learns_late_that_it_lost_entries() -> No
 
     assert driver.raft.role is Role.FOLLOWER
     assert driver.hard_state.promised_end == lost
+
+
+def test_what_a_learner_holds_binds_nobody() -> None:
+    """The only voter would wait for ever for a leader that has it."""
+    membership = MembershipEntry(1, Membership(("n0",), ("n1",)))
+    driver = starting(voter_count=1, addable_ids=("n1",), memberships=(membership,))
+
+    driver.receive(answer("n1", Mark(2, 2, 2, end=LOST)))
+
+    assert not driver.raft.lacks_promised
+    driver.tick(5 * ELECTION_TICKS)
+    assert driver.raft.role is Role.LEADER
+
+
+def test_what_a_learner_knows_to_be_committed_binds() -> None:
+    membership = MembershipEntry(1, Membership(("n0", "n2"), ("n1",)))
+    driver = starting(memberships=(membership,))
+
+    driver.receive(answer("n1", CONFIRMED))
+    driver.receive(answer("n2"))
+
+    assert driver.hard_state.promised_end == LOST
+
+
+def test_entries_that_came_before_a_kill_count_at_the_next_start() -> None:
+    """It was killed after they were written and before it had forgotten that it lacked them."""
+    driver = CoreDriver(terms=(1, 1, 2, 2, 2, 2), promised_end=LOST, confirms_unflushed=True)
+
+    assert not driver.raft.lacks_promised
+    driver.tick(5 * ELECTION_TICKS)
+    assert driver.raft.role is Role.CANDIDATE
+
+
+def test_a_saved_end_is_enough_although_a_member_is_silent_at_the_next_start() -> None:
+    driver = starting(promised_end=LOST)
+    driver.receive(answer("n1", CONFIRMED))
+
+    driver.tick(RECALL_TICKS)
+
+    assert not driver.raft.joining
+    assert votes(driver, vote_request(3, sender="n1", end=(5, 2)))
+
+
+def test_it_forgets_what_it_lacked_only_when_the_disk_has_it_flushed() -> None:
+    """Its host may lose power again before, when its peers have forgotten their marks."""
+    driver = knowing(CONFIRMED, None)
+    driver.receive(compare(3, 2, 2))
+    driver.receive(append(3, (2, 2), 3))
+
+    driver.raft.persisted(3, 3, is_flushed=False)
+    assert driver.raft.lacks_promised
+
+    driver.raft.persisted(3, 3)
+    assert not driver.raft.lacks_promised
+
+
+def test_it_stops_joining_when_the_silent_member_answers_at_last() -> None:
+    """Two members that join because they did not hear each other would block each other."""
+    driver = starting()
+    driver.receive(answer("n1", CONFIRMED))
+    driver.tick(RECALL_TICKS)
+    assert driver.raft.joining
+
+    driver.receive(answer("n2"))
+
+    assert not driver.raft.joining
+    assert driver.hard_state.promised_end == LOST
+    assert votes(driver, vote_request(3, sender="n1", end=(5, 2)))
+
+
+def test_entries_that_the_leader_has_removed_are_remembered_by_a_term_that_they_had() -> None:
+    """With the leader's own term, a sound disk would look shortened."""
+    leader = CoreDriver(terms=(1,) * 10, committed_index=9)
+    leader.become_leader()
+    question = only(CompareRequest, leader.questions_to("n1"))
+    leader.receive(leader.denial_from("n1", 5, probe=question.probe))
+    question = only(CompareRequest, leader.questions_to("n1"))
+    leader.receive(leader.success_from("n1", 5, probe=question.probe))
+    leader.raft.remove_before(8)
+
+    asked = RecallRequest(sender="n1", receiver="n0", term=2, incarnation=4)
+    mark = only(RecallResponse, leader.receive(asked)).mark
+
+    assert mark
+    assert mark.end == LogEnd(1, 5)

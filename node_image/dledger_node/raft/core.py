@@ -28,7 +28,7 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core_view import CoreView
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms
 from dledger_node.raft.member_state import Candidate, Follower, Leader, PreCandidate
 from dledger_node.raft.membership import Change, Membership
 from dledger_node.raft.messages import Message
@@ -177,18 +177,20 @@ class Raft(CoreView):
         reads.begin(self._member, self._member.role_state, handle)
         return None
 
-    def persisted(self, index: int, term: int) -> None:
-        """Record that the log is durable up to the entry (index, term).
+    def persisted(self, index: int, term: int, *, is_flushed: bool = True) -> None:
+        """Record that the log is durable up to the entry (index, term), or with
+        `confirms_unflushed`, if `is_flushed` is False, that it counts as durable.
 
         The core ignores a report about an entry that has since been truncated, which it recognizes
         by the term. It cannot recognize such a report if the same entry was written again. So for
         entries from a Truncate's index on, the shell must not report a flush that began before it.
         """
         member = self._member
+        if is_flushed and member.promised_end is not None and member.log.holds(index, term):
+            recalling.note_flushed(member, LogEnd(term, index))
         if index <= member.durable_index or not member.log.holds(index, term):
             return
         member.durable_index = index
-        recalling.note_durable(member)
         match member.role_state:
             case Leader() as leader:
                 entry_pusher.advance_commit(member, leader)

@@ -73,6 +73,16 @@ class LogTerms:
         """Term and index of the last entry."""
         return LogEnd(self.end_term, self._end_index)
 
+    def end_at(self, index: int) -> LogEnd:
+        """Return where the log would end if `index` were its last entry, before the end or at it.
+
+        The first entry that is left stands for the terms of removed ones. It was committed with
+        them, so every log that can win an election ends no earlier.
+        """
+        if index <= BEFORE_FIRST:
+            return EMPTY
+        return LogEnd(self.term_at(max(index, self._begin_index)), index)
+
     def term_at(self, index: int) -> int:
         """Return the term of an entry of this log; -1 for index -1."""
         if index == BEFORE_FIRST and self._begin_index == 0:

@@ -4,7 +4,7 @@ Marks are kept in memory only. `recalling` explains their use.
 """
 
 from dledger_node.raft import electorate
-from dledger_node.raft.log_terms import BEFORE_FIRST, EMPTY, LogEnd
+from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Follower, Leader, MemberState
 from dledger_node.raft.recall_messages import Mark
 
@@ -17,7 +17,7 @@ def note(member: MemberState, peer_id: str, index: int, *, end_index: int | None
     if not electorate.belongs(member, peer_id):
         return
     known = member.marks.get(peer_id)
-    end = _end(member, index if end_index is None else end_index)
+    end = member.log.end_at(index if end_index is None else end_index)
     if known is not None:
         end = max(end, known.end)
     if known is None or (known.term, known.index) < (member.term, index):
@@ -34,14 +34,6 @@ def note(member: MemberState, peer_id: str, index: int, *, end_index: int | None
         member.marks[peer_id] = known._replace(end=end)
 
 
-def _end(member: MemberState, index: int) -> LogEnd:
-    """Return the end of this log up to an index; of a removed entry, this term stands for its."""
-    if index <= BEFORE_FIRST:
-        return EMPTY
-    here = member.log.begin_index <= index
-    return LogEnd(member.log.term_at(index) if here else member.term, index)
-
-
 def note_all(member: MemberState) -> None:
     """Record the entries that peers have confirmed to this leader; on a follower, record the
     entries that its leader, which counts its own disk, has reported as committed.
@@ -55,8 +47,8 @@ def note_all(member: MemberState) -> None:
                 if one.match_index > BEFORE_FIRST:
                     note(member, peer_id, one.match_index)
         case Follower(leader_id=str(leader_id), advertised_index=index) as follower:
-            confirmed_index = min(member.durable_index, follower.verified_index)
-            note(member, leader_id, index, end_index=confirmed_index)
+            held_index = min(member.durable_index, follower.verified_index)
+            note(member, leader_id, index, end_index=held_index)
         case _:
             pass
 

@@ -155,9 +155,9 @@ class Recalling:
     """Whether this member has promised and saved nothing yet, so that its term is the disk's."""
     told_term: int = -1
     """The highest term in the answers."""
-    promised_end: LogEnd = EMPTY
+    told_end: LogEnd = EMPTY
     """The most up-to-date end in the marks of the answers."""
-    is_whole: bool = False
+    knows_all: bool = False
     """Whether no silent peer can remember a later end (`Mark.is_whole`)."""
     ask_due: int = 0
     """The tick at which this member asks the silent peers again."""

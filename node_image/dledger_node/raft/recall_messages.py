@@ -17,8 +17,8 @@ class Mark(NamedTuple):
     index_term: int
     """That entry's term; -1 if it is no longer known."""
     end: LogEnd = EMPTY
-    """The most up-to-date end of log that it confirmed in any term. If the last entry's term is no
-    longer known, `term` stands for it.
+    """The most up-to-date log that it has confirmed or led, in any term; for `confirms_unflushed`,
+    where its disk may have lost the end of that log.
     """
     is_whole: bool = False
     """Whether nobody else can remember a later end, because the peer that remembers this one led

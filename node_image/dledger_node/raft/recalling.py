@@ -30,34 +30,38 @@ the entry of a mark had that entry, because only committed entries are removed. 
 when its member leaves the group, since the member may return with another disk, and when the
 member's leader replaces its log.
 
-Under AsyncFlush (`confirms_unflushed`) a member confirms entries that its host would lose with its
-power. Term and vote are on disk, so all that it must learn is where the log ended that it
-confirmed or led, at most: `promised_end`. That is the latest end in the marks of all others: a
-leader knows what was confirmed to it, and a follower what it confirmed to its leader, which counts
-its own memory. A member writes entries before it pushes or confirms them, so it lacks none of them
-unless its host lost power. It is also
-the end in one mark alone, if the peer that remembers it led the term of this disk, and the entry is
-of that term (`Mark.is_whole`): later promises were made to that leader or not at all, and its log
-has what was committed before. Until its disk holds a log that ends no earlier, the member does not
-stand for election, and votes only for logs that end no earlier (Raft paper, section 5.4.1). So it
-votes as if it had lost nothing, and confirms what it holds. It saves the promised end, since the
-peers may forget it. If it cannot learn that end within recall_ticks, but learned that it lacks
-something, it joins. What no peer remembers is lost, by contract: if hosts lose power before the
-member has asked them, or with it.
-
 Two cases stay undetected: promises that no member remembers, because the members that received them
 are silent or have restarted; and a log that was rolled back without its term, if that term is above
 the last one in which the member confirmed an entry, since a leader of that term may have truncated
 the log. So a backup restored to one member of a running group is detected, and one restored while
 the whole group was stopped is not. The member keeps asking after recall_ticks until all have
 answered, and joins if it learns only then that its disk is older.
+
+Under AsyncFlush (`confirms_unflushed`) a loss of power takes the end of the log, which the member
+has confirmed or counted, and nothing else: term and vote are on disk, and entries are written
+before they are pushed or confirmed. So the member only has to learn where that log ended.
+
+- Each mark has the latest such end (`Mark.end`): a leader knows what was confirmed to it, and a
+  follower what it confirmed to its leader, which counts its own memory. What a learner holds counts
+  toward no commit, so only what it knows to be committed matters.
+- The latest end of all others is the promised end. If some stay silent for recall_ticks, one mark
+  is enough if the peer that remembers it led the term of this disk, and the entry is of that term
+  (`Mark.is_whole`): all later promises were made to that leader, and its log has what was committed
+  before. Otherwise a member whose disk lacks an end that it was told joins, and goes on asking.
+- Until its disk holds a log that ends no earlier, flushed, the member does not stand for election,
+  and votes only for such logs (Raft paper, section 5.4.1): it votes as if it had lost nothing. It
+  confirms what it holds. It saves the promised end, since the peers may forget it.
+
+What no peer remembers is lost, by contract: if hosts lose power before the member has asked them,
+or with it, or if the peers' processes have started again since.
 """
 
 from typing import TypeAlias
 
 from dledger_node.raft import joining, leader_elector, marks
-from dledger_node.raft.log_terms import BEFORE_FIRST, LogEnd
+from dledger_node.raft.log_terms import BEFORE_FIRST, EMPTY, LogEnd
 from dledger_node.raft.member_state import Joining, MemberState, Recalling
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
 
@@ -73,7 +77,7 @@ def tick(member: MemberState, recalling: Recalling) -> None:
             ask(member, recalling, peer_id)
     if member.now_ticks >= member.config.recall_ticks and recalling.waits:
         _promise_again(member, recalling)
-        _join_if_unsure(member, recalling)
+        _keep_promise(member, recalling)
 
 
 def ask(member: MemberState, recalling: Recalling, peer_id: str) -> None:
@@ -120,27 +124,23 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
         recalling.asked.update(membership.members)
     recalling.asked.discard(member.self_id)
     recalling.told_term = max(recalling.told_term, response.term)
-    mark = response.mark
-    if mark is not None:
-        if _is_older(member, mark):
-            _join_older(member, recalling, response.sender, mark)
+    if response.mark is not None:
+        if _is_older(member, response.mark):
+            _join_older(member, recalling, response.sender, response.mark)
             return
         if member.config.confirms_unflushed:
-            recalling.promised_end = max(recalling.promised_end, mark.end)
-            recalling.is_whole |= mark.is_whole and mark.term == member.term
+            _note_end(member, recalling, response, response.mark)
     have_all_answered = recalling.asked <= recalling.answered
-    if have_all_answered or recalling.is_whole:
+    if have_all_answered or not recalling.waits:
         _promise_again(member, recalling)
-        _keep_promise(member, recalling.promised_end)
-    elif not recalling.waits:
-        _join_if_unsure(member, recalling)
+        _keep_promise(member, recalling)
     if have_all_answered:
         member.recalling = None
 
 
-def note_durable(member: MemberState) -> None:
-    """Forget the promised end once this disk holds a log that ends no earlier."""
-    if member.promised_end is not None and not _lacks(member, member.promised_end):
+def note_flushed(member: MemberState, end: LogEnd) -> None:
+    """Forget the promised end once the disk holds a log that ends no earlier."""
+    if member.promised_end is not None and end >= member.promised_end:
         member.promised_end = None
         leader_elector.restart_election_timer(member)
 
@@ -155,20 +155,39 @@ def awaited(member: MemberState, promised_end: LogEnd) -> str:
     )
 
 
-def _lacks(member: MemberState, end: LogEnd) -> bool:
-    """Tell whether the log on this disk ends before a promised end."""
-    durable_index = member.durable_index
-    begins_later = durable_index < member.log.begin_index
-    term = BEFORE_FIRST if begins_later else member.log.term_at(durable_index)
-    return LogEnd(term, durable_index) < end
+def _note_end(
+    member: MemberState, recalling: Recalling, response: RecallResponse, mark: Mark
+) -> None:
+    """Record where the log ended that this member had promised, as far as a peer knows.
+
+    What a learner holds counts toward no commit. Only what it knows to be committed counts.
+    """
+    end = mark.end
+    told = response.memberships or (Membership(member.config.voters),)
+    possible = (*told, *member.memberships.possible(member.committed_index))
+    if not any(response.sender in membership.voters for membership in possible):
+        known_term = mark.term if mark.index_term == BEFORE_FIRST else mark.index_term
+        end = LogEnd(known_term, mark.index) if mark.index > BEFORE_FIRST else EMPTY
+    recalling.told_end = max(recalling.told_end, end)
+    recalling.knows_all |= mark.is_whole and mark.term == member.term
 
 
-def _keep_promise(member: MemberState, promised_end: LogEnd) -> None:
-    """Neither stand nor vote against a promised end that this disk lacks."""
-    if _lacks(member, promised_end):
-        if member.promised_end is None:
+def _keep_promise(member: MemberState, recalling: Recalling) -> None:
+    """Neither stand nor vote against the promised end, if this disk lacks it.
+
+    If a silent peer may know of a later one, the member joins instead, and asks on. An end that the
+    member has saved before is not surpassed: nothing later was promised since.
+    """
+    end, known_end = recalling.told_end, member.promised_end or EMPTY
+    if end > known_end and member.log.end < end:
+        if recalling.knows_all or recalling.asked <= recalling.answered:
             leader_elector.become_follower(member, member.term, None)
-        member.promised_end = max(promised_end, member.promised_end or promised_end)
+            member.promised_end = end
+        elif member.joining is None:
+            _join_unsure(member, recalling)
+            return
+    if recalling.knows_all or recalling.asked <= recalling.answered:
+        member.joining = None
 
 
 def _is_older(member: MemberState, mark: Mark) -> bool:
@@ -193,17 +212,17 @@ def _join_older(member: MemberState, recalling: Recalling, peer_id: str, mark: M
     _join(member, recalling, reason)
 
 
-def _join_if_unsure(member: MemberState, recalling: Recalling) -> None:
-    """Join if this disk lacks a promised end, and silent peers may remember a later one."""
-    end = recalling.promised_end
-    if _lacks(member, end):
-        silent = ", ".join(sorted(recalling.asked - recalling.answered))
-        reason = (
-            f"its host lost the end of the log, which it had confirmed at least up to entry "
-            f"{end.index} of term {end.term}, and {silent} may remember more; the disk ends at "
-            f"{member.log.end_index}"
-        )
-        _join(member, recalling, reason)
+def _join_unsure(member: MemberState, recalling: Recalling) -> None:
+    """Join because the disk lacks a promised end, and silent peers may know of a later one."""
+    end = recalling.told_end
+    silent = ", ".join(sorted(recalling.asked - recalling.answered))
+    reason = (
+        f"its host lost the end of the log, which it had confirmed at least up to entry "
+        f"{end.index} of term {end.term}, and {silent} may remember more; the disk ends at "
+        f"{member.log.end_index}"
+    )
+    _join(member, recalling, reason)
+    member.recalling = recalling
 
 
 def _join(member: MemberState, recalling: Recalling, reason: str) -> None:
@@ -211,7 +230,6 @@ def _join(member: MemberState, recalling: Recalling, reason: str) -> None:
     leader_elector.become_follower(member, max(member.term, recalling.told_term), None)
     member.recalling = None
     member.alone = False
-    member.promised_end = None
     member.joining = Joining(incarnation=recalling.incarnation, reason=reason)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms
 from dledger_node.raft.member_state import Follower, Joining, MemberState, Recalling
 from dledger_node.raft.ready import HardState
 
@@ -42,7 +42,7 @@ def recovered(
             if config.recall_ticks and asked and not hard_state.joining
             else None
         ),
-        promised_end=hard_state.promised_end if has_peers else None,
+        promised_end=_promised_end(hard_state, log) if has_peers else None,
         alone=(hard_state.alone or not has_peers) and not memberships.changed,
     )
     if log.end_term > member.term:
@@ -61,3 +61,11 @@ def recovered(
             f"at index {memberships.last_index}"
         )
     return member
+
+
+def _promised_end(hard_state: HardState, log: LogTerms) -> LogEnd | None:
+    """Return where the log ended that the member had promised, unless this log ends no earlier: a
+    member that is killed right after it got the missing entries has them.
+    """
+    end = hard_state.promised_end
+    return end if end is not None and log.end < end else None

@@ -171,4 +171,4 @@ class CoreLoop:
             self._release_reads(ready.reads)
         self._core.advance(ready)
         if self._confirm_unflushed and ready.writes:
-            self._core.persisted(*self._store.written())
+            self._core.persisted(*self._store.written(), is_flushed=False)

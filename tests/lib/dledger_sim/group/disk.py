@@ -174,6 +174,11 @@ class SimDisk:
         """Remove entries from the front."""
         self.begin_index = first_index
 
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether writes wait for a flush."""
+        return bool(self.pending)
+
     def begin_flush(self) -> None:
         """Start a flush of all pending writes."""
         self.flush = Flush(write_count=len(self.pending), end_index=len(self.cached) - 1)

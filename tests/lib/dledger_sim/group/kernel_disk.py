@@ -13,14 +13,29 @@ from dledger_sim.group.disk import Entry, SimDisk
 class KernelDisk(SimDisk):
     """A disk whose writes are kept by the kernel at once."""
 
+    _unflushed: bool = False
+    """Whether the kernel holds writes that no flush has begun to take to the disk."""
+
+    @property
+    def has_unflushed(self) -> bool:
+        """See `SimDisk`."""
+        return self._unflushed
+
+    def begin_flush(self) -> None:
+        """See `SimDisk`."""
+        SimDisk.begin_flush(self)
+        self._unflushed = False
+
     def append(self, entry: Entry) -> None:
         """See `SimDisk`."""
         SimDisk.append(self, entry)
         self.pending.clear()
         self.durable.append(entry)
+        self._unflushed = True
 
     def truncate(self, first_index: int) -> None:
         """See `SimDisk`."""
         SimDisk.truncate(self, first_index)
         self.pending.clear()
         del self.durable[first_index:]
+        self._unflushed = True

@@ -68,7 +68,7 @@ class SimStore:
 
     def begin_flush(self) -> None:
         """Start a flush of the pending writes, unless a flush is in flight."""
-        if self._disk.pending and self._disk.flush is None:
+        if self._disk.has_unflushed and self._disk.flush is None:
             self._disk.begin_flush()
             self._world.flush_begins(self._member_id)
 
