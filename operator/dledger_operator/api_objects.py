@@ -55,6 +55,8 @@ class PodView:
     """The image of the member's container."""
     revision: Revision | None = None
     """What the pod was made of; None for a pod of an earlier release of the operator."""
+    founding: str = ""
+    """The initial group state when the pod was made."""
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""

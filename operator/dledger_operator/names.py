@@ -29,6 +29,7 @@ JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"
 REVISION_ANNOTATION: Final = "dledger.io/revision"
+FOUNDING_ANNOTATION: Final = "dledger.io/initial-group-state"
 APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"
 APPROVED_REVISION_ANNOTATION: Final = "dledger.io/approved-revision"
 REPLACED_FOR_ANNOTATION: Final = "dledger.io/replaced-for"

@@ -9,7 +9,11 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import group
 from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.children.founding import FoundingRecords, find_shape
+from dledger_operator.behaviours.children.founding import (
+    FoundingRecords,
+    blank_ordinals,
+    find_shape,
+)
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
 
@@ -40,8 +44,11 @@ def claims(count: int, first_voters: int | None = 3) -> list[VolumeClaimView]:
     ]  # fmt: skip
 
 
-def found(replicas: int = 5, *, led: bool = True, **records: Any) -> Shape:
-    shape = find_shape(group(replicas=replicas), replace(NO_RECORDS, **records), led=led, voters=3)
+def found(
+    replicas: int = 5, *, led: bool = True, blank: frozenset[int] = frozenset(), **records: Any
+) -> Shape:
+    existing = replace(NO_RECORDS, **records)
+    shape = find_shape(group(replicas=replicas), existing, led=led, voters=3, blank=blank)
     assert isinstance(shape, Shape), shape
     return shape
 
@@ -91,6 +98,30 @@ def test_settings_without_an_initial_state_do_not_make_a_group_new() -> None:
     shape = found(led=False, settings=SettingsView(data=data))
 
     assert shape.state is GroupState.EXISTING
+
+
+@pytest.mark.parametrize(
+    ("existing", "blank", "led", "state"),
+    [
+        (3, {0, 1, 2}, False, GroupState.NEW),
+        (5, {0, 1, 2, 3, 4}, False, GroupState.NEW),
+        (3, {0, 1, 2}, True, GroupState.EXISTING),
+        (3, {0, 1}, False, GroupState.EXISTING),
+        (5, {0, 1, 2}, False, GroupState.EXISTING),
+        (2, {0, 1}, False, GroupState.EXISTING),
+    ],
+)
+def test_a_group_begins_over_claims_only_if_each_is_held_by_a_blank_member(
+    existing: int, blank: set[int], led: bool, state: GroupState
+) -> None:
+    told = frozenset(f"data-flights-{ordinal}" for ordinal in blank)
+
+    shape = found(
+        3, led=led, settings=settings(), blank=blank_ordinals(claims(existing), told),
+        claims=claims(existing),
+    )  # fmt: skip
+
+    assert shape.state is state
 
 
 def test_a_founding_continues_with_its_recorded_first_voters() -> None:

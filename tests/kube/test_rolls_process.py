@@ -15,6 +15,7 @@ import pytest
 from api_server.client import ApiServer
 from dledger_kube.cluster import API, STRATEGIC_PATCH, Object, parsed
 from dledger_kube.fake_leader import FakeGroup
+from dledger_kube.objects import node_status
 from dledger_kube.operated import POLL_S, Operated, operated
 
 pytest_plugins = ["api_server.fixtures"]
@@ -223,6 +224,57 @@ async def test_a_new_value_of_restarted_at_replaces_every_pod_once(rolling: Roll
     await rolling.until("nothing is left to do", rolling.is_done)
 
     assert sorted(rolling.made) == ["flights-0", "flights-1", "flights-2"]
+
+
+@pytest.mark.parametrize("blank", [True, False])
+async def test_a_group_begins_over_retained_claims_only_if_every_member_is_blank(
+    api_server: ApiServer, tmp_path: Path, blank: bool
+) -> None:
+    async with operated(api_server, tmp_path, members=3) as (namespace, operator, nodes):
+        for ordinal in range(3):
+            namespace.server.request(
+                "POST", namespace.path("persistentvolumeclaims"), claim(ordinal)
+            )
+        for node in nodes:
+            empty = node.member_id != "n2" or blank
+            node.status = node_status(
+                node.member_id, ready=False, reason="joining", joining=True, leader_id=None,
+                term=0 if empty else 3, ledger_end_index=-1 if empty else 7, committed_index=-1,
+            )  # fmt: skip
+        made = Rolling(namespace, operator, nodes, FakeGroup(nodes, 3), namespace.make_group())
+        controller = asyncio.create_task(control(made))
+        try:
+            await made.until("three pods are made", lambda: len(made.made) == 3)
+            if blank:
+                await made.until("all are replaced", lambda: len(made.made) == 6)
+            else:
+                await made.until(
+                    "no leader is reported",
+                    lambda: made.condition("LeaderElected")["reason"] == "NoLeader",
+                )
+        finally:
+            controller.cancel()
+            await asyncio.gather(controller, return_exceptions=True)
+
+        assert is_founded(made) is not blank
+        assert len(made.made) == (6 if blank else 3)
+
+
+def claim(ordinal: int) -> Object:
+    """The volume claim that a deleted group of three has left."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": f"data-flights-{ordinal}",
+            "labels": {"dledger.io/group": "flights"},
+            "annotations": {"dledger.io/first-voters": "3"},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "30Gi"}},
+        },
+    }
 
 
 async def test_a_corrected_spec_replaces_pods_that_never_began(

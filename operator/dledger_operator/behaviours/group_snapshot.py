@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from dledger_formats.http.status import LeaderView, NodeStatus, is_stranger
+from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import (
     CreationFailure,
@@ -24,7 +25,7 @@ from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.report.audit_findings import latest, recorded_finding
 from dledger_operator.behaviours.rolls.permission import Cause
-from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviours.rolls.pods_to_roll import blank_claims, roll_state
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
 from dledger_operator.observed_state import (
     AuditFinding,
@@ -169,6 +170,23 @@ class GroupSnapshot:
         """Return the pod IPs by member id, without pods that are leaving."""
         pods = self.followed.pods
         return {pod.member_id: pod.ip for pod in pods if pod.ip and not pod.leaving}
+
+    @property
+    def is_founded_now(self) -> bool:
+        """Whether members are told to begin the group."""
+        shape = self.reconciled.shape
+        return shape is not None and shape.state is GroupState.NEW
+
+    @property
+    def blank_claims(self) -> frozenset[str]:
+        """The names of the volume claims that are held by blank members."""
+        return blank_claims(self.claims, self.followed.pods, self.answers or {})
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether every volume claim is held by a blank member, and members are not told yet."""
+        held = {claim.name for claim in self.claims}
+        return bool(held) and held == self.blank_claims and not self.is_founded_now
 
     @property
     def is_scaling(self) -> bool:

@@ -186,6 +186,7 @@ class GroupWorker:
                     led=self._history.leader is not None,
                     voters=len(self._snapshot.membership.voters),
                     reported=self._snapshot.reported_identities(),
+                    blank=self._snapshot.blank_claims,
                 )
             except GroupGoneError:
                 self._on_gone()
@@ -275,7 +276,8 @@ class GroupWorker:
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
-        if snapshot.may_get_identity:
+        begins = self._history.leader is None and snapshot.may_begin
+        if snapshot.may_get_identity or begins:
             self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")
@@ -312,11 +314,9 @@ class GroupWorker:
         self._wake("report")
 
     async def _roll(self) -> float | None:
-        before, generation = self._rolls.problem, self._body["metadata"].get("generation", 1)
-        led = self._history.leader is not None
-        again_s = await self._rolls.run_once(
-            generation, led=led, scaling_problem=self._scaler.problem
-        )
+        before, led = self._rolls.problem, self._history.leader is not None
+        generation = self._body["metadata"].get("generation", 1)
+        again_s = await self._rolls.run_once(generation, led, self._scaler.problem)
         if self._rolls.problem != before:
             self._wake("report")
         return again_s

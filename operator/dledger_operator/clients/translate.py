@@ -76,6 +76,7 @@ def pod_view(pod: Pod) -> PodView:
             (each.image or "" for each in containers if each.name == names.NODE_CONTAINER), ""
         ),
         revision=Revision.from_text(annotations.get(names.REVISION_ANNOTATION, "")),
+        founding=annotations.get(names.FOUNDING_ANNOTATION, ""),
     )
 
 

@@ -88,7 +88,10 @@ def pod_revision(group: Group, shape: Shape) -> Revision:
 
 def _pod_template(group: Group, shape: Shape) -> Manifest:
     metadata = _pod_metadata(group)
-    recorded = {names.REVISION_ANNOTATION: pod_revision(group, shape).to_text()}
+    recorded = {
+        names.REVISION_ANNOTATION: pod_revision(group, shape).to_text(),
+        names.FOUNDING_ANNOTATION: shape.state.value,
+    }
     settings = config_map.environment(group, shape)
     container = _container(group) | {
         "image": group.image,

@@ -5,7 +5,8 @@ first voters are present and blank. The first voters must never change. Both fac
 recorded in every object that may survive the loss, deletion or restore of the others: the members'
 settings, the StatefulSet, the volume claims, which outlive it, and the group's own status.
 
-Without any of these objects the group is new. If the records contradict each other, or the objects
+Without any of these objects the group is new. It also begins if nothing but blank volumes is left
+of it, as after a first creation that failed. If the records contradict each other, or the objects
 that exist have none, the operator changes nothing.
 """
 
@@ -36,9 +37,18 @@ class FoundingRecords:
 
 
 def find_shape(
-    group: Group, records: FoundingRecords, *, led: bool, voters: int
+    group: Group,
+    records: FoundingRecords,
+    *,
+    led: bool,
+    voters: int,
+    blank: frozenset[int] = frozenset(),
 ) -> Shape | Problem:
-    """Return the shape of a group. `led`: the group has had a leader, which ends its founding."""
+    """Return the shape of a group. `led`: the group has had a leader, which ends its founding.
+
+    `blank` is from `blank_ordinals`. A group that never had a leader begins over existing volume
+    claims if each is blank, those of all first voters among them.
+    """
     recorded = _recorded_first_voters(records)
     if len(set(recorded.values())) > 1:
         listed = ", ".join(f"{source} says {count}" for source, count in recorded.items())
@@ -63,12 +73,20 @@ def find_shape(
         first_voters = group.replicas
     else:
         return Shape.of_new(group.replicas)
+    begins = set(range(first_voters)) <= blank or _is_being_founded(records)
     return Shape(
         first_voters=first_voters,
-        state=GroupState.NEW if _is_being_founded(records) and not led else GroupState.EXISTING,
+        state=GroupState.NEW if begins and not led else GroupState.EXISTING,
         pods=_pods(records, first_voters),
         voters=voters,
     )
+
+
+def blank_ordinals(claims: Sequence[VolumeClaimView], blank: frozenset[str]) -> frozenset[int]:
+    """Return the ordinals of a group's volume claims if each of them is blank, else none."""
+    if any(claim.name not in blank or claim.leaving for claim in claims):
+        return frozenset()
+    return frozenset(claim.ordinal for claim in claims)
 
 
 def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:

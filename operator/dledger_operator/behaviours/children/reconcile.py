@@ -21,7 +21,11 @@ from dledger_operator.api_objects import (
 from dledger_operator.behaviours.children import roles
 from dledger_operator.behaviours.children.claim_templates import keep_volume_claim_templates
 from dledger_operator.behaviours.children.claims import of_a_deleted_group, owner_references
-from dledger_operator.behaviours.children.founding import FoundingRecords, find_shape
+from dledger_operator.behaviours.children.founding import (
+    FoundingRecords,
+    blank_ordinals,
+    find_shape,
+)
 from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
 from dledger_operator.behaviours.children.ownership import (
     NAME_TAKEN,
@@ -37,6 +41,7 @@ from dledger_operator.behaviours.rolls.permission import (
     applied_spec,
     approved_revision,
     find_held,
+    keep_pod_template,
     to_text,
 )
 from dledger_operator.clients.errors import (
@@ -46,7 +51,6 @@ from dledger_operator.clients.errors import (
     RefusedError,
 )
 from dledger_operator.resources import children
-from dledger_operator.resources.stateful_set import with_identity
 from dledger_operator.spec.group import Group, ImageDefaults, Roles
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
@@ -122,11 +126,13 @@ async def reconcile(
     led: bool,
     voters: int,
     reported: frozenset[str] | None = None,
+    blank: frozenset[str] = frozenset(),
 ) -> ReconcileResult:
     """Apply every child. An invalid spec, an unknown founding and somebody else's object with the
     name of a child change nothing.
 
-    `led` says whether the group ever had a leader; `reported` is as in `find_identity`. The
+    `led` says whether the group ever had a leader; `reported` is as in `find_identity`;
+    `blank` names the volume claims whose members say that they hold nothing. The
     replicas of an existing StatefulSet do not change here; scaling changes them. Raises
     GroupGoneError if the group is gone: its deletion may have been missed, and no child of a
     deleted group may be created.
@@ -149,7 +155,7 @@ async def reconcile(
     shape = (
         waiting_for(leaving)
         if (leaving := _leaving_claims(records, group))
-        else find_shape(group, records, led=led, voters=voters)
+        else find_shape(group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank))
     )
     if isinstance(shape, Problem):
         return ReconcileResult(generation=generation, group=group, problem=shape)
@@ -327,17 +333,3 @@ def _leaving_claims(records: FoundingRecords, group: Group) -> list[str]:
     return [
         f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
     ]
-
-
-def keep_pod_template(
-    manifest: Manifest, existing: StatefulSetView, shape: Shape, held: Held
-) -> None:
-    """Replace the manifest's pod template by the existing one, which stays in force.
-
-    Only the group's identity reaches it, once it is known. As long as a change of the spec is held,
-    the record of the applied spec stays as it was.
-    """
-    manifest["spec"]["template"] = with_identity(existing.template, shape)
-    if held.cause is Cause.SPEC and existing.applied_spec:
-        record = to_text(existing.applied_spec)
-        manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record

@@ -42,7 +42,7 @@ class GroupRoll:
         return await observe.statuses(http, pods, snapshot.is_stranger)
 
     async def run_once(
-        self, generation: int, *, led: bool, scaling_problem: Problem | None
+        self, generation: int, led: bool, scaling_problem: Problem | None
     ) -> float | None:
         """Take at most one step, unless the spec of this generation may not be rolled out yet.
 
@@ -61,4 +61,5 @@ class GroupRoll:
             identity=snapshot.identity,
             led=led,
             scaling=snapshot.is_scaling and not outdated,
+            begins=snapshot.is_founded_now and not led,
         )

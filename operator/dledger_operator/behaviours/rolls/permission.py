@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_operator import names
-from dledger_operator.api_objects import AppliedSpec, Problem, StatefulSetView
+from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
 from dledger_operator.resources import children
+from dledger_operator.resources.stateful_set import with_identity
 from dledger_operator.spec.group import AUTOMATIC, Group, ImageDefaults
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
@@ -78,6 +79,20 @@ def find_held(
     if cause is Cause.SPEC and group.update_policy == AUTOMATIC:
         return None
     return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
+
+
+def keep_pod_template(
+    manifest: Manifest, existing: StatefulSetView, shape: Shape, held: Held
+) -> None:
+    """Replace the manifest's pod template by the existing one, which stays in force.
+
+    Only the group's identity reaches it, once it is known. As long as a change of the spec is held,
+    the record of the applied spec stays as it was.
+    """
+    manifest["spec"]["template"] = with_identity(existing.template, shape)
+    if held.cause is Cause.SPEC and existing.applied_spec:
+        record = to_text(existing.applied_spec)
+        manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record
 
 
 def _cause(now: AppliedSpec, before: AppliedSpec | None) -> Cause:

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from dledger_formats.http.status import NodeStatus, StorageState
-from dledger_operator.api_objects import PodView
+from dledger_formats.settings import GroupState
+from dledger_operator import names
+from dledger_operator.api_objects import PodView, VolumeClaimView
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, RollState
 from dledger_operator.observed_state import Membership
@@ -20,9 +22,10 @@ def roll_state(
     led: bool,
     scaling: bool,
     now: datetime,
+    begins: bool = False,
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
-    answer names another member is not believed.
+    answer names another member is not believed. `begins`: members must be told to begin the group.
     """
     told = {
         pod.uid: answers[pod.uid]
@@ -31,7 +34,9 @@ def roll_state(
     }
     leading = _leading(list(told.values()))
     return RollState(
-        pods=[_pod(pod, told.get(pod.uid), leading, wanted, now) for pod in pods],
+        pods=[
+            _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), now) for pod in pods
+        ],
         leader_id=leading.self_id if leading else None,
         voters=reported_membership([leading] if leading else [], membership).voters,
         led=led or any(answer.master for answer in told.values()),
@@ -49,7 +54,7 @@ def _pod(
     pod: PodView,
     answer: NodeStatus | None,
     leading: NodeStatus | None,
-    wanted: Revision | None,
+    behind: str,
     now: datetime,
 ) -> RollPod:
     healthy = pod.ready and answer is not None and answer.ready and not pod.leaving
@@ -58,7 +63,7 @@ def _pod(
         name=pod.name,
         uid=pod.uid,
         member_id=pod.member_id,
-        behind=why_behind(pod.revision, wanted) if wanted else "",
+        behind=behind,
         leaving=pod.leaving,
         runs=pod.runs,
         healthy=healthy,
@@ -67,6 +72,27 @@ def _pod(
         lag_entries=_lag_entries(pod.member_id, leading),
         reason=answer.reason if answer else "",
         problem=f"{pod.problem.reason}: {pod.problem.message}" if pod.problem else "",
+    )
+
+
+def _behind(pod: PodView, wanted: Revision | None, begins: bool) -> str:
+    told = pod.founding == GroupState.NEW.value
+    why = why_behind(pod.revision, wanted) if wanted else ""
+    return why or ("" if told or not begins else "its member is not told to begin the group")
+
+
+def blank_claims(
+    claims: Sequence[VolumeClaimView], pods: Sequence[PodView], answers: Mapping[str, NodeStatus]
+) -> frozenset[str]:
+    """Return the names of the volume claims whose member says that its volume holds nothing."""
+    holders = {
+        names.volume_claim(pod.name): answers.get(pod.uid) for pod in pods if not pod.leaving
+    }
+    held = [(claim, holders.get(claim.name)) for claim in claims if not claim.leaving]
+    return frozenset(
+        claim.name
+        for claim, answer in held
+        if answer and answer.self_id == names.member_id(claim.ordinal) and is_blank(answer)
     )
 
 

@@ -105,8 +105,11 @@ class Roller:
         identity: str,
         led: bool,
         scaling: bool,
+        begins: bool = False,
     ) -> float | None:
         """Take at most one step. Return in how many seconds to look again; None if nothing is left.
+
+        `begins`: pods are replaced too if their members are not told to begin the group.
 
         The members are asked first, after the pods were listed. Nothing is done unless the
         StatefulSet makes pods of the revision `wanted`.
@@ -116,7 +119,7 @@ class Roller:
             return LOOK_AGAIN_S
         listed = await self._api.member_pods(group.namespace, group.name)
         pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
-        if all(pod.revision == wanted for pod in pods):
+        if all(pod.revision == wanted for pod in pods) and not begins:
             self.problem = None
             ready = {pod.member_id for pod in pods if pod.ready}
             if self._rolling and not membership.voters <= ready:
@@ -125,7 +128,14 @@ class Roller:
             return None
         answers = await self._ask(pods)
         state = roll_state(
-            pods, answers, wanted, membership, led=led, scaling=scaling, now=self._now()
+            pods,
+            answers,
+            wanted,
+            membership,
+            led=led,
+            scaling=scaling,
+            now=self._now(),
+            begins=begins,
         )
         await self._take_step(group, state, pods, answers, identity, wanted)
         return LOOK_AGAIN_S

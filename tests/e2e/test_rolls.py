@@ -1,0 +1,64 @@
+"""Changing a setting of a group under load, with kubectl."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+ROLLED_S = 240.0
+PAUSE_S_MAX = 10.0
+
+
+def uids(group: Group) -> dict[str, str]:
+    """The uid of every pod, by name."""
+    return {name: str(pod["metadata"]["uid"]) for name, pod in group.pods().items()}
+
+
+def patch(group: Group, spec: dict[str, Any]) -> None:
+    group.kubectl("patch", "dlg", group.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def wait_until_rolled_out(group: Group) -> None:
+    """Wait until the status describes the current spec, and says that all pods run it."""
+
+    def rolled_out() -> bool:
+        found = group.get("dlg", group.name)
+        status = found.get("status", {})
+        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        return (
+            current and "plan" not in status and group.condition("Progressing")["status"] == "False"
+        )
+
+    wait_for(rolled_out, f"{group.name} runs what its spec asks for", ROLLED_S)
+
+
+def test_a_setting_changes_under_load_without_a_failed_append_or_a_loss(group: Group) -> None:
+    before = uids(group)
+    leader = group.leader_pod()
+    with Load(group, per_second=500) as load:
+        load.wait_for_more(500)
+        since = len(load.acknowledged)
+        patch(group, {"log": {"flushDiskType": "AsyncFlush"}})
+        wait_until_rolled_out(group)
+        load.wait_for_more(500)
+        pause_s = load.longest_pause_s(since)
+
+    after = uids(group)
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values()), "every pod is another one"
+    assert group.status()["flushDiskType"] == "AsyncFlush", "the members say so"
+    assert (load.refused, load.unknown) == (0, 0)
+    assert pause_s < PAUSE_S_MAX
+    print(f"the longest pause between two acknowledgments was {pause_s:.2f} s")
+    assert_nothing_was_lost(group, load)
+    events = [each for each in group.get("events")["items"] if each["reason"] == "PodReplaced"]
+    in_order = sorted(events, key=lambda event: str(event["lastTimestamp"]))
+    replaced = [each["message"].split()[2] for each in in_order]
+    assert sorted(replaced) == sorted(before)
+    assert replaced[-1] == leader, "the leader last"
