@@ -132,7 +132,9 @@ class AppliedSpec:
     generation: int
     """The group's `metadata.generation`."""
     digest: str
-    """A digest of the parts of the spec that pods are made of, without the operator's defaults."""
+    """A digest of the fields of the spec that pods are made of, as the user wrote them."""
+    uid: str = ""
+    """The group's `metadata.uid`; empty in records of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ def applied(of: dict[str, Any], images: ImageDefaults = IMAGES) -> StatefulSetVi
         volume_claim_templates=made["spec"]["volumeClaimTemplates"],
         template=made["spec"]["template"],
         revision=children.revision(Group.from_body(of, images), SHAPE),
-        applied_spec=applied_spec(of, SHAPE),
+        applied_spec=applied_spec(of),
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def held(
     return find_held(
         Group.from_body(of, images),
         revision(of, images),
-        applied_spec(of, SHAPE),
+        applied_spec(of),
         existing,
         **values | known,
     )
@@ -186,3 +186,17 @@ async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
     assert api.applied == {}
     assert outcome.wanted == revision(body(5, **ASYNC))
     assert upgraded.wanted == BEFORE.revision
+
+
+def test_a_pause_brings_no_upgrade_of_the_operator_along() -> None:
+    paused = body(5, paused=True)
+
+    assert cause(held(body(6), applied(paused), NEWER)) is Cause.OPERATOR
+
+
+def test_a_new_object_of_the_name_with_another_spec_is_a_change_of_the_spec() -> None:
+    """Its generation begins anew."""
+    asked = body(4, **ASYNC, **APPROVAL)
+    asked["metadata"]["uid"] = "another"
+
+    assert cause(held(asked, BEFORE)) is Cause.SPEC

@@ -168,3 +168,17 @@ def test_a_learner_that_is_behind_costs_no_vote() -> None:
     of = state(pod(0), pod(1), pod(2), learner, voters=frozenset({"n0", "n1", "n2"}))
 
     assert replaces(of) == "flights-3"
+
+
+def test_a_pod_whose_claim_was_deleted_keeps_the_only_log() -> None:
+    """The claim goes with the pod that still uses it."""
+    assert waits(state(pod(0, WHY, volume_leaving=True), leader="n0")).reason == "VolumeTerminating"
+    stopped = (down(number, WHY, volume_leaving=True) for number in (1, 2))
+    assert waits(state(pod(0), *stopped, leader=None)).reason == "NoLeader"
+    lagging = pod(0, lag_entries=LAG_ENTRIES_MAX + 1, behind=WHY)
+    step = waits(state(lagging, pod(1), pod(2, WHY, volume_leaving=True)))
+    assert step.reason == "VolumeTerminating"
+
+
+def test_a_pod_whose_claim_was_deleted_is_replaced_once_all_others_have_its_entries() -> None:
+    assert replaces(state(pod(0), pod(1), pod(2, WHY, volume_leaving=True))) == "flights-2"

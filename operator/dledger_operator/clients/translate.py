@@ -38,7 +38,7 @@ _FAILED_CREATE: Final = re.compile(
     r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
     re.DOTALL,
 )
-_APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]{1,64})")
+_APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]+)(?: ([0-9A-Za-z.-]+))?")
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -297,7 +297,9 @@ def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
 def _applied_spec(annotations: Mapping[str, str] | None) -> AppliedSpec | None:
     text = (annotations or {}).get(names.APPLIED_SPEC_ANNOTATION, "")
     match = _APPLIED_SPEC.fullmatch(text)
-    return AppliedSpec(generation=int(match[1]), digest=match[2]) if match else None
+    if match is None:
+        return None
+    return AppliedSpec(generation=int(match[1]), digest=match[2], uid=match[3] or "")
 
 
 def _identity(annotations: Mapping[str, str] | None) -> str:

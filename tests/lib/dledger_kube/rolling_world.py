@@ -8,7 +8,7 @@ from dledger_formats.http.status import NodeStatus, PeerStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_kube.objects import NOW, STATEFUL_SET_UID, node_status, pod
-from dledger_operator.api_objects import PodView, Problem, StatefulSetView
+from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.revision import Revision
@@ -102,6 +102,10 @@ class RollingWorld:
             revision=self.wanted,
         )  # fmt: skip
 
+    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
+        """List no claims: nobody deletes one here."""
+        return []
+
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
         """List the pods."""
         return [self._view(ordinal) for ordinal in sorted(self.pods)]
@@ -145,7 +149,8 @@ class RollingWorld:
         return node_status(
             member_id, term=self.term, leader_id=self.leader, master=leads,
             ready=self.leader is not None, followers=followers if leads else [],
-            ledger_end_index=10_000, voters=[f"n{each}" for each in range(self.size)],
+            ledger_end_index=10_000, committed_index=10_000,
+            voters=[f"n{each}" for each in range(self.size)],
         )  # fmt: skip
 
     async def replace_pod(self, view: PodView, revision: str) -> None:

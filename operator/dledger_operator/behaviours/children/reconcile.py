@@ -163,7 +163,7 @@ async def reconcile(
     if isinstance(identity, Problem):
         return ReconcileResult(generation=generation, group=group, problem=identity)
     shape = replace(shape, identity=identity)
-    spec = applied_spec(body, shape)
+    spec = applied_spec(body)
     held = find_held(
         group,
         children.revision(group, shape),
@@ -186,7 +186,7 @@ async def _wanted_while_paused(
     if existing is None or existing.first_voters is None:
         return None
     shape = Shape.of_new(existing.first_voters)
-    wanted, spec = children.revision(group, shape), applied_spec(body, shape)
+    wanted, spec = children.revision(group, shape), applied_spec(body)
     held = find_held(group, wanted, spec, existing, founding=False, approved="")
     return existing.revision if held and held.cause is Cause.OPERATOR else wanted
 

@@ -202,8 +202,11 @@ def leader_changes_from_json(status: Mapping[str, Any]) -> list[LeaderChange]:
 
 
 def _without_numbers(status: Manifest) -> Manifest:
-    """Return a status with the numbers in the conditions' messages left out."""
+    """Return a status with the numbers in the messages left out."""
     conditions = [
         {**each, "message": _NUMBER.sub("#", each["message"])} for each in status["conditions"]
     ]
-    return status | {"conditions": conditions}
+    without = status | {"conditions": conditions}
+    if message := (status.get("plan") or {}).get("message"):
+        without["plan"] = status["plan"] | {"message": _NUMBER.sub("#", message)}
+    return without

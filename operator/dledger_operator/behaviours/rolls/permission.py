@@ -13,14 +13,17 @@ from typing import Any, Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
-from dledger_operator.resources import children
 from dledger_operator.resources.stateful_set import with_identity
-from dledger_operator.spec.group import AUTOMATIC, Group, ImageDefaults
-from dledger_operator.spec.revision import Revision
+from dledger_operator.spec.group import AUTOMATIC, Group
+from dledger_operator.spec.revision import Revision, digest
 from dledger_operator.spec.shape import Shape
 
 WAITING_FOR_APPROVAL: Final = "WaitingForApproval"
-_NO_DEFAULTS: Final = ImageDefaults(reference="", pull_policy="")
+_POD_FIELDS: Final = (
+    "image", "log", "election", "resources", "scheduling", "podLabels", "podAnnotations",
+    "restartedAt",
+)  # fmt: skip
+"""The fields of the spec that pods are made of."""
 
 
 class Cause(enum.StrEnum):
@@ -46,15 +49,19 @@ def approved_revision(body: Mapping[str, Any]) -> str:
     return str(annotations.get(names.APPROVED_REVISION_ANNOTATION, ""))
 
 
-def applied_spec(body: Mapping[str, Any], shape: Shape) -> AppliedSpec:
-    """Return the record of a valid spec. The operator's default image is no part of it."""
-    group = Group.from_body(body, _NO_DEFAULTS)
-    return AppliedSpec(generation=group.generation, digest=children.revision(group, shape).name)
+def applied_spec(body: Mapping[str, Any]) -> AppliedSpec:
+    """Return the record of a spec. Nothing that the operator adds is part of it."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    return AppliedSpec(
+        generation=metadata.get("generation", 1),
+        digest=digest({field: spec[field] for field in _POD_FIELDS if field in spec}),
+        uid=metadata.get("uid", ""),
+    )
 
 
 def to_text(spec: AppliedSpec) -> str:
     """Write the record as an annotation's value."""
-    return f"{spec.generation} {spec.digest}"
+    return f"{spec.generation} {spec.digest} {spec.uid}".rstrip()
 
 
 def find_held(
@@ -98,10 +105,13 @@ def keep_pod_template(
 def _cause(now: AppliedSpec, before: AppliedSpec | None) -> Cause:
     """Tell a change of the spec from one that only the operator brings.
 
-    Another release of the operator may compute another digest of the same spec, so the digest
-    counts only if the object's generation has changed too.
+    A new version of the CRD may add defaults to the spec, so its digest counts only if the object's
+    generation has changed too, or if it is another object of that name.
     """
-    if before is None or now.generation == before.generation or now.digest == before.digest:
+    if before is None or now.digest == before.digest:
+        return Cause.OPERATOR
+    is_same_object = before.uid in ("", now.uid)
+    if is_same_object and now.generation == before.generation:
         return Cause.OPERATOR
     return Cause.SPEC
 

@@ -1,6 +1,7 @@
 """Combines a group's pods with what their members say into the input of a roll. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from dledger_formats.http.status import NodeStatus, StorageState
@@ -23,10 +24,12 @@ def roll_state(
     scaling: bool,
     now: datetime,
     begins: bool = False,
+    claims: Sequence[VolumeClaimView] = (),
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
     answer names another member is not believed. `begins`: members must be told to begin the group.
     """
+    leaving = {claim.name for claim in claims if claim.leaving}
     told = {
         pod.uid: answers[pod.uid]
         for pod in pods
@@ -35,7 +38,11 @@ def roll_state(
     leading = _leading(list(told.values()))
     return RollState(
         pods=[
-            _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), now) for pod in pods
+            replace(
+                _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), now),
+                volume_leaving=names.volume_claim(pod.name) in leaving,
+            )
+            for pod in pods
         ],
         leader_id=leading.self_id if leading else None,
         voters=reported_membership([leading] if leading else [], membership).voters,
@@ -110,7 +117,7 @@ def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:
         return 0
     return next(
         (
-            max(0, leading.ledger_end_index - peer.match_index)
+            max(0, leading.committed_index - peer.match_index)
             for peer in leading.followers
             if peer.peer_id == member_id and peer.reachable
         ),

@@ -10,7 +10,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_operator import names
-from dledger_operator.api_objects import PodView, Problem, StatefulSetView
+from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.report.event_recorder import EventNote
@@ -51,6 +51,9 @@ class RollApi(Protocol):
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
         """List the pods with a group's label from one LIST."""
+
+    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
+        """List the volume claims with a group's label."""
 
     async def replace_pod(self, pod: PodView, revision: str) -> None:
         """Delete a pod. Raises ConflictError if it has changed since it was read."""
@@ -126,6 +129,7 @@ class Roller:
                 return LOOK_AGAIN_S
             self._done(group, wanted)
             return None
+        claims = await self._api.volume_claims(group.namespace, group.name)
         answers = await self._ask(pods)
         state = roll_state(
             pods,
@@ -136,6 +140,7 @@ class Roller:
             scaling=scaling,
             now=self._now(),
             begins=begins,
+            claims=claims,
         )
         await self._take_step(group, state, pods, answers, identity, wanted)
         return LOOK_AGAIN_S

@@ -30,6 +30,7 @@ POD_STARTING: Final = "PodStarting"
 ROLL_HALTED: Final = "RollHalted"
 SCALING: Final = "Scaling"
 NO_SUCCESSOR: Final = "NoSuccessor"
+VOLUME_TERMINATING: Final = "VolumeTerminating"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +53,13 @@ class RollPod:
     ready_s: float = 0.0
     """For how long the pod has been ready."""
     lag_entries: int | None = None
-    """How many entries the member lacks, as the leader says; None if the leader does not say."""
+    """How many committed entries the member lacks, as the leader says; None if it does not say."""
     problem: str = ""
     """Why the kubelet does not start the pod; empty if it does."""
     reason: str = ""
     """Why the member says that it is not ready; empty if it does not say."""
+    volume_leaving: bool = False
+    """Whether the volume's claim was deleted; the log goes with the pod that still uses it."""
 
     @property
     def has_entries(self) -> bool:
@@ -134,12 +137,19 @@ def next_step(state: RollState) -> Step | None:
         return None
     if not state.led:
         return _before_the_first_leader(behind)
-    down = next((pod for pod in behind if not pod.runs and not pod.leaving), None)
+    stopped = [pod for pod in behind if not (pod.runs or pod.leaving or pod.volume_leaving)]
+    down = stopped[0] if stopped else None
     if down and _may_replace_what_is_down(state):
         return _replace(down)
     if blocker := _blocker(state):
         return blocker
     first = behind[0]
+    if first.volume_leaving and not _all_others_are_steady(state, first):
+        message = (
+            f"{first.name} is not replaced: its volume's claim was deleted, so the log would go "
+            "with the pod, and not all other voters are healthy"
+        )
+        return Wait(reason=VOLUME_TERMINATING, message=message)
     if len(state.voters) > 1 and first.member_id == state.leader_id:
         return _hand_over(state, first)
     if len(state.voters) > 1 and first.member_id in state.voters:
@@ -151,6 +161,13 @@ def next_step(state: RollState) -> Step | None:
             )
             return Wait(reason=QUORUM_AT_RISK, message=message)
     return _replace(first)
+
+
+def _all_others_are_steady(state: RollState, without: RollPod) -> bool:
+    """Return whether there are other voters, and each has served its role for a while."""
+    steady = {pod.member_id for pod in state.pods if pod.is_steady}
+    others = state.voters - {without.member_id}
+    return bool(others) and others <= steady
 
 
 def _before_the_first_leader(behind: Sequence[RollPod]) -> Step:
