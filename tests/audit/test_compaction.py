@@ -243,6 +243,29 @@ def test_a_damaged_archive_is_made_again_from_whole_logs_only(tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("file", ["data", "currterm", "checkpoint"])
+def test_a_damaged_archive_is_refused_while_a_voter_lags(file: str, tmp_path: Path) -> None:
+    logs = members_of(tmp_path, key_history(COUNT, 12))
+    archive = compacted(copies_of(logs), tmp_path / "a")
+    assert archive is not None
+    late = copies_of(logs, {"n1": manifest(logs["n1"], "n1", peers=logs, committed_index=120)})
+    assert compacted(late, tmp_path / "a") is None
+    if file == "data":
+        damage.flip_header(read_log(archive.log), 30, "term", 0)
+    else:
+        (archive.log / file).write_bytes(b"committedIndex=1\ncurrTerm=1\n")
+    before = contents(tmp_path / "a")
+
+    with pytest.raises(RefusedError, match=f"{file}.* is damaged, and the voters have committed"):
+        compacted(late, tmp_path / "a")
+
+    assert contents(tmp_path / "a") == before
+    again = compacted(copies_of(logs), tmp_path / "a")
+    assert again is not None
+    assert again.info.files == archive.info.files
+    assert again.damaged_files() == []
+
+
 def copied(logs: dict[str, Log], tmp_path: Path) -> dict[str, Log]:
     for name, log in logs.items():
         shutil.copytree(log.root, tmp_path / "copied" / name)

@@ -68,11 +68,36 @@ def test_other_messages_have_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "json", "json:", "os", "os:", "nowhere:f", "os:nothing", ":f"]
+    "name",
+    [
+        "",
+        "json",
+        "json:",
+        "os",
+        "os:",
+        "nowhere:f",
+        "os:nothing",
+        ":f",
+        "..:x",
+        ".x:y",
+        "x.:y",
+        "os:sep",
+    ],
 )
 def test_an_unknown_decoder_is_refused(name: str) -> None:
     with pytest.raises(DecoderError, match=r"no decoder|cannot be loaded"):
         decoder(name)
+
+
+@pytest.mark.parametrize("statement", ["1 / 0", "raise SystemExit(3)", "def x(:"])
+def test_a_decoder_whose_module_fails_is_refused(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_keys.py").write_text(statement + "\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(DecoderError, match="broken_keys:f cannot be loaded"):
+        decoder("broken_keys:f")
 
 
 def test_a_custom_decoder_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

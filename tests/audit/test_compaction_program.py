@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import resource
 import shutil
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.compact import compact, plan
-from dledger_audit.compaction.copies import ask
+from dledger_audit.compaction.copies import RefusedError, ask
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.main import main
 from dledger_compaction.model import key_history
@@ -119,6 +120,55 @@ def test_a_member_that_cannot_be_read_is_named(
     said = capsys.readouterr().err
     assert "the member n1 cannot be read" in said
     assert "no sound checkpoint" in said
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/a", "/proc/a"])
+def test_an_impossible_place_for_an_archive_is_refused(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(compact_arguments(folders(tmp_path), Path(place))) == ExitCode.REFUSED
+
+    said = capsys.readouterr().err
+    assert f"{place} cannot hold an archive" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [0, 10])
+def test_a_run_that_cannot_write_is_refused_and_leaves_no_new_log(
+    number: int, tmp_path: Path
+) -> None:
+    history = key_history(COUNT, 3)
+    early = copies_of({"n0": write_log(tmp_path / "early", history[:250], small_shape())})
+    late = copies_of({"n0": write_log(tmp_path / "late", history, small_shape())})
+    old = compacted(early, tmp_path / "a")
+    assert old is not None
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (small_shape().segment_bytes - 1 - number, hard))
+    try:
+        with pytest.raises(RefusedError, match=r"cannot be written .*File too large"):
+            compacted(late, tmp_path / "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == ["archive.json", "lock", old.info.folder]
+    assert old.damaged_files() == []
+
+
+def test_a_description_that_cannot_be_written_leaves_the_old_archive(tmp_path: Path) -> None:
+    history = key_history(COUNT, 3)
+    early = copies_of({"n0": write_log(tmp_path / "early", history[:250], small_shape())})
+    late = copies_of({"n0": write_log(tmp_path / "late", history, small_shape())})
+    old = compacted(early, tmp_path / "a")
+    assert old is not None
+    (tmp_path / "a" / "archive.json.tmp").mkdir()
+
+    with pytest.raises(RefusedError, match="cannot be written"):
+        compacted(late, tmp_path / "a")
+
+    assert Archive.load(tmp_path / "a") == old
+    assert old.damaged_files() == []
+    assert [path.name for path in (tmp_path / "a").glob("log-*")] == [old.info.folder]
 
 
 def test_a_voter_without_a_place_is_named(

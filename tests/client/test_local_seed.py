@@ -78,6 +78,20 @@ def test_a_damaged_archive_seeds_nothing(tmp_path: Path) -> None:
         copy_seed(archive, info, tmp_path / "data", ["n0"])
 
 
+def test_a_seed_does_not_take_a_wrong_term_or_checkpoint(tmp_path: Path) -> None:
+    archive = registers_archive(tmp_path)
+    info = read_seed(archive)
+    expected = {name: (archive / info.folder / name).read_bytes() for name in info.small_files()}
+    for name in expected:
+        (archive / info.folder / name).write_bytes(b"committedIndex=1\ncurrTerm=1\n")
+    (tmp_path / "data").mkdir()
+
+    copy_seed(archive, info, tmp_path / "data", ["n0"])
+
+    folder = tmp_path / "data" / "dledger-n0"
+    assert {name: (folder / name).read_bytes() for name in expected} == expected
+
+
 def test_a_log_that_names_other_members_is_refused(tmp_path: Path) -> None:
     archive = archive_of(tmp_path, key_history(400, 1), "kv")
     (tmp_path / "data").mkdir()

@@ -12,5 +12,6 @@ proof that an archive is right. What does not: reading and checking members' fil
     archive      the archive's folder: which files are valid, and how they are replaced
     writer       the archive's files
     compact      the whole run
-    proof        `verify-compaction`, which shares no decision with the modules above
+    proof        `verify-compaction`; it shares the decoders and the reading with the modules
+                 above, and no decision which entries stay
 """

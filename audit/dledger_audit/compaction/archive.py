@@ -13,25 +13,28 @@ log is removed. So a crash leaves the old archive or the new one, and the next r
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_audit.compaction.writer import sync_folder
-from dledger_formats.log import properties
-from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
+from dledger_formats.log.archives import (
+    FOLDER_NAME,
+    INFO_BYTES_MAX,
+    INFO_FILE,
+    ArchiveInfo,
+    FileDigest,
+)
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.folder import manifest_of
 
 LOCK_FILE: Final = "lock"
 BLOCK_BYTES: Final = 4 << 20
 _NEW: Final = "log-new"
-_LOG: Final = re.compile(r"log-(?:\d{20}-[0-9a-f]{16}(?:-again)?|new)")
 _AGAIN: Final = "-again"
 
 
@@ -74,7 +77,9 @@ class Archive:
 
     def damaged_files(self) -> list[str]:
         """Return the names of the files that do not hold what was written."""
-        return [each.name for each in self.info.files if not _is_whole(self.log / each.name, each)]
+        files = [each.name for each in self.info.files if not _is_whole(self.log / each.name, each)]
+        small = self.info.small_files().items()
+        return [*files, *(name for name, raw in small if not _holds(self.log / name, raw))]
 
 
 @contextmanager
@@ -83,50 +88,69 @@ def locked(path: Path) -> Iterator[None]:
 
     A folder that holds anything but an archive is refused, so nothing of anybody else is removed.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    foreign = sorted(
-        entry.name
-        for entry in path.iterdir()
-        if entry.name not in (INFO_FILE, f"{INFO_FILE}.tmp", LOCK_FILE)
-        and not _LOG.fullmatch(entry.name)
-    )
-    if foreign:
-        raise RefusedError(f"{path} is no archive: it holds {foreign[0]}; name an empty folder")
-    fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = _open_lock(path)
+    except OSError as error:
+        raise RefusedError(
+            f"{path} cannot hold an archive: {error}; name a folder that this user may write"
+        ) from error
+    try:
+        _lock(fd, path)
         yield
-    except BlockingIOError as error:
-        raise RefusedError(f"{path} is in use by another run; wait until it has ended") from error
     finally:
         os.close(fd)
 
 
+def _open_lock(path: Path) -> int:
+    path.mkdir(parents=True, exist_ok=True)
+    ours = (INFO_FILE, f"{INFO_FILE}.tmp", LOCK_FILE)
+    names = sorted(entry.name for entry in path.iterdir())
+    foreign = [name for name in names if name not in ours and not _is_log(name)]
+    if foreign:
+        raise RefusedError(f"{path} is no archive: it holds {foreign[0]}; name an empty folder")
+    return os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RefusedError(f"{path} is in use by another run; wait until it has ended") from error
+    except OSError as error:
+        raise RefusedError(f"{path} cannot be locked: {error}; name another folder") from error
+
+
 def new_log(path: Path) -> Path:
     """Return the folder for a new log, and remove what a crash left there."""
+    discard_new_log(path)
     folder = path / _NEW
-    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
+
+
+def discard_new_log(path: Path) -> None:
+    """Remove the new log of a run that failed, which may have filled the disk."""
+    shutil.rmtree(path / _NEW, ignore_errors=True)
 
 
 def install(path: Path, info: ArchiveInfo) -> None:
     """Make the new log, whose files are synced, the archive's log, and remove all others."""
     new, final = path / _NEW, path / info.folder
-    _write(new / "currterm", properties.encode({"voteLeader": "", "currTerm": info.end_term}))
-    checkpoint = {
-        "committedIndex": info.end_index,
-        "endIndex": info.end_index,
-        "beginIndex": info.first_index,
-    }
-    _write(new / "checkpoint", properties.encode(checkpoint))
+    for name, raw in info.small_files().items():
+        _write(new / name, raw)
     sync_folder(new)
     shutil.rmtree(final, ignore_errors=True)  # a run that crashed here left it
     new.rename(final)
-    sync_folder(path)
     temporary = path / f"{INFO_FILE}.tmp"
-    _write(temporary, info.to_json())
-    temporary.replace(path / INFO_FILE)
+    try:
+        sync_folder(path)
+        _write(temporary, info.to_json())
+        temporary.replace(path / INFO_FILE)
+    except OSError:  # the old archive stays valid
+        shutil.rmtree(final, ignore_errors=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path)
     remove_others(path, info.folder)
 
@@ -134,8 +158,8 @@ def install(path: Path, info: ArchiveInfo) -> None:
 def remove_others(path: Path, valid: str) -> None:
     """Remove all logs but the valid one."""
     for entry in path.iterdir():
-        if _LOG.fullmatch(entry.name) and entry.name != valid:
-            shutil.rmtree(entry)
+        if _is_log(entry.name) and entry.name != valid:
+            shutil.rmtree(entry, ignore_errors=True)  # the next run tries again
 
 
 def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> str:
@@ -149,6 +173,18 @@ def digest_of(files: Sequence[FileDigest]) -> str:
     """Return the digest of an archive's files."""
     lines = "".join(f"{each.name} {each.used_bytes} {each.sha256}\n" for each in files)
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _is_log(name: str) -> bool:
+    return name == _NEW or FOLDER_NAME.fullmatch(name) is not None
+
+
+def _holds(path: Path, raw: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(raw) + 1) == raw
+    except OSError:
+        return False
 
 
 def _is_whole(path: Path, said: FileDigest) -> bool:

@@ -57,7 +57,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
         members = log_copies.ask(archive.info.group, options.members)
         previous = _load(options.previous) if options.previous else None
         found = verify(archive, Sources(members=members, previous=previous))
-    except (RefusedError, DecoderError) as error:
+    except (RefusedError, DecoderError, OSError) as error:
         return _refused(error, "the archive was not verified")
     except Exception:
         traceback.print_exc()

@@ -88,6 +88,14 @@ def plan(
         damaged = previous.damaged_files()
         is_same = (clean, end) == (info.clean_index, info.end_index)
         is_behind = clean < info.clean_index or end < info.end_index
+        if is_behind and damaged:
+            # Entries of the archive may lie only there and behind the lowest commit.
+            raise RefusedError(
+                f"{previous.log / damaged[0]} is damaged, and the voters have committed only up to "
+                f"{end} and can be compacted up to {clean}, not to {info.end_index} and "
+                f"{info.clean_index} as the archive: wait until all voters have caught up, or "
+                "restore the archive from a backup"
+            )
         if is_behind or (is_same and tombstone_entries == info.tombstone_entries and not damaged):
             return None
         parts = _after(previous, damaged, held, first, end)
@@ -140,6 +148,22 @@ def compact(
     with Reader(window_bytes) as reader:
         check_histories(reader, planned, members)
     live = passes.live(planned.to_decide, planned.decoder, planned.rule)
+    try:
+        return _written(planned, members, live, path, window_bytes)
+    except (Exception, KeyboardInterrupt) as error:
+        archives.discard_new_log(path)
+        if isinstance(error, OSError):
+            raise RefusedError(
+                f"the archive cannot be written to {path}: {error}; make room there, or name "
+                "another folder"
+            ) from error
+        raise
+
+
+def _written(
+    planned: Plan, members: Sequence[Copy], live: LiveEntries, path: Path, window_bytes: int
+) -> Archive:
+    """Write the new log and make it the archive's log. Raises RefusedError and OSError."""
     folder = archives.new_log(path)
     writer = LogWriter(
         folder,

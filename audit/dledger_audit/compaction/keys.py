@@ -49,7 +49,7 @@ def decoder(name: str) -> Decoder:
         return _rocketmq()
     if kind == "json" and rest:
         return partial(_json, rest)
-    if kind and rest.isidentifier():
+    if rest.isidentifier() and all(part.isidentifier() for part in kind.split(".")):
         return _custom(name, kind, rest)
     raise DecoderError(f"there is no decoder {name!r}; it must be {NAMES}")
 
@@ -103,8 +103,10 @@ def _rocketmq() -> Decoder:
 def _custom(name: str, module: str, function: str) -> Decoder:
     try:
         given = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise DecoderError(f"the decoder {name} cannot be loaded: {error}") from error
+    except (Exception, SystemExit) as error:  # a module may raise anything when it is imported
+        raise DecoderError(f"the decoder {name} cannot be loaded: {error!r}") from error
+    if not callable(given):
+        raise DecoderError(f"the decoder {name} cannot be loaded: {function} is no function")
 
     def decode(body: bytes) -> Key | None:
         try:

@@ -6,7 +6,6 @@ after the last copy, so a crash in between leaves a folder that no group starts 
 
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ from dledger_formats.log import disk
 from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
 
 BLOCK_BYTES: Final = 4 << 20
-SMALL_FILES: Final = ("currterm", "checkpoint")
 
 
 def read_seed(archive: Path) -> ArchiveInfo:
@@ -51,8 +49,8 @@ def copy_seed(archive: Path, info: ArchiveInfo, folder: Path, members: Sequence[
                 (target / name).mkdir(parents=True)
             for file in info.files:
                 _copy(source / file.name, target / file.name, file)
-            for name in SMALL_FILES:
-                shutil.copyfile(source / name, target / name)
+            for name, raw in info.small_files().items():
+                (target / name).write_bytes(raw)
                 _sync(target / name)
             for made in (target / disk.DATA_FOLDER, target / disk.INDEX_FOLDER, target, folder):
                 _sync(made)

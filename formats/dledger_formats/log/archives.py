@@ -3,15 +3,20 @@
 The archive's folder also holds the folder that `ArchiveInfo.folder` names, with a member's files.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final, Self
 
 from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
+from dledger_formats.log import properties
 
 INFO_FILE: Final = "archive.json"
 INFO_BYTES_MAX: Final = 64 << 20
 FORMAT: Final = 1
+FOLDER_NAME: Final = re.compile(r"log-[0-9]{20}-[0-9a-f]{16}(?:-again)?")
+"""The names that a folder with a log may have."""
+_FILE_NAME: Final = re.compile(r"(?:data|index)/[0-9]{20}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,4 +77,28 @@ class ArchiveInfo:
         info = json_objects.decode(cls, raw)
         if info.format != FORMAT:
             raise FormatError(f"it has the format {info.format}; use the version that wrote it")
+        _check_names(info)
         return info
+
+    def small_files(self) -> dict[str, bytes]:
+        """Return the content of the log's files without entries, by name."""
+        checkpoint = {
+            "committedIndex": self.end_index,
+            "endIndex": self.end_index,
+            "beginIndex": self.first_index,
+        }
+        return {
+            "currterm": properties.encode({"voteLeader": "", "currTerm": self.end_term}),
+            "checkpoint": properties.encode(checkpoint),
+        }
+
+
+def _check_names(info: ArchiveInfo) -> None:
+    """Refuse names that could lead out of the archive, since they are joined to its path."""
+    if not FOLDER_NAME.fullmatch(info.folder):
+        raise FormatError(f"{info.folder[:80]!r} is not the name of an archive's log")
+    for file in info.files:
+        if not _FILE_NAME.fullmatch(file.name) or file.used_bytes < 0:
+            raise FormatError(
+                f"{file.name[:80]!r} with {file.used_bytes} bytes is not a file of a log"
+            )

@@ -185,6 +185,21 @@ def _lost_file(sound: Sound, path: Path, rng: Random) -> None:
     rng.choice(sorted(folder.iterdir())).unlink()
 
 
+def _wrong_small_file(sound: Sound, path: Path, rng: Random) -> None:
+    info = sound.archive.info
+    name = rng.choice(sorted(info.small_files()))
+    wrong = replace(info, end_index=info.end_index - 1, end_term=info.end_term - 1)
+    (path / info.folder / name).write_bytes(wrong.small_files()[name])
+
+
+def _wrong_end_term(sound: Sound, path: Path, _: Random) -> int:
+    info = sound.archive.info
+    wrong = signed(path, sound, end_term=info.end_term - 1).info
+    for name, raw in wrong.small_files().items():
+        (path / info.folder / name).write_bytes(raw)
+    return info.end_index
+
+
 FAULTS: dict[str, tuple[str, Planter]] = {
     "a last value is dropped": ("lost_last_value", _one(_is_value, _drop)),
     "an older value is back": (
@@ -267,5 +282,7 @@ FAULTS: dict[str, tuple[str, Planter]] = {
     "an entry has no checksum": ("damaged", _without_checksum),
     "bytes follow the last entry": ("wrong_place", _foreign_bytes),
     "a file is lost": ("digest_differs", _lost_file),
+    "the term or the checkpoint is another": ("digest_differs", _wrong_small_file),
+    "the end has another term": ("wrong_end", _wrong_end_term),
 }
 """Each fault, the check that must name it, and how it is planted."""

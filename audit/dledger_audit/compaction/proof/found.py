@@ -11,6 +11,7 @@ SHOWN_MAX: Final = 20
 CHECKS: Final = {
     "damaged": "a record of the archive is damaged, or cannot be read",
     "digest_differs": "a file is not the one that archive.json describes",
+    "wrong_end": "the last entry, or its term, is not the one that archive.json names",
     "wrong_place": "a position, a blank or an index unit is not where the layout puts it",
     "missing": "an entry of the source is not in the archive at all",
     "invented": "the archive has an entry that the source does not have",

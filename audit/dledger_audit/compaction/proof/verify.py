@@ -125,6 +125,15 @@ def _check_files(archive: Archive, found: Found) -> None:
         found.add("digest_differs", -1, f"{name} is missing, or not in archive.json")
 
 
+def _check_end(archive: Archive, last: ArchivedEntry | None, found: Found) -> None:
+    """Compare what archive.json says about the last entry, since a seed's term comes from there."""
+    info = archive.info
+    if last is None or (last.header.index, last.header.term) != (info.end_index, info.end_term):
+        said = f"archive.json says that entry {info.end_index} of term {info.end_term} is the last"
+        is_there = f"entry {last.header.index} of term {last.header.term}" if last else "no entry"
+        found.add("wrong_end", info.end_index, f"{said}; the log ends with {is_there}")
+
+
 def _check_points(archive: Archive, sources: Sources, found: Found) -> None:
     """Check the clean point and the end against what each member says."""
     info = archive.info
@@ -148,7 +157,7 @@ def _compare(
     """Compare all entries of the archive with their fates and with the sources."""
     clean = archive.info.clean_index
     wanted = entries(sources, begin, last)
-    source = next(wanted, None)
+    source, entry = next(wanted, None), None
     for entry in _walk(archive, found):
         index = entry.header.index
         while source is not None and source.index < index:
@@ -165,6 +174,7 @@ def _compare(
     while source is not None:
         _miss(source.index, found)
         source = next(wanted, None)
+    _check_end(archive, entry, found)
     if last < archive.info.end_index:
         found.add("invented", last + 1, f"the sources have committed only {last}")
 
