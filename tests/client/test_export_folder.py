@@ -155,3 +155,17 @@ def test_a_folder_that_is_none_is_refused(
 ) -> None:
     assert main(["export", "--folder", str(tmp_path), str(tmp_path / "out")]) == 1
     assert "is not a member's folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_folder_that_has_lost_its_last_files_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: int
+) -> None:
+    for path in sorted((folder / "data").iterdir())[kept:]:
+        path.unlink()
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    printed = capsys.readouterr().err
+    assert "is missing: the files in data/" in printed
+    assert "durable up to entry 399" in printed

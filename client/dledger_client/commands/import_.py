@@ -18,6 +18,7 @@ from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
+from dledger_client.commands.streams import OutputError
 from dledger_client.exports.reading import ExportDecoder, verify_file
 from dledger_client.exports.records import ExportedEntry, ExportError
 from dledger_formats.log import disk
@@ -42,7 +43,8 @@ def add_parser(commands: common.Commands) -> None:
             "dledger import --append b.export": "behind what the group has",
             "gunzip < all.gz | dledger import -": "from a pipe",
         },
-        exit_codes="0 all imported; 1 the export was cut or is damaged; 2 usage error, or the "
+        exit_codes="0 all imported; 1 the export was cut or is damaged, or its order is "
+        "lost, or the indexes could not be written; 2 usage error, or the "
         "group is not empty; 3 an outcome is unknown; 4 refused; 5 group unreachable; 128 + n "
         "ended by signal n. After 3 to 5 and a signal, run the command again.",
     )
@@ -74,6 +76,8 @@ class _Mapping:
     def __init__(self, run: tuple[int, int, int] | None, *, as_json: bool) -> None:
         self.run = run
         """Source index, destination index and length of the last run."""
+        self.problem: Exception | None = None
+        """Why a run could not be written; no further one is."""
         self._as_json = as_json
 
     def add(self, source: int, destination: int) -> None:
@@ -87,10 +91,20 @@ class _Mapping:
         self.run = (source, destination, 1)
 
     def write(self) -> None:
-        """Write the last run."""
-        if self.run is None:
+        """Write the last run, unless an earlier one could not be written.
+
+        An output that cannot be written does not end the import: it is kept as the problem.
+        """
+        if self.run is None or self.problem is not None:
             return
-        first, there, length = self.run
+        try:
+            self._write_run(self.run)
+        except (OutputError, BrokenPipeError) as error:
+            self.problem = error
+            streams.discard_output()
+
+    def _write_run(self, run: tuple[int, int, int]) -> None:
+        first, there, length = run
         last, last_there = first + length - 1, there + length - 1
         if self._as_json:
             common.write_json({"source": [first, last], "destination": [there, last_there]})
@@ -121,10 +135,15 @@ async def run(arguments: argparse.Namespace) -> int:
                         task.uncancel()
     if signals:
         return EXIT_ON_SIGNAL + signals[0]
-    return ExitCode.OK if failed is None else _exit_code(failed)
+    return _exit_code(failed, importing.output_problem)
 
 
-def _exit_code(failed: Outcome) -> ExitCode:
+def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> ExitCode:
+    """Return the exit code of an import; a reader that has gone is no failure, as for `append`."""
+    if isinstance(output_problem, OutputError):
+        common.complain(f"dledger: {output_problem}; not all indexes were written")
+    if failed is None:
+        return ExitCode.FAILED if isinstance(output_problem, OutputError) else ExitCode.OK
     if isinstance(failed, Unknown):
         return ExitCode.UNKNOWN
     assert not isinstance(failed, Acknowledged)
@@ -179,8 +198,14 @@ class _Import:
         self._producer = producer
         self._arguments = arguments
         self._mapping = _Mapping(producer.run, as_json=arguments.output == "json")
-        self._last_index: int | None = None
+        # The index of the last entry that is in the group, also of an earlier run.
+        self._last_index = None if producer.run is None else producer.run[1] + producer.run[2] - 1
         self._left_out = 0
+
+    @property
+    def output_problem(self) -> Exception | None:
+        """Why the indexes could not all be written."""
+        return self._mapping.problem
 
     async def run(self, file: int) -> Outcome | None:
         """Import the export; return the outcome of the entry that failed, or None."""
@@ -195,7 +220,8 @@ class _Import:
             self._producer.save()
         if failed is None:
             self._producer.check_end()
-            await self._producer.complete(self._client, self._last_index)
+            has_new = self._producer.acknowledged > self._producer.skipped
+            await self._producer.complete(self._client, self._last_index if has_new else None)
         self._mapping.write()
         imported = self._producer.acknowledged - self._producer.skipped
         common.complain(
@@ -248,7 +274,9 @@ class _Import:
             if self._last_index is not None and outcome.index <= self._last_index:
                 raise OrderLostError(
                     f"entry {source} of the export is entry {outcome.index}, before entry "
-                    f"{self._last_index}, which precedes it in the export"
+                    f"{self._last_index}, which precedes it in the export: group "
+                    f"{self._client.group} does not have the order of the export. Empty the "
+                    f"group, remove {self._producer.path}, and begin the import again"
                 )
             self._last_index = outcome.index
             self._mapping.add(source, outcome.index)

@@ -72,7 +72,8 @@ class NamedProducer:
     """The record of a producer, and the numbers of the bodies that are appended now."""
 
     def __init__(self, path: Path, group: str, record: Record | None) -> None:
-        self._path = path
+        self.path = path
+        """The file of the record."""
         self._group = group
         self._record = record
         self._checksum = record.checksum if record else 0
@@ -96,7 +97,11 @@ class NamedProducer:
 
         Raises UsageError if another process holds it, or the record cannot be read.
         """
-        if not 0 < len(name.encode(errors="replace")) <= NAME_BYTES_MAX:
+        try:
+            size_bytes = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the name of a producer must be UTF-8, not {name!a}") from error
+        if not 0 < size_bytes <= NAME_BYTES_MAX:
             raise UsageError(f"the name of a producer must have 1 to {NAME_BYTES_MAX} bytes")
         path = _folder() / quote(group, safe="") / f"{quote(name, safe='')}.json"
         try:
@@ -153,7 +158,7 @@ class NamedProducer:
         if self._number == self.skipped and self._input_checksum != self._checksum:
             raise UsageError(
                 f"the first {self._number} bodies of the input are not those that this producer "
-                f"has appended; use another name, or remove {self._path}"
+                f"has appended; use another name, or remove {self.path}"
             )
         return False
 
@@ -162,7 +167,7 @@ class NamedProducer:
         if self._number < self.skipped:
             raise UsageError(
                 f"the input has {self._number} bodies, but this producer has appended "
-                f"{self.skipped}; use another name, or remove {self._path}"
+                f"{self.skipped}; use another name, or remove {self.path}"
             )
 
     async def numbered(self, bodies: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -212,31 +217,31 @@ class NamedProducer:
             raise UsageError(
                 f"cannot tell whether group {self._group} is the one to which this producer has "
                 f"appended: entry {witness.index} is not there ({error}); use another name, or "
-                f"remove {self._path}"
+                f"remove {self.path}"
             ) from error
         if found != witness:
             raise UsageError(
                 f"group {self._group} is not the one to which this producer has appended: entry "
-                f"{witness.index} differs; use another name, or remove {self._path}"
+                f"{witness.index} differs; use another name, or remove {self.path}"
             )
 
     def _store(self) -> None:
         """Replace the file durably. Raises RecordError."""
         assert self._record is not None
-        temporary = self._path.with_suffix(".new")
+        temporary = self.path.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
                 file.write(msgspec.json.encode(self._record) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            temporary.replace(self.path)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
         except OSError as error:
-            raise RecordError(f"cannot save {self._path}: {error.strerror}") from error
+            raise RecordError(f"cannot save {self.path}: {error.strerror}") from error
 
 
 async def _witness(client: DLedgerClient, index: int) -> Witness:
@@ -245,8 +250,16 @@ async def _witness(client: DLedgerClient, index: int) -> Witness:
 
 
 def _folder() -> Path:
-    state = os.environ.get(STATE_VARIABLE)
-    return (Path(state) if state else Path.home() / ".local" / "state") / "dledger" / "producers"
+    """Return the folder of all records. Raises UsageError if the user has no home folder."""
+    if state := os.environ.get(STATE_VARIABLE):
+        return Path(state) / "dledger" / "producers"
+    try:
+        return Path.home() / ".local" / "state" / "dledger" / "producers"
+    except RuntimeError as error:
+        raise UsageError(
+            "cannot keep the record of a producer: this user has no home folder; set HOME or "
+            f"{STATE_VARIABLE}"
+        ) from error
 
 
 def _load(path: Path, name: str, group: str) -> Record | None:

@@ -83,6 +83,18 @@ class FolderLog:
                     else:
                         self._check_end(view, scan, path, self._segments[number + 1 :])
                         return
+        self._check_is_whole()
+
+    def _check_is_whole(self) -> None:
+        """Raise ExportError if the files run out before the entries that the checkpoint counts."""
+        if self._durable_index is not None and self._index <= self._durable_index:
+            has = f"end with entry {self._index - 1}" if self._index else "hold no entry"
+            raise ExportError(
+                f"{self._folder}: entry {self._index} is missing: the files in "
+                f"{disk.DATA_FOLDER}/ {has}, but the {CHECKPOINT_FILE} says that the log was "
+                f"durable up to entry {self._durable_index}. Restore the files, or export the "
+                "folder of another member"
+            )
 
     def _scan(self, view: memoryview, pos: int) -> EntryScan:
         """Check the entries of one term at the beginning of a window, and step behind them."""

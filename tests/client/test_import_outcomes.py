@@ -1,0 +1,120 @@
+"""`dledger import`: an output that cannot be written, and an order that is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_client.exports.records import Head
+from dledger_client.exports.writing import ExportWriter
+from dledger_fake_server.group import Group
+from dledger_formats.log import disk
+from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
+
+COMMAND = "import sys; from dledger_client.cli import main; sys.exit(main())"
+
+
+def entry(index: int, body: bytes, magic: int = disk.NORMAL) -> DLedgerEntry:
+    size = disk.ENTRY_HEADER_SIZE + len(body)
+    crc = disk.body_crc(body)
+    header = disk.EntryHeader(magic, size, index, 1, 0, 0, 0, crc, len(body))
+    return next(entries_from_disk(disk.ENTRY_HEADER.pack(*header) + body))
+
+
+def exported(path: Path, bodies: list[bytes]) -> Path:
+    """Write an export in which an entry of a leader follows each body, so each is a run."""
+    writer = ExportWriter.to_file(path)
+    writer.begin(Head(group="old", first_index=0))
+    for at, body in enumerate(bodies):
+        writer.write([entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)])
+    writer.end()
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def destination(
+    group_in_thread: Group,
+    group_in_environment: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Group:
+    """A group with one entry, which `dledger` finds without options."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    group_in_thread.log = [b"before"]
+    return group_in_thread
+
+
+def run_import(path: Path, output: int) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", COMMAND, "import", "--append", str(path)]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False, timeout=60)
+
+
+def test_an_import_whose_reader_has_gone_imports_everything(
+    destination: Group, tmp_path: Path
+) -> None:
+    bodies = [b"%d" % n for n in range(50)]
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = run_import(exported(tmp_path / "export", bodies), writer)
+
+    os.close(writer)
+    assert destination.log == [b"before", *bodies]
+    assert (done.returncode, b"imported 50 entries" in done.stderr) == (0, True)
+
+
+def test_an_import_whose_output_is_full_imports_everything_and_fails(
+    destination: Group, tmp_path: Path
+) -> None:
+    bodies = [b"%d" % n for n in range(50)]
+
+    with open("/dev/full", "wb") as full:
+        done = run_import(exported(tmp_path / "export", bodies), full.fileno())
+
+    assert destination.log == [b"before", *bodies]
+    assert (done.returncode, b"not all indexes were written" in done.stderr) == (1, True)
+
+
+def test_a_lost_order_is_found_again_by_each_run(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path / "export", [b"a", b"b", b"early"])
+    take = destination.producers.take
+    destination.producers.take = (  # type: ignore[method-assign]
+        lambda request, append: 0 if request.body == b"early" else take(request, append)
+    )
+
+    for _ in range(2):
+        assert main(["import", "--append", str(path)]) == 1
+        printed = capsys.readouterr().err
+        assert "entry 4 of the export is entry 0, before entry 2" in printed
+        assert "Empty the group, remove " in printed
+
+
+def test_a_name_that_is_no_text_is_a_usage_error(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path / "export", [b"a"])
+
+    assert main(["import", "--append", "--producer", "\udcff", str(path)]) == 2
+
+    assert "the name of a producer must be UTF-8" in capsys.readouterr().err
+    assert destination.log == [b"before"]
+
+
+@pytest.mark.usefixtures("destination")
+def test_a_user_without_a_home_folder_gets_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = exported(tmp_path / "export", [b"a"])
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # no user has it
+
+    assert main(["import", "--append", str(path)]) == 2
+
+    assert "this user has no home folder; set HOME or XDG_STATE_HOME" in capsys.readouterr().err
