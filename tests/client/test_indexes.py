@@ -43,4 +43,4 @@ def test_a_command_with_an_index_that_no_log_can_have_exits_with_2(
         raise SystemExit(main([*arguments, "--servers", "127.0.0.1:1", "--group", "g"]))
 
     assert exited.value.code == 2
-    assert "invalid" in capsys.readouterr().err
+    assert str(INDEX_MAX) in capsys.readouterr().err, "it says what an index may be"
