@@ -121,7 +121,7 @@ def capture(group: str, urls: Mapping[str, str], connect: Connect = HttpFiles) -
 
 
 def ask_again(captured: Capture, connect: Connect = HttpFiles) -> dict[str, Manifest]:
-    """Request the manifests of the members that answered; leave out those that do not any more."""
+    """Request the manifests again; leave out members that do not answer this time."""
     urls = {member: captured.urls[member] for member in captured.manifests}
     return dict(capture(captured.group, urls, connect).manifests)
 

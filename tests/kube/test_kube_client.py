@@ -1,7 +1,6 @@
 """Requests to a real API server."""
 
 import dataclasses
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -30,20 +29,7 @@ from dledger_operator.observed_state import LeaderChange
 from dledger_operator.resources import audit_job
 from dledger_operator.spec.audit_request import AuditRequest
 
-pytest_plugins = ["api_server.fixtures"]
-
-
-@pytest.fixture
-async def api(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubeApi]:
-    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
-    opened = KubeApi.open()
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def namespace(api_server: ApiServer) -> Namespace:
-    return Namespace.make(api_server)
+pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 
 
 async def test_applying_the_children_twice_changes_nothing(

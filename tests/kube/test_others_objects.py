@@ -16,7 +16,7 @@ from dledger_operator.behaviours.children.reconcile import NO_VERSION, reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 
 APPS = "/apis/apps/v1"
 POLICY = "/apis/policy/v1"
@@ -58,19 +58,6 @@ OTHERS = [
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Operated]:
     async with operated(api_server, tmp_path, members=3) as parts:
         yield Operated(*parts)
-
-
-@pytest.fixture
-async def api(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubeApi]:
-    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
-    opened = KubeApi.open()
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def namespace(api_server: ApiServer) -> Namespace:
-    return Namespace.make(api_server)
 
 
 def unchanged(before: Object, after: Object) -> bool:

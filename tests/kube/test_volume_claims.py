@@ -14,7 +14,7 @@ from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 
-pytest_plugins = ["api_server.fixtures"]
+pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 
 APPS = "/apis/apps/v1"
 
@@ -23,19 +23,6 @@ APPS = "/apis/apps/v1"
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Operated]:
     async with operated(api_server, tmp_path, members=3) as parts:
         yield Operated(*parts)
-
-
-@pytest.fixture
-async def api(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[KubeApi]:
-    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
-    opened = KubeApi.open()
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def namespace(api_server: ApiServer) -> Namespace:
-    return Namespace.make(api_server)
 
 
 def make_claim(namespace: Namespace, ordinal: int, name: str = "") -> Object:

@@ -59,7 +59,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
         found = verify(archive, Sources(members=members, previous=previous))
     except (RefusedError, DecoderError, OSError) as error:
         return _refused(error, "the archive was not verified")
-    except Exception:
+    except Exception:  # exit code 70 tells a failed run from a wrong archive
         traceback.print_exc()
         return ExitCode.FAILED
     _print_found(archive, found, options.output)
