@@ -109,6 +109,18 @@ def test_a_message_that_ends_early_is_refused(message: PeerMessage) -> None:
             native.decode(body[:length], "n1", "n0")
 
 
+def test_a_mark_whose_last_byte_is_not_a_boolean_is_refused() -> None:
+    marked = RecallResponse(**ENDS, incarnation=1, mark=Mark(4, 7, 4, is_whole=True))
+    told_bytes = 4  # no memberships: their length alone
+    at = len(body_of(marked)) - told_bytes - 1
+    body = bytearray(body_of(marked))
+    assert body[at] == 1
+
+    body[at] = 0x40
+    with pytest.raises(RemoteProtocolError, match="neither 0 nor 1"):
+        native.decode(bytes(body), "n1", "n0")
+
+
 def test_a_message_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="cannot be read"):
         native.decode(b"\xff" + bytes(64), "n1", "n0")

@@ -42,7 +42,7 @@ HELLO_BYTES_MAX: Final = 4096
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
 _MARK_FOLLOWS: Final = b"\1"
-_MARK: Final = struct.Struct(">qqqqq?")
+_MARK: Final = struct.Struct(">qqqqqB")
 # Every MESSAGE has the same frame header: one-way, so that no answer is expected.
 _HEADER: Final = frames.encode(
     RemotingCommand(code=MESSAGE_CODE, opaque=0, flag=frames.ONEWAY_FLAG)
@@ -144,9 +144,11 @@ def _decode_mark(rest: memoryview) -> tuple[Mark | None, memoryview]:
     if announced != _MARK_FOLLOWS:
         raise ValueError("the byte before a mark is neither 0 nor 1")
     end = 1 + _MARK.size
-    term, index, index_term, end_term, end_index, is_whole = _MARK.unpack_from(rest, 1)
+    term, index, index_term, end_term, end_index, whole = _MARK.unpack_from(rest, 1)
+    if whole not in (0, 1):
+        raise ValueError("the last byte of a mark is neither 0 nor 1")
     log_end = LogEnd(end_term, end_index)
-    return Mark(term, index, index_term, end=log_end, is_whole=is_whole), rest[end:]
+    return Mark(term, index, index_term, end=log_end, is_whole=whole == 1), rest[end:]
 
 
 def encode_hello(hello: Hello, opaque: int) -> bytes:
