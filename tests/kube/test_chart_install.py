@@ -90,6 +90,8 @@ def test_a_namespace_of_restricted_pods_rejects_a_pod_that_may_run_as_root(
         ("patch", "dledgergroups.dledger.io/status"),
         ("patch", "dledgeraudits.dledger.io/status"),
         ("patch", "pods"),
+        ("delete", "pods"),
+        ("create", "pods/eviction"),
         ("create", "statefulsets.apps"),
         ("create", "jobs.batch"),
         ("list", "endpointslices.discovery.k8s.io"),

@@ -80,7 +80,7 @@ class Rolling(Operated):
         return int(found)
 
     def make_missing_pods(self) -> None:
-        """Do what the StatefulSet controller and the kubelets do."""
+        """Do what the controllers of StatefulSets and budgets and the kubelets do."""
         existing = self.pods()
         for ordinal, node in enumerate(self.nodes):
             name = f"flights-{ordinal}"
@@ -91,6 +91,8 @@ class Rolling(Operated):
             if not good:
                 self._fail_to_pull(name)
             self.made.append(name)
+        if existing:
+            self.namespace.play_budget("flights")
 
     def _fail_to_pull(self, name: str) -> None:
         waiting = {"reason": "ImagePullBackOff", "message": "no such image"}

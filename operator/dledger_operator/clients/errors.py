@@ -4,6 +4,7 @@ KubeError                a request to the API server failed
 ├── NotFoundError        the object or its kind does not exist
 │   └── GroupGoneError   the group was deleted
 ├── ConflictError        the object has changed since it was read
+├── EvictionRefusedError a disruption budget does not let a pod go now
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
 └── UnavailableError     no answer in time, or a temporary failure of the server
 MemberSilentError        a member gave no valid answer in time
@@ -24,6 +25,10 @@ class GroupGoneError(NotFoundError):
 
 class ConflictError(KubeError):
     """The object has changed since it was read: read it again and decide again."""
+
+
+class EvictionRefusedError(KubeError):
+    """A disruption budget does not let a pod go now; the message is the API server's."""
 
 
 class RefusedError(KubeError):

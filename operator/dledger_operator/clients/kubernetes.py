@@ -34,7 +34,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
-from dledger_operator.clients import connection, translate
+from dledger_operator.clients import connection, removal, translate
 from dledger_operator.clients.errors import (
     ConflictError,
     NotFoundError,
@@ -194,14 +194,13 @@ class KubeApi:
             )
         return translate.pod_view(changed)
 
-    async def replace_pod(self, pod: PodView, revision: str) -> None:
-        """Delete a pod, so that it is made again, and record first for which revision.
+    async def replace_pod(self, pod: PodView) -> None:
+        """Remove the pod that was read, so that the StatefulSet makes it again.
 
-        Raises ConflictError if the pod has changed since it was read, NotFoundError if it is gone.
+        Raises ConflictError if it has changed since it was read or another pod has its name,
+        NotFoundError if it is gone, EvictionRefusedError if a budget keeps it.
         """
-        await self.relabel_pod(pod, {}, {names.REPLACED_FOR_ANNOTATION: revision})
-        with connection.translated(f"delete pod {pod.namespace}/{pod.name}"):
-            await self._client.delete(Pod, pod.name, namespace=pod.namespace)
+        await removal.remove_pod(self._client, pod)
 
     async def service_endpoints(self, namespace: str, service: str) -> list[EndpointView]:
         """List the pods behind a Service from all its EndpointSlices."""

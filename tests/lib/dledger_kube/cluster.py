@@ -124,6 +124,31 @@ class Namespace:
         path = self.path("pods", f"{name}/status")
         self.server.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
 
+    def make_pod_unready(self, name: str) -> None:
+        """Let a pod's readiness probe fail."""
+        status = {"conditions": [{"type": "Ready", "status": "False"}]}
+        path = self.path("pods", f"{name}/status")
+        self.server.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
+
+    def play_budget(self, name: str) -> None:
+        """Count a budget's ready pods, as the disruption controller does."""
+        policy = "/apis/policy/v1"
+        budget = self.get("poddisruptionbudgets", name, policy)
+        expected = self.get("statefulsets", name, "/apis/apps/v1")["spec"]["replicas"]
+        healthy = sum(map(_is_healthy, self.get("pods")["items"]))
+        desired = expected - budget["spec"]["maxUnavailable"]
+        status = {
+            "observedGeneration": budget["metadata"]["generation"],
+            "expectedPods": expected,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "disruptionsAllowed": max(0, healthy - desired),
+            "disruptedPods": None,
+        }
+        if {**budget["status"], "disruptedPods": None} != budget["status"] | status:
+            path = self.path("poddisruptionbudgets", f"{name}/status", policy)
+            self.server.request("PATCH", path, {"status": status}, content_type=MERGE_PATCH)
+
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""
         self.server.request("DELETE", self.path("pods", name) + "?gracePeriodSeconds=0")
@@ -143,6 +168,12 @@ class Namespace:
         written = folder / "kubeconfig"
         written.write_text(json.dumps(content))
         return written
+
+
+def _is_healthy(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def _is_stateful_set(manifest: Object, name: str) -> bool:

@@ -9,7 +9,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_kube.objects import NOW, STATEFUL_SET_UID, node_status, pod
 from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
-from dledger_operator.clients.errors import ConflictError, MemberSilentError
+from dledger_operator.clients.errors import ConflictError, EvictionRefusedError, MemberSilentError
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.revision import Revision
 
@@ -47,6 +47,8 @@ class RollingWorld:
     replaced: list[tuple[int, bool, str]] = field(default_factory=list)
     """Of each pod that was replaced: its ordinal, whether it served, and the new image."""
     transfers: int = 0
+    budget_used_up: bool = False
+    """Whether the disruption budget lets no ready pod go."""
 
     def __post_init__(self) -> None:
         self.settle()
@@ -153,12 +155,13 @@ class RollingWorld:
             voters=[f"n{each}" for each in range(self.size)],
         )  # fmt: skip
 
-    async def replace_pod(self, view: PodView, revision: str) -> None:
+    async def replace_pod(self, view: PodView) -> None:
         """Delete a pod; the controller makes it again."""
         ordinal = int(view.member_id[1:])
         if ordinal not in self.pods or self.pods[ordinal].uid != view.uid:
             raise ConflictError("the pod has changed")
-        assert revision == self.wanted.name
+        if self.budget_used_up and view.ready:
+            raise EvictionRefusedError(f"evict pod air/{view.name}: the disruption budget")
         self.replaced.append((ordinal, self.serves(ordinal), self.image))
         del self.pods[ordinal]
         self._lose_the_answer(ConflictError("no answer"))

@@ -23,7 +23,12 @@ from dledger_operator.behaviours.rolls.roll_steps import (
     Wait,
     next_step,
 )
-from dledger_operator.clients.errors import ConflictError, MemberSilentError, NotFoundError
+from dledger_operator.clients.errors import (
+    ConflictError,
+    EvictionRefusedError,
+    MemberSilentError,
+    NotFoundError,
+)
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.group import Group
@@ -34,6 +39,7 @@ logger = logging.getLogger(__name__)
 POD_REPLACED: Final = "PodReplaced"
 LEADERSHIP_MOVED: Final = "LeadershipMoved"
 ROLL_COMPLETED: Final = "RollCompleted"
+BUDGET_KEEPS_POD: Final = "DisruptionBudget"
 TRANSFER_REFUSED: Final = "TransferRefused"
 # How soon the operator looks again while pods are behind; most of what it waits for has no event.
 LOOK_AGAIN_S: Final = 1.0
@@ -55,8 +61,10 @@ class RollApi(Protocol):
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         """List the volume claims with a group's label."""
 
-    async def replace_pod(self, pod: PodView, revision: str) -> None:
-        """Delete a pod. Raises ConflictError if it has changed since it was read."""
+    async def replace_pod(self, pod: PodView) -> None:
+        """Remove a pod. Raises ConflictError if it has changed since it was read,
+        EvictionRefusedError if a disruption budget keeps it.
+        """
 
 
 class LeaderClient(Protocol):
@@ -171,9 +179,13 @@ class Roller:
         self, group: Group, pod: PodView, step: ReplacePod, wanted: Revision
     ) -> None:
         try:
-            await self._api.replace_pod(pod, wanted.name)
+            await self._api.replace_pod(pod)
         except (ConflictError, NotFoundError) as error:
             logger.info("%s/%s: %s", group.namespace, group.name, error)
+            return
+        except EvictionRefusedError as error:
+            message = f"{error}; the roll goes on as soon as the budget permits it"
+            self.problem = Problem(reason=BUDGET_KEEPS_POD, message=message)
             return
         self._rolling = wanted.name
         message = f"replaced pod {pod.name} for revision {wanted.name}: {step.why}"
