@@ -6,6 +6,7 @@ dledger tail
 dledger status
 """
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -88,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise SystemExit(_finish(int(ended.code or 0))) from None
     try:
         code: int = uvloop.run(arguments.run(arguments))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the latter after a second signal
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of the output, such as `head`, has exited, and only reading was left to do.

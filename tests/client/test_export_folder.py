@@ -130,6 +130,48 @@ def test_a_damaged_entry_ends_the_export_with_its_name(
     assert exported(tmp_path / "out")[-1].index == 65
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--from", "400"], 4, "there is no entry 400: {folder} ends with entry 399"),
+        (["--from", "9000", "--last", "9001"], 4, "there is no entry 9000"),
+        (["--last", "400"], 4, "there is no entry 400: {folder} ends with entry 399"),
+    ],
+)
+def test_entries_after_the_end_are_refused_as_by_a_group(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, message: str,
+) -> None:  # fmt: skip
+    assert main(["export", "--folder", str(folder), *arguments, str(tmp_path / "out")]) == code
+
+    assert message.format(folder=folder) in capsys.readouterr().err
+
+
+def test_a_last_entry_before_the_end_of_the_file_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["export", "--folder", str(folder), str(tmp_path / "out")]
+    assert main([*command, "--last", "20"]) == 0
+    assert main([*command, "--last", "20"]) == 0
+
+    assert main([*command, "--last", "19"]) == 2
+
+    printed = capsys.readouterr().err
+    assert "holds the entries 0 to 20 already, and --last 19 is before its end" in printed
+    assert "remove" not in printed
+
+
+def test_an_export_that_begins_within_a_log_is_repeated_as_it_was(
+    folder: Path, tmp_path: Path
+) -> None:
+    command = ["export", "--folder", str(folder), "--from", "50", str(tmp_path / "out")]
+    assert main([*command, "--last", "80"]) == 0
+
+    assert main(command) == 0
+
+    assert [entry.index for entry in exported(tmp_path / "out")] == list(range(50, 400))
+
+
 def test_a_missing_segment_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
-from dledger_client.exports.group import Taken, following_entries, settled_entries
+from dledger_client.exports.group import ENTRY_BYTES, Taken, following_entries, settled_entries
 from dledger_client.exports.reading import ExportDecoder
 from dledger_client.exports.records import ExportError
 from dledger_fake_server.group import Group
@@ -88,6 +88,18 @@ async def test_entries_that_were_read_across_a_change_of_leader_are_read_again(
 
     assert [e.index for e in found] == list(range(200))
     assert asked.count(0) > 1
+
+
+async def test_tiny_entries_count_for_more_than_their_bodies(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger_client.exports.group.HELD_BYTES", 100 * ENTRY_BYTES)
+    group.log = [b""] * 1000
+    async with DLedgerClient(group.servers, group.name) as client:
+        lists = [entries async for entries in settled_entries(client, 0, None, None)]
+
+    assert [entry.index for entries in lists for entry in entries] == list(range(1000))
+    assert max(map(len, lists)) <= 100
 
 
 async def test_a_mark_of_a_deposed_leader_does_not_end_an_export(group: Group) -> None:

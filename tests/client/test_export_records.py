@@ -1,5 +1,6 @@
 """The format of an export: what is decoded, and what is refused."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,29 @@ def test_a_damaged_record_is_named() -> None:
         decoded(bytes(raw), 1 << 20)
 
 
+def test_the_entries_before_damage_are_not_lost() -> None:
+    raw = bytearray(export())
+    raw[raw.index(b"hello")] ^= 1
+    decoder = ExportDecoder("x")
+
+    assert decoder.feed(bytes(raw)) == EXPECTED[:2]
+    assert "record 3 of x" in str(decoder.damage)
+    with pytest.raises(ExportError, match="record 3 of x"):
+        decoder.finish()
+
+
+def test_two_writers_do_not_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "export"
+    path.write_bytes(export())
+    first = asyncio.run(ExportWriter.to_file(path))
+
+    with pytest.raises(ExportError, match="another process writes"):
+        asyncio.run(ExportWriter.to_file(path))
+
+    first.close()
+    asyncio.run(ExportWriter.to_file(path)).close()
+
+
 def test_a_cut_is_named_by_the_entry_before_it() -> None:
     with pytest.raises(CutExportError, match="cut after entry 10: record 5"):
         decoded(export()[:-1000], 1 << 20)
@@ -113,7 +137,7 @@ def test_a_writer_goes_on_after_the_last_whole_entry(tmp_path: Path, cut_bytes: 
     path = tmp_path / "export"
     path.write_bytes(export()[: -cut_bytes or None])
 
-    writer = ExportWriter.to_file(path)
+    writer = asyncio.run(ExportWriter.to_file(path))
     assert writer.next_index is not None
     writer.begin(Head(group="g", first_index=writer.next_index))
     if rest := [one for one in ENTRIES if one.index >= writer.next_index]:
@@ -123,15 +147,16 @@ def test_a_writer_goes_on_after_the_last_whole_entry(tmp_path: Path, cut_bytes: 
     writer.close()
 
     raw = path.read_bytes()
+    asyncio.run(verify_file(path))
     assert decoded(raw, 1 << 20)[:-1] == EXPECTED
-    assert verify_file(path).last == ExportedEntry(1, 12, 6, 12 << 16, b"more")
+    assert decoded(raw, 1 << 20)[-1] == ExportedEntry(1, 12, 6, 12 << 16, b"more")
 
 
 def test_a_file_is_not_changed_before_the_first_write(tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_bytes(export()[:-10])
 
-    ExportWriter.to_file(path).close()
+    asyncio.run(ExportWriter.to_file(path)).close()
 
     assert path.read_bytes() == export()[:-10]
 
@@ -139,7 +164,7 @@ def test_a_file_is_not_changed_before_the_first_write(tmp_path: Path) -> None:
 def test_an_export_of_another_group_is_not_extended(tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_bytes(export())
-    writer = ExportWriter.to_file(path)
+    writer = asyncio.run(ExportWriter.to_file(path))
 
     with pytest.raises(ExportError, match="holds entries of g, not of other"):
         writer.begin(Head(group="other", first_index=12))
@@ -152,4 +177,4 @@ def test_a_damaged_export_is_not_extended(tmp_path: Path) -> None:
     path.write_bytes(export().replace(b"hello", b"hallo"))
 
     with pytest.raises(ExportError, match="record 3"):
-        resume_point(path)
+        asyncio.run(resume_point(path))

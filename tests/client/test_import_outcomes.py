@@ -1,6 +1,8 @@
 """`dledger import`: an output that cannot be written, and an order that is lost."""
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from dledger_client.exports.writing import ExportWriter
 from dledger_fake_server.group import Group
 from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
+from tools.groups.waiting import wait_for
 
 COMMAND = "import sys; from dledger_client.cli import main; sys.exit(main())"
 
@@ -26,7 +29,7 @@ def entry(index: int, body: bytes, magic: int = disk.NORMAL) -> DLedgerEntry:
 
 def exported(path: Path, bodies: list[bytes]) -> Path:
     """Write an export in which an entry of a leader follows each body, so each is a run."""
-    writer = ExportWriter.to_file(path)
+    writer = asyncio.run(ExportWriter.to_file(path))
     writer.begin(Head(group="old", first_index=0))
     for at, body in enumerate(bodies):
         writer.write([entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)])
@@ -93,6 +96,44 @@ def test_a_lost_order_is_found_again_by_each_run(
         printed = capsys.readouterr().err
         assert "entry 4 of the export is entry 0, before entry 2" in printed
         assert "Empty the group, remove " in printed
+
+
+def test_what_a_pipe_brings_before_damage_is_imported(destination: Group, tmp_path: Path) -> None:
+    raw = bytearray(exported(tmp_path / "export", [b"a", b"b", b"wrong", b"d"]).read_bytes())
+    raw[raw.index(b"wrong")] ^= 1
+    command = [sys.executable, "-c", COMMAND, "import", "--append", "-"]
+
+    done = subprocess.run(command, input=raw, capture_output=True, check=False, timeout=60)
+
+    assert destination.log == [b"before", b"a", b"b"]
+    assert (done.returncode, b"where entry 4 belongs, is damaged" in done.stderr) == (1, True)
+
+
+def test_a_check_of_a_file_ends_on_a_signal(destination: Group, tmp_path: Path) -> None:
+    path = exported(tmp_path / "export", [bytes(100_000)] * 60)
+    # Small pieces: the check takes seconds.
+    slow = "import dledger_client.exports.reading as r; r.PIECE_BYTES = 64; " + COMMAND
+    command = [sys.executable, "-c", slow, "import", "--append", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: reads(process.pid, path), "the file is being checked")
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=60)
+
+    assert (process.returncode, printed.count(b"\n")) == (130, 1)
+    assert b"ended by a signal; run the command again" in printed
+    assert destination.log == [b"before"]
+
+
+def reads(process_id: int, path: Path) -> bool:
+    """Whether a process has begun to read a file, and installed its handlers before."""
+    for number in Path(f"/proc/{process_id}/fd").glob("*"):
+        try:
+            place = Path(f"/proc/{process_id}/fdinfo/{number.name}").read_text().split()[1]
+            if number.readlink() == path and int(place) > 0:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def test_a_name_that_is_no_text_is_a_usage_error(

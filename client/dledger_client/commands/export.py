@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -82,24 +82,39 @@ async def run(arguments: argparse.Namespace) -> int:
     """Export and return the exit code."""
     _check(arguments)
     signals: list[int] = []
-    with _writer(arguments) as writer, progress.bar(arguments.progress, None, "entries") as bar:
+    task = asyncio.current_task()
+    assert task is not None
+    with cancelled_by_signals(task, signals):
+        try:
+            await _export(arguments)
+        except asyncio.CancelledError:
+            if not signals:
+                raise
+            task.uncancel()
+            common.complain("dledger: ended by a signal; run the command again to go on")
+    return EXIT_ON_SIGNAL + signals[0] if signals else ExitCode.OK
+
+
+async def _export(arguments: argparse.Namespace) -> None:
+    """Write the entries and the end, the end also if the task is cancelled meanwhile."""
+    async with _writer(arguments) as writer:
         first = _first(writer, arguments)
-        task = asyncio.current_task()
-        assert task is not None
-        with cancelled_by_signals(task, signals):
-            try:
+        try:
+            with progress.bar(arguments.progress, None, "entries") as bar:
                 if arguments.folder is None:
                     await _from_group(writer, first, arguments, bar)
                 else:
                     await _from_folder(writer, first, arguments, bar)
-            except asyncio.CancelledError:
-                if not signals:
-                    raise
-                task.uncancel()
-        if writer.next_index is not None:
-            writer.end()
-    _report(writer)
-    return EXIT_ON_SIGNAL + signals[0] if signals else ExitCode.OK
+        except asyncio.CancelledError:
+            _end(writer)
+            raise
+        _end(writer)
+
+
+def _end(writer: ExportWriter) -> None:
+    if writer.next_index is not None:
+        writer.end()
+        _report(writer, writer.next_index)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -114,14 +129,14 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("an export is no text for a terminal: name a file, or use a pipe")
 
 
-@contextlib.contextmanager
-def _writer(arguments: argparse.Namespace) -> Iterator[ExportWriter]:
+@contextlib.asynccontextmanager
+async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
     try:
         if arguments.file == STANDARD_OUTPUT:
             output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
             writer = ExportWriter(output)
         else:
-            writer = ExportWriter.to_file(Path(arguments.file))
+            writer = await ExportWriter.to_file(Path(arguments.file))
     except OSError as error:
         raise UsageError(f"cannot write {arguments.file}: {error.strerror}") from error
     try:
@@ -141,10 +156,16 @@ def _first(writer: ExportWriter, arguments: argparse.Namespace) -> int | None:
     first: int | None = arguments.first
     if writer.next_index is None:
         return first
-    if first is not None and first != writer.next_index:
+    begin, end = writer.first_index, writer.next_index - 1
+    if first not in (None, begin, end + 1):
         raise UsageError(
-            f"{arguments.file} ends with entry {writer.next_index - 1}; without --from, the export "
-            "goes on after it"
+            f"{arguments.file} holds the entries {begin} to {end}; without --from, the export "
+            "goes on after them"
+        )
+    if arguments.last is not None and arguments.last < end:
+        raise UsageError(
+            f"{arguments.file} holds the entries {begin} to {end} already, and --last "
+            f"{arguments.last} is before its end; name another FILE for an export that ends there"
         )
     return writer.next_index
 
@@ -157,21 +178,31 @@ async def _from_folder(
     begin = log.begin_index if first is None else first
     taken = _taken(writer)
     last: int | None = arguments.last
-    writer.begin(Head(group=arguments.group or writer.group or "", first_index=begin))
+    head = Head(group=arguments.group or writer.group or "", first_index=begin)
+    if log.durable_index is not None:
+        bar.reset(max(0, log.durable_index + 1 - begin))
     for found in log.entries(begin if taken is None else taken.index):
         if taken is not None:
             taken.check(found[0])
         entries = found if taken is None else found[1:]
         taken = None
         wanted = [entry for entry in entries if last is None or entry.index <= last]
+        writer.begin(head)
         _write(writer, wanted, bar)
         await asyncio.sleep(0)  # a signal ends the export here
         if last is not None and writer.next_index is not None and writer.next_index > last:
             break
     if taken is not None:
         raise taken.replaced(f"{arguments.folder} ends before it")
-    if last is not None and writer.next_index is not None and writer.next_index <= last:
-        raise ExportError(f"{arguments.folder} ends with entry {writer.next_index - 1}, not {last}")
+    for wanted_index in (arguments.first, last):
+        if wanted_index is not None and wanted_index >= log.next_index:
+            end = log.next_index - 1
+            holds = f"ends with entry {end}" if log.next_index else "holds no entry"
+            raise NoEntryError(
+                DLedgerResponseCode.INDEX_OUT_OF_RANGE,
+                f"there is no entry {wanted_index}: {arguments.folder} {holds}",
+            )
+    writer.begin(head)  # of a log without an entry
     if log.remark:
         common.complain(f"dledger: {arguments.folder}: {log.remark}")
 
@@ -210,8 +241,8 @@ def _check_bounds(bounds: LogBounds, begin: int, arguments: argparse.Namespace) 
         code, wanted = DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN, begin
     elif arguments.last is not None and arguments.last > end:
         code, wanted = DLedgerResponseCode.INDEX_OUT_OF_RANGE, arguments.last
-    elif arguments.first is not None and begin > end and not arguments.follow:
-        code, wanted = DLedgerResponseCode.INDEX_OUT_OF_RANGE, begin
+    elif arguments.first is not None and arguments.first > end and not arguments.follow:
+        code, wanted = DLedgerResponseCode.INDEX_OUT_OF_RANGE, arguments.first
     else:
         return
     holds = f"the log holds the entries {first} to {end}" if first <= end else "the log is empty"
@@ -229,12 +260,10 @@ def _write(writer: ExportWriter, entries: list[DLedgerEntry], bar: progress.Bar)
         bar.update(len(entries))
 
 
-def _report(writer: ExportWriter) -> None:
-    if writer.next_index is None:
-        return
+def _report(writer: ExportWriter, next_index: int) -> None:
     if writer.entries:
-        first = writer.next_index - writer.entries
-        what = f"exported {writer.entries} entries, {first} to {writer.next_index - 1}"
+        first = next_index - writer.entries
+        what = f"exported {writer.entries} entries, {first} to {next_index - 1}"
     else:
-        what = f"exported no entry; the log ends with entry {writer.next_index - 1}"
+        what = f"exported no entry; the log ends with entry {next_index - 1}"
     common.complain(what)

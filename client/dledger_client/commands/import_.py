@@ -116,25 +116,31 @@ class _Mapping:
 async def run(arguments: argparse.Namespace) -> int:
     """Import and return the exit code."""
     signals: list[int] = []
-    failed: Outcome | None = None
     task = asyncio.current_task()
     assert task is not None
-    with _input(arguments.file) as file:
-        async with common.open_client(arguments, idempotent=True) as client:
-            with NamedProducer.opened(arguments.producer, client.group) as producer:
-                if producer.is_new and not arguments.append:
-                    await _require_empty(client)
-                importing = _Import(client, producer, arguments)
-                with cancelled_by_signals(task, signals):
-                    try:
-                        await producer.begin(client)
-                        failed = await importing.run(file)
-                    except asyncio.CancelledError:
-                        if not signals:
-                            raise
-                        task.uncancel()
-    if signals:
-        return EXIT_ON_SIGNAL + signals[0]
+    code: int = ExitCode.OK
+    with cancelled_by_signals(task, signals):
+        try:
+            code = await _import(arguments)
+        except asyncio.CancelledError:
+            if not signals:
+                raise
+            task.uncancel()
+            common.complain("dledger: ended by a signal; run the command again to go on")
+    return EXIT_ON_SIGNAL + signals[0] if signals else code
+
+
+async def _import(arguments: argparse.Namespace) -> ExitCode:
+    async with (
+        _input(arguments.file) as file,
+        common.open_client(arguments, idempotent=True) as client,
+    ):
+        with NamedProducer.opened(arguments.producer, client.group) as producer:
+            if producer.is_new and not arguments.append:
+                await _require_empty(client)
+            await producer.begin(client)
+            importing = _Import(client, producer, arguments)
+            failed = await importing.run(file)
     return _exit_code(failed, importing.output_problem)
 
 
@@ -151,8 +157,8 @@ def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> Exit
     return ExitCode.UNREACHABLE if is_unreachable else ExitCode.REFUSED
 
 
-@contextlib.contextmanager
-def _input(name: str) -> Iterator[int]:
+@contextlib.asynccontextmanager
+async def _input(name: str) -> AsyncIterator[int]:
     """Open the export; check all of it first if it is a file. Raises UsageError, ExportError."""
     if name == STANDARD_INPUT:
         if sys.stdin is None:
@@ -165,7 +171,7 @@ def _input(name: str) -> Iterator[int]:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     try:
         if stat.S_ISREG(os.fstat(file).st_mode):
-            verify_file(Path(name))
+            await verify_file(Path(name))
         yield file
     finally:
         os.close(file)
@@ -237,6 +243,8 @@ class _Import:
         try:
             async for piece in read_chunks(file):
                 yield list(self._wanted(decoder.feed(piece)))
+                if decoder.damage is not None:
+                    raise decoder.damage
                 bar.update(len(piece))
         except OSError as error:
             raise UsageError(f"cannot read {name}: {error.strerror}") from error

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -87,6 +88,8 @@ class NamedProducer:
         """Number of bodies that earlier programs have appended."""
         self.run = record.run if record else None
         self._saved = self.acknowledged
+        # Two threads may save: the one that `note` uses, and the main one after a second signal.
+        self._saving = threading.Lock()
         self.has_failed = False
         """Whether a body was not acknowledged: no further one must be sent."""
 
@@ -185,16 +188,22 @@ class NamedProducer:
         self.acknowledged += 1
         self._checksum = self._checksums.popleft()
         if self.acknowledged - self._saved >= SAVE_EVERY:
-            await asyncio.to_thread(self.save)
+            saving = asyncio.ensure_future(asyncio.to_thread(self.save))
+            try:
+                await asyncio.shield(saving)
+            except asyncio.CancelledError:
+                await saving  # the lock of the record must outlive whoever writes it
+                raise
 
     def save(self) -> None:
         """Save what is acknowledged. Raises RecordError."""
-        assert self._record is not None
-        self._record = msgspec.structs.replace(
-            self._record, acknowledged=self.acknowledged, checksum=self._checksum, run=self.run
-        )
-        self._store()
-        self._saved = self.acknowledged
+        with self._saving:
+            assert self._record is not None
+            self._record = msgspec.structs.replace(
+                self._record, acknowledged=self.acknowledged, checksum=self._checksum, run=self.run
+            )
+            self._store()
+            self._saved = self.acknowledged
 
     @property
     def is_new(self) -> bool:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from dledger_client.errors import NoEntryError
 from dledger_client.exports.records import ExportError
-from dledger_formats.log import disk
+from dledger_formats.log import disk, properties
 from dledger_formats.log.disk import DamagedRecordError
 from dledger_formats.log.scanning import EntryScan, scan_entries
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry, entries_from_disk
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
@@ -36,7 +38,8 @@ class FolderLog:
                 f"{folder} is in use by a running member; export from the group instead"
             )
         self._folder = folder
-        self._durable_index = _durable_index(folder)
+        self.durable_index = _durable_index(folder)
+        """The entry up to which the checkpoint calls the log durable; None if it is unknown."""
         self._segments = _segments(folder / disk.DATA_FOLDER)
         self.begin_index, self._index, self._chain_crc = 0, 0, 0 if self._starts_at_0 else None
         self._term = 0
@@ -46,17 +49,25 @@ class FolderLog:
             self.begin_index = self._index = self._first_header().index
 
     @property
+    def next_index(self) -> int:
+        """The index after the last entry that was read."""
+        return self._index
+
+    @property
     def _starts_at_0(self) -> bool:
         return not self._segments or disk.start_offset(self._segments[0].name) == 0
 
     def entries(self, first: int) -> Iterator[list[DLedgerEntry]]:
         """Yield the entries from `first` on, in lists of at most 8 MiB.
 
-        Raises ExportError at a record that is damaged, or if the log begins after `first`; OSError
-        if a file cannot be read.
+        Raises ExportError at a record that is damaged; NoEntryError if the log begins after
+        `first`; OSError if a file cannot be read.
         """
         if first < self.begin_index:
-            raise ExportError(f"{self._folder} begins with entry {self.begin_index}, not {first}")
+            raise NoEntryError(
+                DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
+                f"there is no entry {first}: {self._folder} begins with entry {self.begin_index}",
+            )
         for run in self._runs():
             entries = list(entries_from_disk(run))
             wanted = entries[max(0, first - entries[0].index) :]
@@ -87,12 +98,12 @@ class FolderLog:
 
     def _check_is_whole(self) -> None:
         """Raise ExportError if the files run out before the entries that the checkpoint counts."""
-        if self._durable_index is not None and self._index <= self._durable_index:
+        if self.durable_index is not None and self._index <= self.durable_index:
             has = f"end with entry {self._index - 1}" if self._index else "hold no entry"
             raise ExportError(
                 f"{self._folder}: entry {self._index} is missing: the files in "
                 f"{disk.DATA_FOLDER}/ {has}, but the {CHECKPOINT_FILE} says that the log was "
-                f"durable up to entry {self._durable_index}. Restore the files, or export the "
+                f"durable up to entry {self.durable_index}. Restore the files, or export the "
                 "folder of another member"
             )
 
@@ -124,9 +135,9 @@ class FolderLog:
         """Raise ExportError unless the log may end where it cannot be read any further."""
         is_empty = not any(view[: disk.ENTRY_HEADER_SIZE])
         why = "" if is_empty else str(scan.damage)
-        is_durable = self._durable_index is not None and self._index <= self._durable_index
+        is_durable = self.durable_index is not None and self._index <= self.durable_index
         has_more = any(_begins_with_data(one) for one in later)
-        is_unproven = self._durable_index is None and not is_empty
+        is_unproven = self.durable_index is None and not is_empty
         if is_durable or has_more or is_unproven:
             raise ExportError(
                 f"{path}: entry {self._index} cannot be read: {why or 'it is missing'}. "
@@ -164,9 +175,7 @@ def _begins_with_data(path: Path) -> bool:
 def _durable_index(folder: Path) -> int | None:
     """Return up to which index the member's checkpoint calls the log durable; None if unknown."""
     try:
-        lines = (folder / CHECKPOINT_FILE).read_text().splitlines()
-        values = dict(line.partition("=")[::2] for line in lines if not line.startswith("#"))
-        return int(values["endIndex"])
+        return int(properties.parse((folder / CHECKPOINT_FILE).read_bytes())["endIndex"])
     except (OSError, ValueError, KeyError):
         return None
 

@@ -23,6 +23,8 @@ from dledger_formats.protocol.entry import DLedgerEntry
 
 HELD_BYTES: Final = 8 << 20
 """Bytes of entries that are kept until it is clear that one leader has answered with them."""
+ENTRY_BYTES: Final = 512
+"""What an entry counts for besides its body; the object needs about 250 bytes."""
 
 CHECK_PAUSE_S: Final = 0.2
 """Pause before it is checked again whether a mark is committed."""
@@ -82,7 +84,7 @@ async def settled_entries(
                     taken.check(entries[0])
                     entries, must_check = entries[1:], False
                 held += entries
-                held_bytes += sum(map(len, batch.bodies))
+                held_bytes += sum(map(len, batch.bodies)) + ENTRY_BYTES * len(entries)
                 if held_bytes < HELD_BYTES:
                     continue
                 if is_mixed := not await _is_of_one_log(client, held, taken, changes):

@@ -1,5 +1,6 @@
 """Reading an export piece by piece, in bounded memory."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,11 +45,19 @@ class ExportDecoder:
         """Number of entries that were decoded."""
         self.is_complete = False
         """Whether the end was decoded."""
+        self.damage: ExportError | None = None
+        """What is wrong after that entry; `feed` has returned the sound entries before it."""
         self._name = name
         self._rest = b""
 
     def feed(self, piece: bytes) -> list[ExportedEntry]:
-        """Return the entries that end in the next piece of the export. Raises ExportError."""
+        """Return the entries that end in the next piece of the export.
+
+        Entries before damage are returned, and `damage` is set. The next call raises it, and so
+        does `finish`. Raises ExportError at once for a head that is none.
+        """
+        if self.damage is not None:
+            raise self.damage
         data = self._rest + piece if self._rest else piece
         at = self._feed_head(data) if self.head is None else 0
         if self.head is None:
@@ -57,11 +66,15 @@ class ExportDecoder:
         entries, at = self._entries(data, at)
         self._rest = data[at:]
         if self.is_complete and self._rest:
-            raise ExportError(f"{self._name} has bytes after its end, entry {self.next_index - 1}")
+            self.damage = ExportError(
+                f"{self._name} has bytes after its end, entry {self.next_index - 1}"
+            )
         return entries
 
     def finish(self) -> None:
-        """Raise CutExportError unless the end was decoded."""
+        """Raise the damage if there is any, and CutExportError unless the end was decoded."""
+        if self.damage is not None:
+            raise self.damage
         if self.head is None:
             raise ExportError(f"{self._name} is not an export: it ends in its head")
         if not self.is_complete:
@@ -78,13 +91,15 @@ class ExportDecoder:
         while at + header_size <= length and not self.is_complete:
             kind, size, index, term, channel = unpack(data, at)
             if kind not in _KINDS or size > disk.BODY_SIZE_MAX or index != self.next_index:
-                raise self._damage(f"kind {kind}, {size} bytes, index {index}")
+                self.damage = self._damaged(f"kind {kind}, {size} bytes, index {index}")
+                break
             body_at, crc_at = at + header_size, at + header_size + size
             if crc_at + CHECKSUM.size > length:
                 break
             checksum = crc32(data[at:crc_at], self.checksum)
             if checksum != CHECKSUM.unpack_from(data, crc_at)[0]:
-                raise self._damage("its checksum does not match")
+                self.damage = self._damaged("its checksum does not match")
+                break
             at = crc_at + CHECKSUM.size
             if kind == END:
                 self.is_complete = True
@@ -98,7 +113,7 @@ class ExportDecoder:
             self.last = entries[-1]
         return entries, at
 
-    def _damage(self, what: str) -> ExportError:
+    def _damaged(self, what: str) -> ExportError:
         return ExportError(
             f"record {self.records + 1} of {self._name}, where entry {self.next_index} belongs, is "
             f"damaged: {what}"
@@ -137,27 +152,29 @@ def decode_file(path: Path) -> Iterator[ExportDecoder]:
     with path.open("rb", buffering=0) as file:
         while piece := file.read(PIECE_BYTES):
             decoder.feed(piece)
+            if decoder.damage is not None:
+                raise decoder.damage
             yield decoder
 
 
-def verify_file(path: Path) -> ExportDecoder:
-    """Check a whole file. Raises ExportError or OSError."""
-    decoder = ExportDecoder(os.fspath(path))
-    for decoder in decode_file(path):  # noqa: B007 - the last one is wanted
-        pass
+async def verify_file(path: Path) -> None:
+    """Check a whole file; a cancellation ends it. Raises ExportError or OSError."""
+    decoder = await _last_decoder(path) or ExportDecoder(os.fspath(path))
     decoder.finish()
-    return decoder
 
 
-def resume_point(path: Path) -> ExportDecoder | None:
-    """Decode the export in a file that is to be extended; None if it is missing or has no entry.
+async def resume_point(path: Path) -> ExportDecoder | None:
+    """Decode the export in a file that is to be extended; None if it has no entry.
 
     What follows the last entry is the end, or the beginning of a record whose writer was
-    interrupted. Raises ExportError if anything else is wrong, or OSError.
+    interrupted. A cancellation ends it. Raises ExportError if anything else is wrong, or OSError.
     """
-    if not path.exists():
-        return None
-    decoder = None
-    for decoder in decode_file(path):  # noqa: B007
-        pass
+    decoder = await _last_decoder(path)
     return decoder if decoder is not None and decoder.records else None
+
+
+async def _last_decoder(path: Path) -> ExportDecoder | None:
+    decoder = None
+    for decoder in decode_file(path):  # noqa: B007 - the last one is wanted
+        await asyncio.sleep(0)  # a signal ends it here
+    return decoder

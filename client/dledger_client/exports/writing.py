@@ -1,5 +1,6 @@
 """Writing an export to standard output, or to a file that may hold the beginning of one."""
 
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ class ExportWriter:
 
     def __init__(self, output: IO[bytes]) -> None:
         """Begin an export; `output` is unbuffered."""
+        self.first_index: int | None = None
+        """The index of the first entry; None before the head."""
         self._output = output
         self._checksum: int | None = None  # None before the head
         self._size: int | None = None  # to which the file is cut before the first write
@@ -37,29 +40,40 @@ class ExportWriter:
         """Number of bytes that were written."""
 
     @classmethod
-    def to_file(cls, path: Path) -> Self:
-        """Open a file to extend what it holds. Raises ExportError or OSError.
+    async def to_file(cls, path: Path) -> Self:
+        """Open and lock a file to extend what it holds. Raises ExportError or OSError.
 
         The file is not changed before the first write. A named pipe or a device is only written.
         """
-        if path.exists() and not path.is_file():
-            return cls(path.open("wb", buffering=0))
-        found = resume_point(path)
-        writer = cls(os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+b", buffering=0))
-        if found is None:
-            writer._size = 0
-            return writer
-        assert found.head is not None
-        writer.group, writer.last = found.head.group, found.last
-        writer.next_index, writer._checksum = found.next_index, found.checksum
-        writer._size = found.offset
+        if _is_special(path):
+            return cls(os.fdopen(os.open(path, os.O_WRONLY), "wb", buffering=0))
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+        writer = cls(os.fdopen(file, "r+b", buffering=0))
+        try:
+            _lock(file, path)
+            await writer._extend(path)
+        except BaseException:
+            writer.close()
+            raise
         return writer
+
+    async def _extend(self, path: Path) -> None:
+        """Go on after the last entry of a file."""
+        found = await resume_point(path)
+        if found is None:
+            self._size = 0
+            return
+        assert found.head is not None
+        self.group, self.last = found.head.group, found.last
+        self.first_index, self.next_index = found.head.first_index, found.next_index
+        self._checksum, self._size = found.checksum, found.offset
 
     def begin(self, head: Head) -> None:
         """Write the head, unless the export has one. Raises ExportError if it has another."""
         if self._checksum is None:
             raw, self._checksum = pack_head(head)
-            self.next_index, self.group = head.first_index, head.group
+            self.first_index = self.next_index = head.first_index
+            self.group = head.group
             self._write(raw)
         elif self.group != head.group:
             raise ExportError(f"the export holds entries of {self.group}, not of {head.group}")
@@ -94,3 +108,17 @@ class ExportWriter:
         while view:
             view = view[self._output.write(view) :]
         self.size_bytes += len(raw)
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _lock(file: int, path: Path) -> None:
+    """Raise ExportError if another process writes the file; its lock ends with the process."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ExportError(
+            f"another process writes {path}: wait until it has ended, or name another file"
+        ) from None
