@@ -5,7 +5,9 @@ from pathlib import Path
 
 from dledger_formats.protocol import codes
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_node.raft.core import Raft
+from dledger_node.raft.messages import HeartBeatResponse
 from dledger_node.remoting.service import AppendCall
 from dledger_node.services.quorum_progress import QuorumProgress
 from dledger_node.services.waiting import ANSWER_WAIT_S
@@ -62,4 +64,36 @@ async def test_a_leader_is_stuck_only_while_nothing_at_all_becomes_committed(
     assert core.committed_index == 1
     assert not progress.is_stuck(200.0), "it has committed an entry"
     assert progress.is_stuck(200.0 + ANSWER_WAIT_S)
+    await server.close()
+
+
+def tell(server: DLedgerServer, round_: int, *, full: bool) -> None:
+    for peer_id in ("n1", "n2"):
+        server.clients.peers.receive(
+            HeartBeatResponse(sender=peer_id, receiver="n0", term=1, round=round_, full=full)
+        )
+
+
+async def test_appends_are_refused_while_the_followers_are_full_and_earlier_ones_are_not(
+    tmp_path: Path,
+) -> None:
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    in_flight = await append(server)
+    tell(server, 1, full=True)
+    refused = await append(server)
+    registrations: list[RegisterProducerResponse] = []
+    register = RegisterProducerRequest(group="g", remote_id="n0")
+    server.clients.register_producer(register, registrations.append)
+
+    assert [answer.code for answer in refused.answers] == [Code.DISK_FULL]
+    assert [answer.code for answer in registrations] == [Code.DISK_FULL]
+    assert Code.DISK_FULL in codes.NOT_APPENDED
+    assert core.ledger_end_index == 1
+    assert in_flight.answers == [], "it may still be committed"
+
+    tell(server, 2, full=False)
+    taken = await append(server)
+    confirm_all(server, core)
+    assert [answer.code for answer in in_flight.answers + taken.answers] == [Code.SUCCESS] * 2
     await server.close()

@@ -28,7 +28,7 @@ def follower() -> CoreDriver:
 
 def tick_without_room(driver: CoreDriver, count: int) -> None:
     for _ in range(count):
-        driver.raft.tick(may_stand=False)
+        driver.raft.tick(has_room=False)
 
 
 def test_a_leader_sends_a_heartbeat_at_the_first_tick_after_a_pause() -> None:

@@ -41,6 +41,7 @@ MESSAGES: list[PeerMessage] = [
     VoteRequest(**ENDS, ledger_end_index=-1, ledger_end_term=-1, take_leadership=True),
     HeartBeatResponse(**ENDS, round=7),
     HeartBeatResponse(**ENDS, round=7, joining=True),
+    HeartBeatResponse(**ENDS, round=7, full=True),
     PushResponse(
         **ENDS, requested_term=4, result=PushResult.SUCCESS, match_index=8, ledger_end_index=9
     ),

@@ -85,6 +85,8 @@ class PeerStatus:
     unknown.
     """
     reachable: bool
+    full: bool = False
+    """Whether that member has told this leader that its volume is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,6 +197,11 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
         "Entries of this leader's log that a peer does not hold durably yet.",
         counters.peer_lag_entries,
     )
+    yield families.by_peer(
+        "peer_full",
+        "1 while a peer tells this leader that its volume is full, else 0.",
+        {peer.peer_id: peer.full for peer in status.followers},
+    )
     yield families.counts(
         "messages_dropped",
         "Messages to a peer that were not sent.",

@@ -91,6 +91,7 @@ def node_status(
     """
     reason = not_ready_reason(core, store)
     current = core.memberships.current
+    full = core.full_peers
     return NodeStatus(
         group=settings.group,
         self_id=settings.self_id,
@@ -110,7 +111,10 @@ def node_status(
         peers=peers(core, settings),
         followers=[
             PeerStatus(
-                peer_id=peer_id, match_index=match_index, reachable=links.get(peer_id, False)
+                peer_id=peer_id,
+                match_index=match_index,
+                reachable=links.get(peer_id, False),
+                full=peer_id in full,
             )
             for peer_id, match_index in sorted(core.match_indexes().items())
         ],

@@ -71,17 +71,19 @@ class Raft(CoreView):
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def tick(self, elapsed_ticks: int = 1, *, may_stand: bool = True) -> None:
+    def tick(self, elapsed_ticks: int = 1, *, has_room: bool = True) -> None:
         """Advance the clock by one tick, after `elapsed_ticks` of time.
 
         After a pause, more time has passed than there are ticks. A leader sends its heartbeats by
         the time; every other timer counts ticks, so that the messages that waited during the pause
-        are read before a member gives up its leader or its followers. `may_stand` is False while
-        this member could not write a leader's first entry.
+        are read before a member gives up its leader or its followers. `has_room` is False while
+        the volume is full: this member could not write a leader's first entry, so it must not stand
+        for election, and it tells its leader.
         """
         member = self._member
         member.now_ticks += 1
         member.elapsed_ticks += elapsed_ticks
+        member.has_room = has_room
         if member.recalling is not None:
             recalling.tick(member, member.recalling)
         match member.role_state:
@@ -89,11 +91,11 @@ class Raft(CoreView):
                 self._tick_leader(leader)
             case Follower() if member.joining is not None:
                 joining.tick(member, member.joining)
-            case PreCandidate() | Candidate() if not may_stand:
+            case PreCandidate() | Candidate() if not has_room:
                 leader_elector.forget_leader(member)
             case _ if member.now_ticks < member.election_deadline or member.recalls:
                 pass
-            case _ if may_stand and electorate.may_campaign(member):
+            case _ if has_room and electorate.may_campaign(member):
                 leader_elector.start_pre_vote(member)
             case _:
                 leader_elector.forget_leader(member)

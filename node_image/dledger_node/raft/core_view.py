@@ -102,6 +102,26 @@ class CoreView:
         """The number of refused messages since the start, by cause."""
         return self._member.refusals
 
+    # -- full volumes ----------------------------------------------------------------------------
+
+    @property
+    def full_peers(self) -> list[str]:
+        """The peers that have told this leader that their volumes are full; empty if it does not
+        lead.
+        """
+        role_state = self._member.role_state
+        if not isinstance(role_state, Leader):
+            return []
+        return heartbeats.full_peers(self._member, role_state)
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether this leader knows that the volumes of too many voters are full for any majority
+        to take another entry.
+        """
+        role_state = self._member.role_state
+        return isinstance(role_state, Leader) and heartbeats.lacks_room(self._member, role_state)
+
     # -- membership ------------------------------------------------------------------------------
 
     @property

@@ -71,6 +71,7 @@ def answer(member: MemberState, request: HeartBeatRequest) -> None:
             term=member.term,
             round=request.round,
             joining=member.joining is not None,
+            full=not member.has_room,
         )
     )
 
@@ -82,6 +83,34 @@ def handle_response(member: MemberState, leader: Leader, response: HeartBeatResp
         progress.answered_round = response.round
         progress.contact_tick = member.now_ticks
         progress.knows_promises = not response.joining
+        progress.is_full = response.full
+
+
+def full_peers(member: MemberState, leader: Leader) -> list[str]:
+    """Return the peers whose last answers said that their volumes are full.
+
+    One that has been silent for election_ticks is not among them: it may have room by now. What a
+    leader knows ends with its term.
+    """
+    return [
+        peer_id
+        for peer_id, peer in leader.progress.items()
+        if peer.is_full and member.now_ticks - peer.contact_tick < member.config.election_ticks
+    ]
+
+
+def lacks_room(member: MemberState, leader: Leader) -> bool:
+    """Tell whether every majority includes a voter on a full volume, so that a new entry could not
+    be committed before one of them has room. A leader's own volume is its shell's concern.
+
+    The current membership decides, as it does about commits.
+    """
+    full = full_peers(member, leader)
+    if not full:
+        return False
+    voters = member.memberships.current.voters
+    full_count = sum(peer_id in voters for peer_id in full)
+    return quorum.meets_every_majority(full_count, len(voters))
 
 
 def _forget_answered_rounds(leader: Leader) -> None:

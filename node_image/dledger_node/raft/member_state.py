@@ -204,6 +204,8 @@ class MemberState:
     """The last promise of each peer that this member has learned of since its start, by id."""
     alone: bool = False
     """Whether this member was the only one of its group, and no other member has led since."""
+    has_room: bool = True
+    """Whether, at the last tick, this member's volume had room for more entries."""
     now_ticks: int = 0
     """Number of ticks since the start. Ticks that a pause has lost are not counted."""
     elapsed_ticks: int = 0

@@ -153,6 +153,8 @@ class HeartBeatResponse:
     round: int
     joining: bool = False
     """Whether the sender is joining (`joining`)."""
+    full: bool = False
+    """Whether the sender's volume is full, so that it takes no further entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,8 @@ class Progress:
     """Whether the peer counts in quorums."""
     knows_promises: bool = False
     """Whether the peer, by its last heartbeat response, is not joining (`joining`)."""
+    is_full: bool = False
+    """Whether the peer's volume, by its last heartbeat response, is full."""
 
     def compare(self, index: int, *, at_once: bool) -> None:
         """Enter COMPARE with a probe for entry `index`; send it later unless `at_once`."""

@@ -44,7 +44,7 @@ PeerMessage: TypeAlias = (
 NO_PROBE: Final = -1
 
 _FLAGS: Final = (False, True)
-_FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone"))
+_FLAG_FIELDS: Final = frozenset(("take_leadership", "leading", "joining", "alone", "full"))
 _RESULTS: Final[dict[type[PeerMessage], tuple[Any, ...]]] = {
     VoteResponse: tuple(VoteResult),
     PreVoteResponse: tuple(VoteResult),
@@ -133,7 +133,7 @@ KINDS: Final = _by_number((
     Kind(3, VoteRequest, "qqqB", "term ledger_end_index ledger_end_term take_leadership"),
     Kind(4, VoteResponse, "qqB", "term requested_term result"),
     Kind(5, HeartBeatRequest, "qqq", "term committed_index round"),
-    Kind(6, HeartBeatResponse, "qqB", "term round joining"),
+    Kind(6, HeartBeatResponse, "qqBB", "term round joining full"),
     Kind(7, CompareRequest, "qqqqq", "term index index_term committed_index probe"),
     Kind(
         8, AppendRequest, "qqqqqqq",

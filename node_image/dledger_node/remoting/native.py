@@ -31,7 +31,11 @@ from dledger_node.remoting.message_kinds import KIND_OF, KINDS, Kind, PeerMessag
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
 PROTOCOL: Final = 1
-"""The version of HELLO and of all messages. Members with different versions refuse each other."""
+"""The version of HELLO and of all messages. Members with different versions refuse each other.
+
+The layouts may still change under this version, since no release has it. From the first release on,
+every change needs a new version, and a way to roll a group from the old one.
+"""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 """The name of a group or a member: short, because a refusal quotes it in the header of a frame."""

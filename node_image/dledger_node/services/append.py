@@ -199,9 +199,7 @@ class Appends:
             sizes = list(map(len, bodies))
         if not bodies:
             return
-        refused = self._room.reserve(sizes)
-        if refused is None and self._progress.is_stuck(self._loop.time()):
-            refused = DLedgerResponseCode.LEADER_NOT_READY
+        refused = self._room.reserve(sizes) or self._progress.refusal(self._loop.time())
         if refused is not None:
             self._refuse(upcoming.calls(), refused)
             return

@@ -136,6 +136,8 @@ class IdempotentAppends:
             self._answer_registration(reply, DLedgerResponseCode.LEADER_PENDING_FULL)
             return
         refused = self._room.reserve([0])
+        if refused is None and self._core.lacks_room:
+            refused = DLedgerResponseCode.DISK_FULL
         if refused is not None:
             self._answer_registration(reply, refused)
             return

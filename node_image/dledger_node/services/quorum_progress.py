@@ -1,11 +1,17 @@
 """Whether a leader's entries still become committed; if not, it must not take others."""
 
+import logging
+
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.raft.core import Raft
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
+logger = logging.getLogger(__name__)
+
 
 class QuorumProgress:
-    """Watches the committed index. The owner asks before each proposal, and passes in the time.
+    """Watches the committed index and the followers' room. The owner asks before each proposal, and
+    passes in the time.
 
     A leader whose peers have no room still hears their heartbeats, so it goes on leading. What it
     has proposed may be committed once they have room. What it proposes now would wait behind that.
@@ -15,6 +21,21 @@ class QuorumProgress:
         self._core = core
         self._seen: tuple[int, int] = (-1, -1)
         self._since_s = 0.0
+        self._lacked_room = False
+
+    def refusal(self, now_s: float) -> DLedgerResponseCode | None:
+        """Return the code with which appends must be refused now; None if they can be proposed.
+
+        DISK_FULL: so many followers have said that their volumes are full that no majority would
+        take another entry. LEADER_NOT_READY: nothing becomes committed, and the cause is not known.
+        """
+        lacks_room = self._core.lacks_room
+        if lacks_room is not self._lacked_room:
+            self._lacked_room = lacks_room
+            self._report()
+        if lacks_room:
+            return DLedgerResponseCode.DISK_FULL
+        return DLedgerResponseCode.LEADER_NOT_READY if self.is_stuck(now_s) else None
 
     def is_stuck(self, now_s: float) -> bool:
         """Whether entries have waited for `ANSWER_WAIT_S`, and none was committed meanwhile."""
@@ -24,3 +45,13 @@ class QuorumProgress:
             self._seen, self._since_s = seen, now_s
             return False
         return now_s - self._since_s >= ANSWER_WAIT_S
+
+    def _report(self) -> None:
+        if self._lacked_room:
+            logger.warning(
+                "appends are refused with DISK_FULL: the volumes of %s are full, so no majority "
+                "has room for another entry",
+                ", ".join(self._core.full_peers),
+            )
+        else:
+            logger.warning("appends are taken again: a majority may have room")

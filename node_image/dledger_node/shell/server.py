@@ -281,8 +281,7 @@ class DLedgerServer:
             self._scrub.wake()
         self._watch_storage()
         if self._core.leads or not self._health.stalled:
-            # Without room for a leader's first entry, it must not stand for election.
-            self._core_loop.tick(elapsed_ticks, may_stand=self._health.may_campaign)
+            self._core_loop.tick(elapsed_ticks, has_room=not self._health.full)
         self.clients.expire(self._loop.time())
 
     def _at_rest_until_s(self) -> float:

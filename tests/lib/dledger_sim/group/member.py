@@ -198,7 +198,8 @@ class SimMember:
         """Handle an append of a client."""
         assert self.raft is not None
         bodies = operation.bodies
-        if self.disk.full or self._appends.count + len(bodies) > WAITING_ENTRIES_MAX:
+        no_room = self.disk.full or self.raft.lacks_room
+        if no_room or self._appends.count + len(bodies) > WAITING_ENTRIES_MAX:
             operation.answer(Answer.REFUSED, self._world.now_us)
             return
         proposal = self.raft.propose(len(bodies), bodies)

@@ -158,8 +158,7 @@ class RunningGroup(Events):
         if member.disk.damaged:  # found by a client's read
             self._fail(member, DiedError("it has rotted"), "read")
             return
-        # Without room for a leader's first entry, it must not stand for election.
-        tick = partial(member.loop.tick, elapsed_ticks, may_stand=not member.disk.full)
+        tick = partial(member.loop.tick, elapsed_ticks, has_room=not member.disk.full)
         self._turn(member, "tick", tick)
         if member.follower_reads is not None:
             member.follower_reads.expire()

@@ -226,11 +226,14 @@ class CoreDriver:
             conflict_term=conflict_term, conflict_index=conflict_index, probe=probe,
         )  # fmt: skip
 
-    def heard_from(self, peer_id: str, round_: int, *, joining: bool = False) -> HeartBeatResponse:
+    def heard_from(
+        self, peer_id: str, round_: int, *, joining: bool = False, full: bool = False
+    ) -> HeartBeatResponse:
         """Return a peer's answer to a heartbeat."""
         return HeartBeatResponse(
-            sender=peer_id, receiver="n0", term=self.raft.term, round=round_, joining=joining
-        )
+            sender=peer_id, receiver="n0", term=self.raft.term, round=round_, joining=joining,
+            full=full,
+        )  # fmt: skip
 
 
 def log_of(terms: Sequence[int]) -> LogTerms:
