@@ -150,6 +150,43 @@ def test_a_group_with_entries_is_refused_unless_told(
     assert bodies(groups.destination) == [b"before", *BODIES[:10]]
 
 
+def test_what_a_run_without_entries_has_recorded_does_not_admit_others(
+    groups: Groups, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(groups.source, BODIES[:10])
+    assert main(groups.export()) == 0
+    raw = groups.file.read_bytes()
+    command = [*COMMAND, *groups.import_()[:-1], "-"]
+    cut = subprocess.run(command, input=raw[:60], capture_output=True, check=False, timeout=60)
+    assert cut.returncode == 1
+    append(groups.destination, [b"another client's"])
+
+    assert main(groups.import_()) == 2
+
+    assert "is not of this import: another client appends" in capsys.readouterr().err
+    assert bodies(groups.destination) == [b"another client's"]
+    assert main(groups.import_("--append")) == 0
+    assert bodies(groups.destination) == [b"another client's", *BODIES[:10]]
+
+
+def test_an_import_finds_what_another_client_appends_meanwhile(
+    groups: Groups, tmp_path: Path
+) -> None:
+    append(groups.source, BODIES)
+    assert main(groups.export()) == 0
+    with subprocess.Popen([*COMMAND, *groups.import_()], stderr=subprocess.PIPE) as process:
+        wait_for(lambda: saved(tmp_path) > 0, "some entries are saved")
+        append(groups.destination, [b"another client's"])
+        _, printed = process.communicate(timeout=60)
+
+    assert (process.returncode, b"is not of this import" in printed) == (2, True)
+    assert main(groups.import_()) == 2
+    assert main(groups.import_("--append")) == 0
+    found = bodies(groups.destination)
+    found.remove(b"another client's")
+    assert found == BODIES
+
+
 def test_nothing_of_a_damaged_file_is_imported(
     groups: Groups, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,21 +96,39 @@ def test_a_kill_before_any_progress_is_saved_duplicates_nothing(
 def test_only_what_an_input_has_gained_is_appended(group: NodeGroup, tmp_path: Path) -> None:
     path = tmp_path / "growing"
     for lines in (["a"], ["a", "b"], ["a", "b", "c", "d"]):
-        path.write_text("\n".join(lines))
+        path.write_text("".join(f"{line}\n" for line in lines))
         assert main(["append", "--producer=p", str(path)]) == 0
 
     assert bodies(group) == [b"a", b"b", b"c", b"d"]
 
 
+def test_a_file_that_grows_within_its_last_line_is_not_a_trap(
+    group: NodeGroup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "growing"
+    path.write_text("a\nsecond li")
+    assert main(["append", "--producer=p", str(path)]) == 2
+    assert "line 2 has no newline at its end, and was not appended" in capsys.readouterr().err
+    assert bodies(group) == [b"a"]
+
+    path.write_text("a\nsecond line\n")
+    assert main(["append", "--producer=p", str(path)]) == 0
+
+    assert bodies(group) == [b"a", b"second line"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("a\nX\nc", "the first 2 bodies of the input are not those"), ("a", "has 1 bodies, but this")],
+    [
+        ("a\nX\nc\n", "the first 2 bodies of the input are not those"),
+        ("a\n", "has 1 bodies, but this"),
+    ],
 )
 def test_another_input_is_refused(
     group: NodeGroup, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
 ) -> None:
     path = tmp_path / "input"
-    path.write_text("a\nb")
+    path.write_text("a\nb\n")
     assert main(["append", "--producer=p", str(path)]) == 0
     path.write_text(content)
 
@@ -124,7 +142,7 @@ def test_another_group_of_the_same_name_is_refused(
     group: NodeGroup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "input"
-    path.write_text("a\nb")
+    path.write_text("a\nb\n")
     assert main(["append", "--producer=p", str(path)]) == 0
     (tmp_path / "other").mkdir()
     with NodeGroup(tmp_path / "other", 1) as other:

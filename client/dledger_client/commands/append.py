@@ -12,7 +12,7 @@ import msgspec
 from dledger_client.append.outcomes import Outcome, Refused
 from dledger_client.client import IN_FLIGHT, DLedgerClient
 from dledger_client.commands import bodies, common, progress, streams
-from dledger_client.commands.bodies import InputError
+from dledger_client.commands.bodies import InputError, OpenInputError
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.named_producer import IN_FLIGHT_MAX, NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
@@ -143,12 +143,19 @@ async def _append_once(
         await producer.begin(client)
         tally.skipped = producer.skipped
         arguments.in_flight = min(arguments.in_flight, IN_FLIGHT_MAX)
+        is_open: OpenInputError | None = None
         try:
-            await _Appending(client, arguments, tally, producer).run(producer.numbered(given))
-            if not producer.has_failed and not tally.unfinished and not tally.is_cut_short:
+            try:
+                await _Appending(client, arguments, tally, producer).run(producer.numbered(given))
+            except OpenInputError as error:
+                is_open = error
+            is_whole = not producer.has_failed and not tally.unfinished and not tally.is_cut_short
+            if is_whole and producer.has_read_record:
                 await producer.complete(client, tally.last_index)
         finally:
             producer.save()
+        if is_open is not None:
+            raise is_open
 
 
 class _Appending:

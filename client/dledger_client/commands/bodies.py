@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.commands.common import UsageError
-from dledger_client.commands.lines import LineTooLongError, read_lines
+from dledger_client.commands.lines import LineTooLongError, UnendedLineError, read_lines
 from dledger_formats.log import disk
 
 STANDARD_INPUT: Final = "-"
@@ -21,6 +21,10 @@ class InputError(Exception):
 
     The bodies before the error have been appended.
     """
+
+
+class OpenInputError(InputError):
+    """The input ends within a line, which may still be written; all lines before it were read."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +63,9 @@ def from_arguments(arguments: argparse.Namespace) -> AsyncIterator[bytes]:
     for file in files or [STANDARD_INPUT]:
         if problem := _problem(file):
             raise UsageError(f"cannot read {file}: {problem}; nothing was appended")
-    return _whole_files(files) if arguments.whole else _lines(files or [STANDARD_INPUT])
+    if arguments.whole:
+        return _whole_files(files)
+    return _lines(files or [STANDARD_INPUT], must_end=arguments.producer is not None)
 
 
 def total_bytes(arguments: argparse.Namespace) -> int | None:
@@ -126,17 +132,24 @@ def _read_whole(file: str) -> bytes:
         return stream.read(disk.BODY_SIZE_MAX + 1)
 
 
-async def _lines(files: list[str]) -> AsyncGenerator[bytes, None]:
+async def _lines(files: list[str], *, must_end: bool) -> AsyncGenerator[bytes, None]:
     for file in files:
         try:
             descriptor = (
                 os.dup(sys.stdin.fileno()) if file == STANDARD_INPUT else os.open(file, os.O_RDONLY)
             )
             try:
-                async for line in read_lines(descriptor, disk.BODY_SIZE_MAX):
+                async for line in read_lines(descriptor, disk.BODY_SIZE_MAX, must_end=must_end):
                     yield line
             finally:
                 os.close(descriptor)
+        except UnendedLineError as error:
+            name = "standard input" if file == STANDARD_INPUT else file
+            raise OpenInputError(
+                f"{name}: {error} has no newline at its end, and was not appended: a producer "
+                "could not go on if the line were longer next time. End the line, and run the "
+                "command again"
+            ) from error
         except LineTooLongError as error:
             raise InputError(f"{file}: {error}") from error
         except OSError as error:

@@ -13,7 +13,7 @@ from typing import Final
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, progress, streams
+from dledger_client.commands import common, import_guard, progress, streams
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
@@ -137,9 +137,11 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
     ):
         with NamedProducer.opened(arguments.producer, client.group) as producer:
             if producer.is_new and not arguments.append:
-                await _require_empty(client)
+                await import_guard.require_empty(client)
             await producer.begin(client)
             importing = _Import(client, producer, arguments)
+            if not arguments.append:
+                await importing.require_own_entries(None)
             failed = await importing.run(file)
     return _exit_code(failed, importing.output_problem)
 
@@ -177,23 +179,6 @@ async def _input(name: str) -> AsyncIterator[int]:
         os.close(file)
 
 
-async def _require_empty(client: DLedgerClient) -> None:
-    """Raise UsageError if a client has appended to the group."""
-    bounds = await client.bounds()
-    is_empty = bounds.begin_index == 0
-    if is_empty and bounds.end_index >= 0:
-        async with contextlib.aclosing(client.get_range(0, bounds.end_index)) as entries:
-            async for entry in entries:
-                if entry.magic != disk.NOOP:
-                    is_empty = False
-                    break
-    if not is_empty:
-        raise UsageError(
-            f"group {client.group} is not empty: it has the entries {bounds.begin_index} to "
-            f"{bounds.end_index}; nothing was imported. With --append, the import comes after them"
-        )
-
-
 class _Import:
     """One run of the command. Only one request is in flight, which keeps the order."""
 
@@ -212,6 +197,12 @@ class _Import:
     def output_problem(self) -> Exception | None:
         """Why the indexes could not all be written."""
         return self._mapping.problem
+
+    async def require_own_entries(self, last: int | None) -> None:
+        """Raise UsageError if another client has appended after the last imported entry."""
+        first = 0 if self._last_index is None else self._last_index + 1
+        registration = self._producer.registration
+        await import_guard.require_own_entries(self._client, first, last, registration)
 
     async def run(self, file: int) -> Outcome | None:
         """Import the export; return the outcome of the entry that failed, or None."""
@@ -286,6 +277,9 @@ class _Import:
                     f"{self._client.group} does not have the order of the export. Empty the "
                     f"group, remove {self._producer.path}, and begin the import again"
                 )
+            is_next = self._last_index is not None and outcome.index == self._last_index + 1
+            if not (is_next or self._arguments.append):
+                await self.require_own_entries(outcome.index - 1)
             self._last_index = outcome.index
             self._mapping.add(source, outcome.index)
             self._producer.run = self._mapping.run

@@ -17,12 +17,19 @@ class LineTooLongError(ValueError):
     """A line exceeds the maximum entry size."""
 
 
-async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, None]:
+class UnendedLineError(ValueError):
+    """The last line has no newline, so the rest of it may still be written."""
+
+
+async def read_lines(
+    file: int, line_bytes_max: int, *, must_end: bool = False
+) -> AsyncGenerator[bytes, None]:
     """Yield the lines of a file descriptor as they arrive, without their newlines.
 
-    The last line need not end with a newline. Raises LineTooLongError with the number of a line of
-    more than `line_bytes_max` bytes. A daemon thread reads, because a read of a pipe or terminal
-    may never return; the thread then ends with the process.
+    Raises LineTooLongError with the number of a line of more than `line_bytes_max` bytes, and with
+    `must_end` UnendedLineError instead of yielding a last line without a newline. A daemon thread
+    reads, because a read of a pipe or terminal may never return; the thread then ends with the
+    process.
     """
     number = 0
     rest = b""
@@ -33,6 +40,8 @@ async def read_lines(file: int, line_bytes_max: int) -> AsyncGenerator[bytes, No
             _check(line, number, line_bytes_max)
             yield line
         _check(rest, number + 1, line_bytes_max)
+    if rest and must_end:
+        raise UnendedLineError(f"line {number + 1}")
     if rest:
         yield rest
 

@@ -206,6 +206,17 @@ class NamedProducer:
             self._saved = self.acknowledged
 
     @property
+    def has_read_record(self) -> bool:
+        """Whether the input so far has all bodies that the record describes."""
+        return self._number >= self.skipped
+
+    @property
+    def registration(self) -> int:
+        """The index of the entry that registers the producer; `begin` must have returned."""
+        assert self._record is not None
+        return self._record.producer
+
+    @property
     def is_new(self) -> bool:
         """Whether no earlier program has used the name."""
         return self._record is None
