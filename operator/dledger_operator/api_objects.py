@@ -57,6 +57,8 @@ class PodView:
     """What the pod was made of; None for a pod of an earlier release of the operator."""
     founding: str = ""
     """The initial group state when the pod was made."""
+    template_hash: str = ""
+    """The StatefulSet's revision that the pod was made of, as its controller says."""
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""
@@ -156,6 +158,8 @@ class StatefulSetView:
     """The pod template."""
     revision: Revision | None = None
     """The revision of the pods that the template makes; None for one of an earlier release."""
+    template_hash: str = ""
+    """The StatefulSet's own revision of the template; empty until its controller has seen it."""
     applied_spec: AppliedSpec | None = None
     """None if it was never recorded, as by an earlier release."""
 

@@ -25,6 +25,7 @@ MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+TEMPLATE_HASH_LABEL: Final = "controller-revision-hash"
 JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"

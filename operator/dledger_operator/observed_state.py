@@ -151,6 +151,10 @@ class RollPlan:
 
     revision: str
     """The name of the revision that they are replaced for."""
+    in_force: str
+    """The name of the revision that a pod gets which is made again now; empty if unknown."""
+    image_in_force: str
+    """The image of that revision."""
     cause: str
     """Spec, or Operator if only an upgrade of the operator asks for it."""
     pods: Sequence[tuple[str, str]]
@@ -202,6 +206,8 @@ class ObservedGroup:
     """Why the next step of scaling cannot be taken now."""
     plan: RollPlan | None = None
     """None if no pod is to be replaced."""
+    roll_problem: Problem | None = None
+    """What the roll waits for, also after its last pod was replaced."""
     audit: AuditFinding | None = None
     """None before the first audit."""
     starting: bool

@@ -116,12 +116,13 @@ class Api:
     def __init__(self, existing: StatefulSetView) -> None:
         self.existing = existing
         self.applied: dict[str, Manifest] = {}
+        self.live = group_body()
 
     async def apply(self, manifest: Manifest) -> None:
         self.applied[manifest["kind"]] = manifest
 
     async def group(self, namespace: str, name: str) -> dict[str, Any]:
-        return group_body()
+        return self.live
 
     async def child(self, kind: str, namespace: str, name: str) -> None:
         return None
@@ -200,3 +201,26 @@ def test_a_new_object_of_the_name_with_another_spec_is_a_change_of_the_spec() ->
     asked["metadata"]["uid"] = "another"
 
     assert cause(held(asked, BEFORE)) is Cause.SPEC
+
+
+@pytest.mark.parametrize("first_voters", [0, 2, 99, None])
+async def test_a_paused_group_with_a_wrong_record_of_its_first_voters_is_left_alone(
+    first_voters: int | None,
+) -> None:
+    api = Api(replace(BEFORE, first_voters=first_voters))
+
+    outcome = await reconcile(api, body(5, paused=True, **ASYNC), IMAGES, led=True, voters=3)
+
+    assert (outcome.wanted, outcome.problem, api.applied) == (None, None, {})
+
+
+async def test_a_spec_that_another_operator_saw_later_is_not_taken_back() -> None:
+    newer = body(6, **ASYNC)
+    api = Api(applied(newer))
+    api.live = newer
+
+    outcome = await reconcile(api, body(5), IMAGES, led=True, voters=3)
+
+    assert (outcome.generation, outcome.wanted) == (6, revision(newer))
+    recorded = api.applied["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
+    assert Revision.from_text(recorded[names.REVISION_ANNOTATION]) == revision(newer)

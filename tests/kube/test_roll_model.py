@@ -38,7 +38,7 @@ class Play:
         world = self.world
         self.roller = Roller(
             world, world,
-            ask=world.ask, clock=lambda: world.now_s, now=world.now, random=self.random,
+            ask=world.ask, clock=lambda: world.now_s, random=self.random,
             on_event=self.events.append,
         )  # fmt: skip
 

@@ -3,8 +3,10 @@
 from random import Random
 from typing import Any
 
+import pytest
+
 from dledger_kube.objects import group
-from dledger_kube.rolling_world import RollingWorld
+from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.roll import Roller
 from dledger_operator.observed_state import Membership
@@ -13,16 +15,16 @@ from dledger_operator.observed_state import Membership
 class Rolling:
     """A roller and its world."""
 
-    def __init__(self, size: int = 3) -> None:
-        self.world, self.events = RollingWorld(size=size), list[EventNote]()
+    def __init__(self, size: int = 3, world: RollingWorld | None = None) -> None:
+        self.world, self.events = world or RollingWorld(size=size), list[EventNote]()
         self.roller = Roller(
             self.world, self.world,
-            ask=self.world.ask, clock=lambda: self.world.now_s, now=self.world.now,
+            ask=self.world.ask, clock=lambda: self.world.now_s,
             random=Random(1), on_event=self.events.append,
         )  # fmt: skip
 
-    async def step(self, **known: Any) -> float | None:
-        """Let the roller take a step, then let a minute pass."""
+    async def step(self, passing_s: float = 60.0, **known: Any) -> float | None:
+        """Let the roller take a step, then let time pass."""
         voters = frozenset(f"n{ordinal}" for ordinal in range(self.world.size))
         values: dict[str, Any] = {"identity": "", "led": True, "scaling": False}
         again_s = await self.roller.run_once(
@@ -31,8 +33,17 @@ class Rolling:
             Membership(voters=voters),
             **values | known,
         )
-        self.world.pass_time(60.0)
+        self.world.pass_time(passing_s)
         return again_s
+
+    async def steps(self, count: int, passing_s: float = 60.0) -> None:
+        """Let the roller take several steps."""
+        for _ in range(count):
+            await self.step(passing_s)
+
+    def replaced(self) -> list[int]:
+        """The ordinals of the pods that were replaced, in that order."""
+        return [ordinal for ordinal, _, _ in self.world.replaced]
 
     @property
     def reason(self) -> str:
@@ -50,4 +61,102 @@ async def test_a_roll_waits_while_the_budget_keeps_the_pod_and_goes_on_afterward
     rolling.world.budget_used_up = False
     await rolling.step()
     assert rolling.reason == ""
-    assert [ordinal for ordinal, _, _ in rolling.world.replaced] == [2]
+    assert rolling.replaced() == [2]
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+async def test_a_corrected_spec_reaches_members_that_run_and_do_not_lead(size: int) -> None:
+    rolling = Rolling(size)
+    rolling.world.image = f"{HUNG}:1"
+    for each in rolling.world.pods.values():
+        each.image = rolling.world.image
+    rolling.world.settle()
+    assert rolling.world.leader is None
+    await rolling.step()
+
+    rolling.world.image = "node:2"
+    await rolling.steps(40, passing_s=5.0)
+
+    assert {each.image for each in rolling.world.pods.values()} == {"node:2"}
+    assert rolling.world.leader is not None
+    assert rolling.reason == ""
+
+
+async def test_members_that_have_just_lost_their_leader_are_left_alone() -> None:
+    rolling = Rolling()
+    rolling.world.image = "node:2"
+    rolling.world.pods[0].image = rolling.world.pods[1].image = f"{HUNG}:1"
+    rolling.world.settle()
+    await rolling.steps(20, passing_s=1.0)
+
+    assert (rolling.reason, rolling.replaced()) == ("NoLeader", [])
+
+
+async def test_a_hung_revision_costs_one_member_of_a_group_without_a_leader() -> None:
+    rolling = Rolling()
+    for each in rolling.world.pods.values():
+        each.image = f"{HUNG}:1"
+    rolling.world.settle()
+    rolling.world.image = f"{BAD}:2"
+    await rolling.steps(20)
+
+    assert (rolling.reason, rolling.replaced()) == ("RollHalted", [2])
+
+
+async def test_the_last_replaced_pod_that_fails_is_named_until_it_serves() -> None:
+    rolling = Rolling(1)
+    rolling.world.image = f"{BAD}:2"
+    await rolling.steps(3)
+
+    assert rolling.reason == "RollHalted"
+    assert rolling.roller.problem is not None
+    assert "flights-0: ImagePullBackOff" in rolling.roller.problem.message
+    assert [each.reason for each in rolling.events].count("RollHalted") == 1
+
+
+async def test_an_operator_that_starts_after_the_last_replacement_names_the_failing_pod() -> None:
+    rolling = Rolling(1)
+    rolling.world.image = f"{HUNG}:2"
+    await rolling.step()
+    again = Rolling(world=rolling.world)
+    await again.step()
+
+    assert again.reason == "PodStarting"
+
+
+async def test_a_roll_halts_if_new_pods_differ_from_their_template() -> None:
+    rolling = Rolling()
+    rolling.world.image, rolling.world.strips_revisions = "node:2", True
+    await rolling.steps(20)
+
+    assert (rolling.reason, rolling.replaced()) == ("Stalled", [2])
+    assert rolling.roller.problem is not None
+    assert "flights-2" in rolling.roller.problem.message
+    assert "dledger.io/revision" in rolling.roller.problem.message
+
+    rolling.world.image, rolling.world.strips_revisions = "node:3", False
+    await rolling.steps(20)
+    assert rolling.reason == ""
+    assert sorted(rolling.replaced()) == [0, 1, 2, 2]
+
+
+async def test_a_clock_that_differs_from_the_servers_neither_hurries_nor_stops_a_roll() -> None:
+    """The time since a pod became ready is measured by the operator's own clock."""
+    for ahead_s in (3600.0, -3600.0):
+        rolling = Rolling()
+        rolling.world.ready_times_off_s = -ahead_s
+        rolling.world.image = "node:2"
+        await rolling.steps(8, passing_s=1.0)
+        assert rolling.replaced() == [2], "ready for less than READY_S_MIN"
+        await rolling.steps(2, passing_s=1.0)
+        assert rolling.replaced() == [2, 1]
+
+
+async def test_a_problem_ends_with_the_target_that_it_was_about() -> None:
+    rolling = Rolling()
+    rolling.world.image = f"{BAD}:2"
+    await rolling.steps(3)
+    assert rolling.reason == "RollHalted"
+    rolling.roller.forget()
+
+    assert rolling.reason == ""

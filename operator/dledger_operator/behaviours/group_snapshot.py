@@ -35,7 +35,7 @@ from dledger_operator.observed_state import (
     RollPlan,
 )
 from dledger_operator.spec.group import Group, ImageDefaults
-from dledger_operator.spec.revision import Revision
+from dledger_operator.spec.revision import IMAGE, Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -202,27 +202,34 @@ class GroupSnapshot:
             return None
         return applied.wanted
 
-    def plan(self, now: datetime, waiting: Problem | None) -> RollPlan | None:
-        """Return the plan of a roll; `waiting` is what the next step waits for."""
+    def plan(self, waiting: Problem | None) -> RollPlan | None:
+        """Return the plan of a roll; `waiting` is what the next step waits for.
+
+        Pods that lack the template in force get it first, whatever another operator's release would
+        bring: until that is approved, it reaches no pod.
+        """
         wanted, held = self.reconciled.wanted, self.reconciled.held
-        pods = self._in_order(wanted, now)
-        if held and held.cause is Cause.OPERATOR and not pods:
-            wanted, pods = held.revision, self._in_order(held.revision, now)
+        pods, cause = self._in_order(wanted), Cause.SPEC
+        if held and held.cause is Cause.SPEC:
             waiting = held.problem
+        elif held and not pods:
+            wanted, cause, waiting = held.revision, held.cause, held.problem
+            pods = self._in_order(wanted)
         if wanted is None or not pods:
             return None
+        in_force = self.reconciled.in_force
         return RollPlan(
             revision=wanted.name,
-            cause=(held.cause if held else Cause.SPEC).value,
+            in_force=in_force.name if in_force else "",
+            image_in_force=in_force.parts.get(IMAGE, "") if in_force else "",
+            cause=cause.value,
             pods=[(pod.name, pod.behind) for pod in pods],
-            waiting=held.problem if held else waiting,
+            waiting=waiting,
         )
 
-    def _in_order(self, wanted: Revision | None, now: datetime) -> list[RollPod]:
+    def _in_order(self, wanted: Revision | None) -> list[RollPod]:
         pods, answers = self.followed.pods, self.answers or {}
-        return in_order(
-            roll_state(pods, answers, wanted, self.membership, led=True, scaling=False, now=now)
-        )
+        return in_order(roll_state(pods, answers, wanted, self.membership, led=True, scaling=False))
 
     def observe(
         self,
@@ -262,7 +269,8 @@ class GroupSnapshot:
             problem=self.reconciled.problem,
             warning=self.reconciled.warning,
             scaling_problem=scaling_problem,
-            plan=self.plan(now, roll_problem),
+            plan=self.plan(roll_problem),
+            roll_problem=roll_problem,
             audit=self.audit,
             starting=self.startup.is_active(members, now),
         )

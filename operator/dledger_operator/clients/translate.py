@@ -77,6 +77,7 @@ def pod_view(pod: Pod) -> PodView:
         ),
         revision=Revision.from_text(annotations.get(names.REVISION_ANNOTATION, "")),
         founding=annotations.get(names.FOUNDING_ANNOTATION, ""),
+        template_hash=labels.get(names.TEMPLATE_HASH_LABEL, ""),
     )
 
 
@@ -159,8 +160,17 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         ],
         template=template.to_dict() if template else {},
         revision=Revision.from_text(recorded.get(names.REVISION_ANNOTATION, "")),
+        template_hash=_template_hash(stateful_set),
         applied_spec=_applied_spec(metadata.annotations),
     )
+
+
+def _template_hash(stateful_set: StatefulSet) -> str:
+    """Return the revision of the current template; empty until the controller has reported it."""
+    metadata, status = stateful_set.metadata, stateful_set.status
+    seen = (status.observedGeneration if status else None) or 0
+    current = metadata is not None and seen >= (metadata.generation or 0)
+    return (status.updateRevision if status and current else None) or ""
 
 
 def settings_view(config_map: ConfigMap) -> SettingsView:

@@ -19,6 +19,10 @@ def judge(observed: ObservedGroup) -> Judgment:
     voters, learners = observed.membership.voters, observed.membership.learners
     extra = {member.member_id for member in observed.members if member.exists} - wanted
     scaled = voters == wanted and not learners and not extra
+    if scaled and not observed.behind and observed.roll_problem and not observed.paused:
+        problem = observed.roll_problem
+        message = f"every pod is made of what the spec asks for; {problem.message}"
+        return Judgment(holds=True, reason=problem.reason, message=message)
     if scaled and not observed.behind:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
         if observed.plan and observed.plan.waiting:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from dledger_formats.http.status import NodeStatus, PeerStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
@@ -15,6 +15,8 @@ from dledger_operator.spec.revision import Revision
 
 BAD = "bad"
 """Pods of a revision whose image has this word in its name never run."""
+HUNG = "hung"
+"""Pods of a revision whose image has this word in its name run and never serve."""
 START_S = 3.0
 
 
@@ -25,6 +27,8 @@ class FakePod:
     uid: str
     image: str
     made_at_s: float
+    stripped: bool = False
+    """Whether admission took its revision."""
     down: bool = False
     """Whether the container has failed and not been restarted yet."""
     behind_entries: int = 0
@@ -47,6 +51,10 @@ class RollingWorld:
     replaced: list[tuple[int, bool, str]] = field(default_factory=list)
     """Of each pod that was replaced: its ordinal, whether it served, and the new image."""
     transfers: int = 0
+    ready_times_off_s: float = 0.0
+    """By how much the kubelets' times differ from the operator's."""
+    strips_revisions: bool = False
+    """Whether admission takes the revision from every new pod."""
     budget_used_up: bool = False
     """Whether the disruption budget lets no ready pod go."""
 
@@ -69,7 +77,9 @@ class RollingWorld:
         for ordinal in range(self.size):
             if ordinal not in self.pods:
                 self.version += 1
-                self.pods[ordinal] = FakePod(f"uid-{self.version}", self.image, self.now_s)
+                self.pods[ordinal] = FakePod(
+                    f"uid-{self.version}", self.image, self.now_s, self.strips_revisions
+                )
         able = [f"n{each}" for each in range(self.size) if self.serves(each)]
         if len(able) <= self.size // 2:
             self.leader = None
@@ -84,7 +94,9 @@ class RollingWorld:
 
     def serves(self, ordinal: int) -> bool:
         """Return whether a member serves as soon as there is a majority."""
-        return self.runs(ordinal) and self.now_s - self.pods[ordinal].made_at_s >= START_S
+        if not self.runs(ordinal) or HUNG in self.pods[ordinal].image:
+            return False
+        return self.now_s - self.pods[ordinal].made_at_s >= START_S
 
     def has_majority_without(self, ordinal: int) -> bool:
         """Return whether the other members that serve and lack no entries are a majority."""
@@ -92,16 +104,12 @@ class RollingWorld:
         able = [k for k in others if self.pods[k].behind_entries == 0 or f"n{k}" == self.leader]
         return len(able) > self.size // 2
 
-    def now(self) -> datetime:
-        """Return the time of day."""
-        return NOW + timedelta(seconds=self.now_s)
-
     async def stateful_set(self, namespace: str, name: str) -> StatefulSetView:
         """Return the StatefulSet."""
         return StatefulSetView(
             namespace=namespace, name=name, uid=STATEFUL_SET_UID, resource_version="1",
             replicas=self.size, first_voters=self.size, identity="", volume_claim_templates=[],
-            revision=self.wanted,
+            revision=self.wanted, template_hash=self.image,
         )  # fmt: skip
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
@@ -119,12 +127,13 @@ class RollingWorld:
             ordinal,
             uid=found.uid,
             ready=ready,
-            ready_since=self.now() - timedelta(seconds=self.now_s - found.made_at_s - START_S)
+            ready_since=NOW + timedelta(seconds=found.made_at_s + START_S + self.ready_times_off_s)
             if ready
             else None,
             runs=self.runs(ordinal),
             problem=None if self.runs(ordinal) else problem,
-            revision=Revision(parts={"image": found.image}),
+            revision=None if found.stripped else Revision(parts={"image": found.image}),
+            template_hash=found.image,
         )
 
     async def ask(self, pods: Sequence[PodView]) -> Mapping[str, NodeStatus]:

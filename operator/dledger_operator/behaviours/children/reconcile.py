@@ -27,6 +27,7 @@ from dledger_operator.behaviours.children.founding import (
     find_shape,
 )
 from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
+from dledger_operator.behaviours.children.newest import newest
 from dledger_operator.behaviours.children.ownership import (
     NAME_TAKEN,
     WAITING_FOR_REMAINS,
@@ -46,7 +47,6 @@ from dledger_operator.behaviours.rolls.permission import (
 )
 from dledger_operator.clients.errors import (
     ConflictError,
-    GroupGoneError,
     NotFoundError,
     RefusedError,
 )
@@ -105,6 +105,8 @@ class ReconcileResult:
     """The shape that was applied; None if nothing was."""
     wanted: Revision | None = None
     """The revision of pods that the spec asks for; None if it is not known."""
+    in_force: Revision | None = None
+    """The revision of the pods that the StatefulSet makes now; None if it is not known."""
     held: Held | None = None
     """A revision that must not be rolled out yet."""
     problem: Problem | None = None
@@ -137,6 +139,7 @@ async def reconcile(
     GroupGoneError if the group is gone: its deletion may have been missed, and no child of a
     deleted group may be created.
     """
+    body = await newest(api, body)
     generation = body["metadata"].get("generation", 1)
     try:
         group = Group.from_body(body, images)
@@ -146,7 +149,6 @@ async def reconcile(
     if group.paused:
         wanted = await _wanted_while_paused(api, group, body)
         return ReconcileResult(generation=generation, group=group, wanted=wanted)
-    await _check_exists(api, group)
     found = await _find_children(api, group)
     if problem := _obstacle(found.values(), group):
         return ReconcileResult(generation=generation, group=group, problem=problem)
@@ -183,21 +185,12 @@ async def _wanted_while_paused(
 ) -> Revision | None:
     """Return the revision that a paused spec asks for; None if there is no StatefulSet."""
     existing = await api.stateful_set(group.namespace, names.stateful_set(group.name))
-    if existing is None or existing.first_voters is None:
-        return None
+    if existing is None or existing.first_voters not in names.REPLICAS_ALLOWED:
+        return None  # an annotation that somebody has changed; it is named once the pause ends
     shape = Shape.of_new(existing.first_voters)
     wanted, spec = children.revision(group, shape), applied_spec(body)
     held = find_held(group, wanted, spec, existing, founding=False, approved="")
     return existing.revision if held and held.cause is Cause.OPERATOR else wanted
-
-
-async def _check_exists(api: ChildrenApi, group: Group) -> None:
-    try:
-        metadata = (await api.group(group.namespace, group.name))["metadata"]
-    except NotFoundError as error:
-        raise GroupGoneError(str(error)) from error
-    if metadata["uid"] != group.uid or metadata.get("deletionTimestamp"):
-        raise GroupGoneError(f"{names.GROUP_KIND} {group.namespace}/{group.name} was deleted")
 
 
 async def _find_children(api: ChildrenApi, group: Group) -> dict[tuple[str, str], ChildView]:
@@ -270,9 +263,17 @@ async def _apply_children(
                 # would be mistaken for an existing group's.
                 return ReconcileResult(problem=problem)
     wanted: Revision | None = children.revision(group, shape)
-    if held and held.cause is Cause.OPERATOR and stateful_set:
-        wanted = stateful_set.revision
-    return ReconcileResult(shape=shape, wanted=wanted, held=held, problem=problem, warning=warning)
+    made_now = stateful_set.revision if held and stateful_set else wanted
+    if held and held.cause is Cause.OPERATOR:
+        wanted = made_now
+    return ReconcileResult(
+        shape=shape,
+        wanted=wanted,
+        in_force=made_now,
+        held=held,
+        problem=problem,
+        warning=warning,
+    )
 
 
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:

@@ -133,6 +133,9 @@ def _plan(plan: RollPlan) -> Manifest:
         "revision": plan.revision,
         "cause": plan.cause,
         "pods": [{"pod": pod, "why": why} for pod, why in plan.pods],
+        **(
+            {"inForce": plan.in_force, "imageInForce": plan.image_in_force} if plan.in_force else {}
+        ),
         **({"reason": waiting.reason, "message": waiting.message} if waiting else {}),
     }
 

@@ -26,7 +26,6 @@ class GroupRoll:
             context.member_remoting,
             ask=self.ask,
             clock=context.clock,
-            now=context.now,
             random=context.random,
             on_event=on_event,
         )
@@ -52,6 +51,7 @@ class GroupRoll:
         snapshot = self._snapshot
         wanted = snapshot.roll_target(generation)
         if snapshot.group is None or wanted is None:
+            self._roller.forget()
             return None
         outdated = scaling_problem is not None and scaling_problem.reason == PODS_OUTDATED
         return await self._roller.run_once(

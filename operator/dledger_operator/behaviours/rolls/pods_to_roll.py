@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from types import MappingProxyType
 
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, VolumeClaimView
 from dledger_operator.behaviours.members.membership import reported_membership
-from dledger_operator.behaviours.rolls.roll_steps import RollPod, RollState
+from dledger_operator.behaviours.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
 from dledger_operator.spec.revision import Revision, why_behind
 
@@ -22,12 +22,16 @@ def roll_state(
     *,
     led: bool,
     scaling: bool,
-    now: datetime,
     begins: bool = False,
     claims: Sequence[VolumeClaimView] = (),
+    template_hash: str = "",
+    since_s: Mapping[str, float] = MappingProxyType({}),
+    leaderless_s_min: float = LEADERLESS_S_MIN,
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
     answer names another member is not believed. `begins`: members must be told to begin the group.
+    `template_hash` is that of the template which makes pods of `wanted`; `since_s` tells by pod uid
+    for how many seconds the pod has been ready or not, as it is now.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
     told = {
@@ -39,8 +43,10 @@ def roll_state(
     return RollState(
         pods=[
             replace(
-                _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), now),
+                _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), template_hash),
                 volume_leaving=names.volume_claim(pod.name) in leaving,
+                ready_s=since_s.get(pod.uid, 0.0) if pod.ready else 0.0,
+                unready_s=0.0 if pod.ready else since_s.get(pod.uid, 0.0),
             )
             for pod in pods
         ],
@@ -48,6 +54,7 @@ def roll_state(
         voters=reported_membership([leading] if leading else [], membership).voters,
         led=led or any(answer.master for answer in told.values()),
         scaling=scaling or bool(leading and leading.learners),
+        leaderless_s_min=leaderless_s_min,
     )
 
 
@@ -62,10 +69,9 @@ def _pod(
     answer: NodeStatus | None,
     leading: NodeStatus | None,
     behind: str,
-    now: datetime,
+    template_hash: str,
 ) -> RollPod:
     healthy = pod.ready and answer is not None and answer.ready and not pod.leaving
-    since = pod.ready_since
     return RollPod(
         name=pod.name,
         uid=pod.uid,
@@ -75,7 +81,7 @@ def _pod(
         runs=pod.runs,
         healthy=healthy,
         blank=answer is not None and is_blank(answer),
-        ready_s=(now - since).total_seconds() if healthy and since else 0.0,
+        altered=bool(behind and template_hash and pod.template_hash == template_hash),
         lag_entries=_lag_entries(pod.member_id, leading),
         reason=answer.reason if answer else "",
         problem=f"{pod.problem.reason}: {pod.problem.message}" if pod.problem else "",

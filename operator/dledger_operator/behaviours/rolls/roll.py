@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from random import Random
 from typing import Final, Protocol
 
@@ -15,13 +14,18 @@ from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviours.rolls.readiness import Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
+    ELECTIONS_MIN,
+    LEADERLESS_S_MIN,
     ROLL_HALTED,
+    STALLED,
     HandOver,
     ReplacePod,
     RollState,
     Wait,
     next_step,
+    unproven,
 )
 from dledger_operator.clients.errors import (
     ConflictError,
@@ -86,7 +90,6 @@ class Roller:
         *,
         ask: Ask,
         clock: Callable[[], float],
-        now: Callable[[], datetime],
         random: Random,
         on_event: Callable[[EventNote], None],
     ) -> None:
@@ -97,15 +100,21 @@ class Roller:
         self._requests = requests
         self._ask = ask
         self._clock = clock
-        self._now = now
         self._random = random
         self._on_event = on_event
         self._failures = 0
         self._retry_at_s = 0.0
+        self._readiness = Readiness()
+        self._proven = ""
+        """The revision of which all voters were ready at once; empty before that."""
         self._rolling = ""
         self._halted = ""
         self.problem: Problem | None = None
         """What the next step waits for."""
+
+    def forget(self) -> None:
+        """Forget what the last step waited for, because there is nothing to roll to now."""
+        self.problem, self._halted = None, ""
 
     async def run_once(
         self,
@@ -127,18 +136,19 @@ class Roller:
         """
         existing = await self._api.stateful_set(group.namespace, names.stateful_set(group.name))
         if existing is None or existing.revision != wanted:
+            self.forget()
             return LOOK_AGAIN_S
         listed = await self._api.member_pods(group.namespace, group.name)
         pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
-        if all(pod.revision == wanted for pod in pods) and not begins:
-            self.problem = None
-            ready = {pod.member_id for pod in pods if pod.ready}
-            if self._rolling and not membership.voters <= ready:
-                return LOOK_AGAIN_S
+        since_s = self._readiness.observe(pods, self._clock())
+        current = all(pod.revision == wanted for pod in pods) and not begins
+        ready = {pod.member_id for pod in pods if pod.ready and not pod.leaving}
+        if current and (membership.voters <= ready or self._proven == wanted.name):
             self._done(group, wanted)
             return None
         claims = await self._api.volume_claims(group.namespace, group.name)
         answers = await self._ask(pods)
+        elections_s = ELECTIONS_MIN * group.election_timeout_ms / 1000
         state = roll_state(
             pods,
             answers,
@@ -146,11 +156,17 @@ class Roller:
             membership,
             led=led,
             scaling=scaling,
-            now=self._now(),
             begins=begins,
             claims=claims,
+            template_hash=existing.template_hash,
+            since_s=since_s,
+            leaderless_s_min=max(LEADERLESS_S_MIN, elections_s),
         )
-        await self._take_step(group, state, pods, answers, identity, wanted)
+        if current:
+            self._wait(group, unproven(state))
+        else:
+            self._proven = ""
+            await self._take_step(group, state, pods, answers, identity, wanted)
         return LOOK_AGAIN_S
 
     async def _take_step(
@@ -163,9 +179,8 @@ class Roller:
         wanted: Revision,
     ) -> None:
         step = next_step(state)
-        if isinstance(step, Wait):
-            self.problem = Problem(reason=step.reason, message=step.message)
-            self._note_halt(group, step)
+        if step is None or isinstance(step, Wait):
+            self._wait(group, step)
         elif isinstance(step, ReplacePod):
             self.problem = None
             pod = next(each for each in pods if each.uid == step.uid)
@@ -216,19 +231,24 @@ class Roller:
         )
         self._record(group, NORMAL, LEADERSHIP_MOVED, message)
 
+    def _wait(self, group: Group, step: Wait | None) -> None:
+        self.problem = Problem(reason=step.reason, message=step.message) if step else None
+        self._note_halt(group, step)
+
     def _done(self, group: Group, wanted: Revision) -> None:
         self.problem, self._halted, self._failures = None, "", 0
+        self._proven = wanted.name
         if self._rolling == wanted.name:
             self._rolling = ""
             message = f"every pod is of revision {wanted.name}"
             self._record(group, NORMAL, ROLL_COMPLETED, message)
 
-    def _note_halt(self, group: Group, step: Wait) -> None:
-        if step.reason != ROLL_HALTED:
+    def _note_halt(self, group: Group, step: Wait | None) -> None:
+        if step is None or step.reason not in (ROLL_HALTED, STALLED):
             self._halted = ""
         elif self._halted != step.message:
             self._halted = step.message
-            self._record(group, WARNING, ROLL_HALTED, step.message)
+            self._record(group, WARNING, step.reason, step.message)
 
     def _record(self, group: Group, severity: str, reason: str, message: str) -> None:
         logger.info("%s/%s: %s", group.namespace, group.name, message)

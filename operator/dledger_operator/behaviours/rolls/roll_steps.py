@@ -8,7 +8,12 @@ A healthy member is replaced only while enough others are healthy, and only once
 already of the wanted revision has been ready for a while and has nearly all entries. So a revision
 with which a member does not become ready costs one pod; the roll then stands until the spec is
 right. A pod whose container does not run can be replaced without a leader: the member is down
-anyway.
+anyway. So can members that run, are enough to elect, and have not elected for long: the group
+commits nothing as it is, and each log is on its volume. They are replaced one at a time, until
+those of the wanted revision are a majority and elect.
+
+A pod that was made from the current template and still differs from it would differ again: somebody
+else, for example an admission webhook, changes new pods. The roll halts and names the pod.
 
 No state is kept between steps: each depends only on the pods and on what their members say now. So
 another operator can take the next step, and a spec that changes meanwhile is a new target.
@@ -21,6 +26,10 @@ from typing import Final, TypeAlias
 from dledger_operator import names
 
 READY_S_MIN: Final = 5.0
+LEADERLESS_S_MIN: Final = 30.0
+"""Members elect within a few election timeouts, of which the default is 1 s."""
+ELECTIONS_MIN: Final = 5
+"""How many election timeouts members have at least to elect before they may be replaced."""
 LAG_ENTRIES_MAX: Final = 1000
 """The bound is that of a learner's promotion (`dledger_node.raft.changes`)."""
 
@@ -30,6 +39,7 @@ POD_STARTING: Final = "PodStarting"
 ROLL_HALTED: Final = "RollHalted"
 SCALING: Final = "Scaling"
 NO_SUCCESSOR: Final = "NoSuccessor"
+STALLED: Final = "Stalled"
 VOLUME_TERMINATING: Final = "VolumeTerminating"
 
 
@@ -51,7 +61,11 @@ class RollPod:
     """Whether the member answers that it holds no entry, has voted for nobody and knows no leader.
     """
     ready_s: float = 0.0
-    """For how long the pod has been ready."""
+    """For how long the pod has been ready, as far as this operator has seen."""
+    unready_s: float = 0.0
+    """For how long it has not been ready, as far as this operator has seen."""
+    altered: bool = False
+    """Whether the pod is behind although it was made from the current template."""
     lag_entries: int | None = None
     """How many committed entries the member lacks, as the leader says; None if it does not say."""
     problem: str = ""
@@ -84,6 +98,8 @@ class RollState:
     """Whether the group ever had a leader; if not, no member can hold an acknowledged entry."""
     scaling: bool
     """Whether members are still to be added or removed."""
+    leaderless_s_min: float = LEADERLESS_S_MIN
+    """After how long without a leader and without being ready members are given up."""
 
     @property
     def quorum(self) -> int:
@@ -135,12 +151,16 @@ def next_step(state: RollState) -> Step | None:
     behind = in_order(state)
     if not behind:
         return None
+    if altered := [pod for pod in behind if pod.altered]:
+        return _stalled(altered)
     if not state.led:
         return _before_the_first_leader(behind)
     stopped = [pod for pod in behind if not (pod.runs or pod.leaving or pod.volume_leaving)]
     down = stopped[0] if stopped else None
     if down and _may_replace_what_is_down(state):
         return _replace(down)
+    if stuck := _stuck(state, behind):
+        return _replace(stuck)
     if blocker := _blocker(state):
         return blocker
     first = behind[0]
@@ -161,6 +181,42 @@ def next_step(state: RollState) -> Step | None:
             )
             return Wait(reason=QUORUM_AT_RISK, message=message)
     return _replace(first)
+
+
+def unproven(state: RollState) -> Wait | None:
+    """Return which members do not serve although every pod is of the wanted revision; None if all
+    do.
+    """
+    failing = [pod for pod in state.pods if pod.member_id in state.voters and not pod.healthy]
+    return _unsteady(failing) if failing else _absent(state)
+
+
+def _stalled(altered: Sequence[RollPod]) -> Wait:
+    listed = "; ".join(f"{pod.name}: {pod.behind}" for pod in altered)
+    message = (
+        "pods were made from the current template and differ from it, so it would not help to "
+        f"replace them again: {listed}; an admission webhook or somebody else changes their "
+        f"annotations {names.REVISION_ANNOTATION} or {names.FOUNDING_ANNOTATION}: let it leave "
+        "these as they are, then delete these pods one at a time"
+    )
+    return Wait(reason=STALLED, message=message)
+
+
+def _stuck(state: RollState, behind: Sequence[RollPod]) -> RollPod | None:
+    """Return a member that runs and whose restart costs the group nothing: so many run that they
+    could elect, and none of them has for long. None if there is no such member, if so many are of
+    the wanted revision that they can elect, or if that revision does not run.
+    """
+    running = [pod for pod in state.pods if pod.runs and pod.member_id in state.voters]
+    if state.leader_id is not None or len(running) < state.quorum:
+        return None
+    if any(pod.healthy or pod.unready_s < state.leaderless_s_min for pod in running):
+        return None
+    current = [pod for pod in running if not pod.behind]
+    failing = any(not pod.behind and not pod.runs for pod in state.pods)
+    if failing or len(current) >= state.quorum or any(pod.leaving for pod in state.pods):
+        return None
+    return next((pod for pod in behind if pod in running and not pod.volume_leaving), None)
 
 
 def _all_others_are_steady(state: RollState, without: RollPod) -> bool:
@@ -199,15 +255,21 @@ def _blocker(state: RollState) -> Wait | None:
         return _unsteady(unsteady)
     if leaving := [pod.name for pod in state.pods if pod.leaving]:
         return Wait(reason=POD_STARTING, message=f"{', '.join(leaving)} is being replaced")
-    absent = sorted(state.voters - {pod.member_id for pod in state.pods})
-    if absent:
-        message = f"the pod of {', '.join(absent)} does not exist yet"
-        return Wait(reason=POD_STARTING, message=message)
+    if absent := _absent(state):
+        return absent
     if state.scaling:
         return Wait(reason=SCALING, message="members are being added or removed")
     if state.leader_id is None:
         return Wait(reason=NO_LEADER, message="no member leads; running members are left alone")
     return None
+
+
+def _absent(state: RollState) -> Wait | None:
+    absent = sorted(state.voters - {pod.member_id for pod in state.pods})
+    if not absent:
+        return None
+    message = f"the pod of {', '.join(absent)} does not exist yet"
+    return Wait(reason=POD_STARTING, message=message)
 
 
 def _unsteady(pods: Sequence[RollPod]) -> Wait:

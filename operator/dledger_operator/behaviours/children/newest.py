@@ -1,0 +1,31 @@
+"""Which version of a group's object counts: the newest one, never one that was deleted."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from dledger_operator import names
+from dledger_operator.clients.errors import GroupGoneError, NotFoundError
+
+
+class GroupApi(Protocol):
+    """The API request of this module."""
+
+    async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Get a DLedgerGroup. Raises NotFoundError if it does not exist."""
+
+
+async def newest(api: GroupApi, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the group as it is now if `body`, which comes from a watch, is of an earlier
+    generation: another operator may have applied the newer one. Raises GroupGoneError.
+    """
+    metadata = body["metadata"]
+    what = f"{names.GROUP_KIND} {metadata['namespace']}/{metadata['name']}"
+    try:
+        live = await api.group(metadata["namespace"], metadata["name"])
+    except NotFoundError as error:
+        raise GroupGoneError(str(error)) from error
+    if live["metadata"]["uid"] != metadata["uid"] or live["metadata"].get("deletionTimestamp"):
+        raise GroupGoneError(f"{what} was deleted")
+    if live["metadata"].get("generation", 1) <= metadata.get("generation", 1):
+        return body
+    return {**live, "status": body.get("status") or {}}
