@@ -26,6 +26,7 @@ from dledger_client.commands import (
     health,
     import_,
     member,
+    profiles,
     register,
     status,
     streams,
@@ -34,6 +35,7 @@ from dledger_client.commands import (
 )
 from dledger_client.commands.common import ExitCode, Parser, UsageError
 from dledger_client.commands.named_producer import RecordError
+from dledger_client.commands.profiles import ProfileError
 from dledger_client.commands.streams import OutputError
 from dledger_client.errors import (
     ClientError,
@@ -48,6 +50,7 @@ TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
 EXIT_INTERRUPTED: Final = 130
 _EXIT_CODES: Final = (
     (UsageError, ExitCode.USAGE),
+    (ProfileError, ExitCode.USAGE),
     (OutputError, ExitCode.FAILED),
     (RecordError, ExitCode.FAILED),
     (ExportError, ExitCode.FAILED),
@@ -88,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as ended:  # after an error, or after the help
         raise SystemExit(_finish(int(ended.code or 0))) from None
     try:
+        profiles.resolve(arguments)
         code: int = uvloop.run(arguments.run(arguments))
     except (KeyboardInterrupt, asyncio.CancelledError):  # the latter after a second signal
         code = EXIT_INTERRUPTED

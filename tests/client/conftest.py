@@ -10,6 +10,12 @@ import pytest
 from dledger_fake_server.group import Group
 
 
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the profiles of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+
+
 @pytest.fixture
 async def group() -> AsyncIterator[Group]:
     """Three members in the test's own event loop; n0 leads."""

@@ -195,10 +195,13 @@ def test_status_prints_a_table_of_the_members(
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1] == ["n0", "leader", "4", "n0", "100", "100", "0", "yes", addresses[0]]
     assert rows[2] == [
-        "n1", "follower", "4", "n0", "93", "93", "7", "no:", "catching", "up", addresses[1],
+        "n1", "follower", "4", "n0", "93", "93", "7", "no", addresses[1],
     ]  # fmt: skip
-    assert rows[3][-2:] == ["HTTP", "404"]
-    assert "refused" in rows[4]
+    assert rows[3][-1] == addresses[2]
+    assert rows[4][-1] == UNREACHABLE_SERVER
+    assert rows[5] == ["n1", "is", "not", "ready:", "catching", "up"]
+    assert rows[6][-2:] == ["HTTP", "404"]
+    assert "refused" in rows[7]
 
 
 def test_status_prints_the_json_of_the_members(

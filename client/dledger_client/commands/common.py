@@ -7,6 +7,7 @@ import enum
 import json
 import math
 import os
+import shutil
 import stat
 import sys
 import textwrap
@@ -17,14 +18,15 @@ from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.client import IN_FLIGHT_MAX, DLedgerClient
 from dledger_client.cluster.addresses import PORT_MAX
 from dledger_client.cluster.members import Timing
-from dledger_client.commands import streams
+from dledger_client.commands import profiles, streams
 from dledger_client.commands.notice import Notice
+from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
 from dledger_client.read.indexes import INDEX_MAX
 from dledger_formats.protocol.requests import Consistency
 
-SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
-GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
-HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
+HELP_COLUMNS: Final = 70
+"""The width of texts in the help, unless the terminal is narrower."""
+HELP_COLUMNS_MIN: Final = 20
 TEXT_SHOWN_MAX: Final = 40
 """Length to which a wrong value is cut in a message."""
 
@@ -67,16 +69,15 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--servers",
         metavar="HOST:PORT,…",
-        default=os.environ.get(SERVERS_VARIABLE),
         help="addresses of one or more members, as ID=HOST:PORT for Java servers "
-        f"(default: ${SERVERS_VARIABLE})",
+        f"(default: of the profile, or ${SERVERS_VARIABLE})",
     )
     parser.add_argument(
         "--group",
         metavar="NAME",
-        default=os.environ.get(GROUP_VARIABLE),
-        help=f"name of the group (default: ${GROUP_VARIABLE})",
+        help=f"name of the group (default: of the profile, or ${GROUP_VARIABLE})",
     )
+    profiles.add_option(parser)
     parser.add_argument(
         "--deadline",
         metavar="SECONDS",
@@ -106,12 +107,18 @@ def new_parser(
     `examples` maps command lines to their descriptions.
     """
     width = max(map(len, examples))
-    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
-    epilog = "\n".join(["examples:", *lines, "", *textwrap.wrap(f"Exit codes: {exit_codes}")])
+    columns = max(HELP_COLUMNS_MIN, min(HELP_COLUMNS, terminal_columns() - 2))
+    is_wide = columns == HELP_COLUMNS
+    lines = [
+        f"  {example:{width}}  {meaning}" if is_wide else f"  {example}\n    {meaning}"
+        for example, meaning in examples.items()
+    ]
+    codes = textwrap.wrap(f"Exit codes: {exit_codes}", columns)
+    epilog = "\n".join(["examples:", *lines, "", *codes])
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=textwrap.fill(description),
+        description=textwrap.fill(description, columns),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -171,8 +178,8 @@ def new_client(
     """Create the client for the group options. Raises UsageError if they do not select a group."""
     if not arguments.servers or not arguments.group:
         raise UsageError(
-            f"no group given: use --servers and --group, or set {SERVERS_VARIABLE} and "
-            f"{GROUP_VARIABLE}"
+            f"no group given: use --servers and --group, set {SERVERS_VARIABLE} and "
+            f"{GROUP_VARIABLE}, or name a --profile that has both"
         )
     try:
         return DLedgerClient(
@@ -237,6 +244,11 @@ def whole_number(text: str, smallest: int, largest: int) -> int:
     return number
 
 
+def terminal_columns() -> int:
+    """Return the width of the terminal; 80 if there is none."""
+    return shutil.get_terminal_size().columns
+
+
 def write_json(value: Any) -> None:
     """Write one line of JSON to standard output."""
     ascii_only = not streams.is_utf8()
@@ -269,8 +281,18 @@ def complain(line: str) -> None:
 
 
 def write_table(rows: list[list[str]]) -> None:
-    """Write rows in aligned columns; the first row is the header."""
+    """Write rows in aligned columns; the first row is the header.
+
+    On a terminal that is too narrow for them, each row becomes a block of lines, TITLE and value.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > terminal_columns():
+        title_width = max(map(len, rows[0]))
+        for row in rows[1:]:
+            for title, cell in zip(rows[0], row, strict=True):
+                write_line(f"{title:{title_width}}  {cell}")
+            write_line()
+        return
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         write_line("  ".join(cells).rstrip())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_client.admin import GroupMembership
-from dledger_client.commands import common
+from dledger_client.commands import common, member_names
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -104,7 +104,7 @@ def add_parser(commands: common.Commands) -> None:
             },
             exit_codes=EXIT_CODES,
         )
-        one.add_argument("member", metavar="MEMBER", help="member id, such as n3")
+        member_names.add_argument(one, "member id, such as n3")
         common.add_group_options(one)
         common.add_output_option(one, "text: a sentence; json: one line")
         one.set_defaults(run=run_change, change=verb.change)

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from dledger_client.cluster.addresses import ServerAddress, parse_servers
 from dledger_client.cluster.pages import PageError, get_page
 from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.profiles import HTTP_VARIABLE
 from dledger_client.errors import AddressError
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
 from dledger_formats.json_objects import FormatError
@@ -60,8 +60,7 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="HOST:PORT,…",
-        default=os.environ.get(common.HTTP_VARIABLE),
-        help=f"HTTP addresses of the members (default: ${common.HTTP_VARIABLE})",
+        help=f"HTTP addresses of the members (default: of the profile, or ${HTTP_VARIABLE})",
     )
     parser.add_argument(
         "--http-port",
@@ -102,6 +101,8 @@ async def _run_once(arguments: argparse.Namespace) -> int:
         common.write_json([_plain(answer) for answer in answers])
     else:
         common.write_table(_rows(answers))
+        for line in _remarks(answers):
+            common.write_line(line)
     if any(answer.status for answer in answers):
         return ExitCode.OK
     is_other = any(answer.is_other_group for answer in answers)
@@ -166,7 +167,7 @@ def _rows(answers: list[Answer]) -> list[list[str]]:
         status = answer.status
         if status is None:
             name = answer.address.member_id or "-"
-            rows.append([name, *["-"] * 7, f"{answer.address}: {answer.problem}"])
+            rows.append([name, *["-"] * 7, str(answer.address)])
             continue
         lag = "-" if leader is None else str(leader.ledger_end_index - status.ledger_end_index)
         rows.append(
@@ -178,8 +179,19 @@ def _rows(answers: list[Answer]) -> list[list[str]]:
                 str(status.ledger_end_index),
                 str(status.committed_index),
                 lag,
-                "yes" if status.ready else f"no: {status.reason}",
+                "yes" if status.ready else "no",
                 str(answer.address),
             ]
         )
     return rows
+
+
+def _remarks(answers: list[Answer]) -> list[str]:
+    """Return a line for each member without a status, and for each that is not ready."""
+    lines = []
+    for answer in answers:
+        if answer.status is None:
+            lines.append(f"{answer.address.member_id or answer.address}: {answer.problem}")
+        elif not answer.status.ready:
+            lines.append(f"{answer.status.self_id} is not ready: {answer.status.reason}")
+    return lines

@@ -2,7 +2,7 @@
 
 import argparse
 
-from dledger_client.commands import common
+from dledger_client.commands import common, member_names
 from dledger_client.commands.common import ExitCode
 
 
@@ -20,7 +20,7 @@ def add_parser(commands: common.Commands) -> None:
         exit_codes="0 MEMBER is the leader, 2 usage error, 3 outcome unknown, 4 refused (no such "
         "member, too far behind, or it did not take over), 5 group unreachable.",
     )
-    parser.add_argument("member", metavar="MEMBER", help="member id, such as n2")
+    member_names.add_argument(parser, "member id, such as n2")
     parser.add_argument(
         "--term",
         metavar="N",

@@ -1,0 +1,132 @@
+"""Profiles: named groups in `~/.config/dledger/config.toml`.
+
+    default = "orders"    # optional: used if nothing else selects a group
+
+    [profiles.orders]
+    servers = "orders-nodes:40911"
+    group = "orders"
+    http = "orders-0:40912,orders-1:40912"    # optional
+
+What selects a group comes from one place: options come first, then a profile that is named, then
+the variables, and the default profile last. A named profile is not completed by variables, and the
+default profile is used only if no option and no variable says anything, so that the servers of one
+group never meet the name of another.
+"""
+
+import argparse
+import os
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+SERVERS_VARIABLE: Final = "DLEDGER_CLIENT_SERVERS"
+GROUP_VARIABLE: Final = "DLEDGER_CLIENT_GROUP"
+HTTP_VARIABLE: Final = "DLEDGER_CLIENT_HTTP"
+PROFILE_VARIABLE: Final = "DLEDGER_CLIENT_PROFILE"
+VARIABLES: Final = {
+    "servers": SERVERS_VARIABLE,
+    "group": GROUP_VARIABLE,
+    "http": HTTP_VARIABLE,
+}
+"""The variable of each option that selects a group."""
+CONFIG_VARIABLE: Final = "XDG_CONFIG_HOME"
+CONFIG_BYTES_MAX: Final = 1 << 20
+
+
+class ProfileError(Exception):
+    """The profiles cannot be read, or there is no such profile."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What selects a group."""
+
+    servers: str | None = None
+    group: str | None = None
+    http: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of the file."""
+
+    default: str | None = None
+    profiles: dict[str, Profile] = {}
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--profile`."""
+    option = parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="take what selects the group from this profile in ~/.config/dledger/config.toml "
+        f"(default: ${PROFILE_VARIABLE}, then the default profile of the file)",
+    )
+    option.completer = lambda **_: complete_profiles()  # type: ignore[attr-defined]
+
+
+def resolve(arguments: argparse.Namespace) -> None:
+    """Fill in what the options leave open about the group. Raises ProfileError.
+
+    Commands without such options are left alone.
+    """
+    if not hasattr(arguments, "profile"):
+        return
+    wanted = [name for name in VARIABLES if hasattr(arguments, name)]
+    named = arguments.profile or os.environ.get(PROFILE_VARIABLE)
+    if not named:
+        for name in wanted:
+            if getattr(arguments, name) is None:
+                setattr(arguments, name, os.environ.get(VARIABLES[name]) or None)
+        if any(getattr(arguments, name) is not None for name in wanted):
+            return
+    config = load()
+    name_used = named or config.default
+    if not name_used:
+        return
+    if name_used not in config.profiles:
+        known = ", ".join(sorted(config.profiles)) or "none"
+        raise ProfileError(
+            f"{config_path()} has no profile {name_used!a}; the profiles there are: {known}"
+        )
+    profile = config.profiles[name_used]
+    for name in wanted:
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, getattr(profile, name))
+
+
+def load() -> Config:
+    """Read the profiles; a missing file has none. Raises ProfileError."""
+    path = config_path()
+    try:
+        with path.open("rb") as file:
+            raw = file.read(CONFIG_BYTES_MAX + 1)
+        if len(raw) > CONFIG_BYTES_MAX:
+            raise ProfileError(f"{path} has more than {CONFIG_BYTES_MAX} bytes")
+        return msgspec.convert(tomllib.loads(raw.decode()), Config)
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        raise ProfileError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # of the TOML, of its text, or of what it holds
+        raise ProfileError(f"{path} is invalid: {error}; see docs/client.md") from error
+
+
+def config_path() -> Path:
+    """Return where the profiles are. Raises ProfileError if the user has no home folder."""
+    if folder := os.environ.get(CONFIG_VARIABLE):
+        return Path(folder) / "dledger" / "config.toml"
+    try:
+        return Path.home() / ".config" / "dledger" / "config.toml"
+    except RuntimeError as error:
+        raise ProfileError(
+            f"cannot find the profiles: this user has no home folder; set HOME or {CONFIG_VARIABLE}"
+        ) from error
+
+
+def complete_profiles() -> list[str]:
+    """Return the names of the profiles, for a shell that completes `--profile`."""
+    try:
+        return sorted(load().profiles)
+    except ProfileError:
+        return []

@@ -1,0 +1,109 @@
+"""Profiles in config.toml, and the completion that uses them."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from dledger_client.cli import main
+from dledger_client.commands import member_names, profiles
+from dledger_fake_server.group import Group
+
+VARIABLES = (*profiles.VARIABLES.values(), profiles.PROFILE_VARIABLE)
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_in_thread: Group) -> Path:
+    """A file with a profile of the group, and one of a group that is nowhere."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    group_in_thread.log = [b"hello"]
+    path = tmp_path / "dledger" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(
+        f"""
+        [profiles.ours]
+        servers = "{",".join(group_in_thread.servers)}"
+        group = "g0"
+        [profiles.nowhere]
+        servers = "127.0.0.1:1"
+        group = "other"
+        """
+    )
+    return path
+
+
+def be_default(config: Path, name: str) -> None:
+    config.write_text(f'default = "{name}"\n' + config.read_text())
+
+
+@pytest.mark.usefixtures("config")
+def test_a_profile_that_is_named_selects_the_group(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLEDGER_CLIENT_GROUP", "of the environment")
+    assert main(["get", "0", "--profile", "ours"]) == 0
+
+    monkeypatch.setenv("DLEDGER_CLIENT_PROFILE", "ours")
+    assert main(["get", "0"]) == 0
+    assert capfdbinary.readouterr().out == b"hello\n" * 2
+
+
+def test_the_default_profile_is_used_if_nothing_else_is_said(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    be_default(config, "ours")
+
+    assert main(["get", "0"]) == 0
+    assert main(["get", "0", "--profile", "nowhere", "--deadline", "0.2"]) == 5
+    assert capfdbinary.readouterr().out == b"hello\n"
+
+
+def test_variables_are_not_completed_by_the_default_profile(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    be_default(config, "ours")
+    monkeypatch.setenv("DLEDGER_CLIENT_SERVERS", "127.0.0.1:1")
+
+    assert main(["get", "0"]) == 2
+    assert "no group given: use --servers and --group" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[profiles.a]\nserver = 'x'", "is invalid: Object contains unknown field `server`"),
+        ("default = 3", "is invalid: Expected `str"),
+        ("[profiles", "is invalid: "),
+        ("[profiles.a]", "has no profile 'ours'; the profiles there are: a"),
+        ("#" * (profiles.CONFIG_BYTES_MAX + 1), "has more than"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error(
+    config: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    config.write_text(content)
+
+    assert main(["get", "0", "--profile", "ours"]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert str(config) in printed
+
+
+@pytest.mark.usefixtures("config")
+def test_a_shell_is_told_the_members_and_the_profiles() -> None:
+    arguments = argparse.Namespace(profile="ours", servers=None, group=None)
+
+    assert member_names.members(arguments) == ["n0", "n1", "n2"]
+    assert profiles.complete_profiles() == ["nowhere", "ours"]
+
+
+@pytest.mark.usefixtures("config")
+def test_a_shell_is_told_nothing_about_a_group_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_names, "DEADLINE_S", 0.1)
+    arguments = argparse.Namespace(profile="nowhere", servers=None, group=None)
+
+    assert member_names.members(arguments) == []
