@@ -30,6 +30,7 @@ from dledger_operator.spec.group import Group, Roles
 
 pytest_plugins = ["api_server.fixtures"]
 
+MASTER_SLAVE = {"master": "master", "slave": "slave"}
 NEW = {"label": "example.com/part", "master": "rw", "slave": "ro"}
 
 
@@ -75,6 +76,49 @@ def test_a_service_of_an_earlier_release_tells_its_roles_by_its_selector() -> No
     assert roles_in_force(service(group(), annotations={}), group(roles=NEW)) == Roles(
         label="dledger.io/role", master="master", slave="ro"
     )
+
+
+SWAPPED = {"label": "dledger.io/role", "master": "slave", "slave": "master", "former": []}
+
+
+def edited(value: object) -> dict[str, str]:
+    return {names.ROLES_ANNOTATION: value if isinstance(value, str) else json.dumps(value)}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SWAPPED,
+        {**SWAPPED, "master": "rw"},
+        {**SWAPPED, "label": "dledger.io/group"},
+        {**SWAPPED, "master": "none"},
+        {**SWAPPED, "master": "master", "slave": "master"},
+        {**SWAPPED, "master": {"a": 1}},
+        {**SWAPPED, "label": "x" * 5000},
+        "[" * 100_000,
+        "[" * 4_000,
+        "7",
+    ],
+)
+def test_a_record_that_somebody_edits_is_put_back(record: object) -> None:
+    found = service(group(), annotations=edited(record))
+    in_force = roles_in_force(found, group())
+
+    assert in_force == group().roles
+    assert conflict(group().roles, in_force, [pod(0, "slave"), pod(1, "master")]) is None
+
+
+def test_former_labels_of_an_edited_record_take_no_other_label_from_pods() -> None:
+    former = [
+        "example.com/part", "dledger.io/group", "app.kubernetes.io/name", "tier", 7, "tier", "-",
+        "controller-revision-hash", ["x"],
+    ]  # fmt: skip
+    found = service(group(), annotations=edited({**SWAPPED, **MASTER_SLAVE, "former": former}))
+
+    assert roles_in_force(found, group(podLabels={"tier": "web"})).former == ("example.com/part",)
+    assert roles_in_force(found, group()).former == ("example.com/part", "tier")
+    wrong = service(group(), annotations=edited({**SWAPPED, **MASTER_SLAVE, "former": "tier"}))
+    assert roles_in_force(wrong, group()) == group().roles
 
 
 def test_somebody_elses_service_says_nothing() -> None:
