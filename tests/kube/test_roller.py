@@ -60,7 +60,7 @@ async def test_a_roll_waits_while_the_budget_keeps_the_pod_and_goes_on_afterward
 
     rolling.world.budget_used_up = False
     await rolling.step()
-    assert rolling.reason == ""
+    assert rolling.reason == "PodStarting"
     assert rolling.replaced() == [2]
 
 

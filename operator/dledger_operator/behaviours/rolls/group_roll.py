@@ -7,9 +7,9 @@ from dledger_operator.api_objects import PodView, Problem
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members import observe
-from dledger_operator.behaviours.members.scale_steps import PODS_OUTDATED
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.behaviours.rolls.roll_steps import scaling_goes_first
 
 
 class GroupRoll:
@@ -45,21 +45,19 @@ class GroupRoll:
     ) -> float | None:
         """Take at most one step, unless the spec of this generation may not be rolled out yet.
 
-        Returns in how many seconds to look again; None if nothing is left. Growth that waits for
-        pods with newer settings does not hold up the roll that brings them.
+        Returns in how many seconds to look again; None if nothing is left.
         """
         snapshot = self._snapshot
         wanted = snapshot.roll_target(generation)
         if snapshot.group is None or wanted is None:
             self._roller.forget()
             return None
-        outdated = scaling_problem is not None and scaling_problem.reason == PODS_OUTDATED
         return await self._roller.run_once(
             snapshot.group,
             wanted,
             snapshot.membership,
             identity=snapshot.identity,
             led=led,
-            scaling=snapshot.is_scaling and not outdated,
+            scaling=snapshot.is_scaling and scaling_goes_first(scaling_problem),
             begins=snapshot.is_founded_now and not led,
         )

@@ -24,6 +24,7 @@ def roll_state(
     scaling: bool,
     begins: bool = False,
     claims: Sequence[VolumeClaimView] = (),
+    staying: frozenset[str] | None = None,
     template_hash: str = "",
     since_s: Mapping[str, float] = MappingProxyType({}),
     leaderless_s_min: float = LEADERLESS_S_MIN,
@@ -53,7 +54,8 @@ def roll_state(
         leader_id=leading.self_id if leading else None,
         voters=reported_membership([leading] if leading else [], membership).voters,
         led=led or any(answer.master for answer in told.values()),
-        scaling=scaling or bool(leading and leading.learners),
+        scaling=scaling,
+        staying=staying,
         leaderless_s_min=leaderless_s_min,
     )
 

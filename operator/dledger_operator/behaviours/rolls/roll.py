@@ -18,6 +18,7 @@ from dledger_operator.behaviours.rolls.readiness import Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
     ELECTIONS_MIN,
     LEADERLESS_S_MIN,
+    POD_STARTING,
     ROLL_HALTED,
     STALLED,
     HandOver,
@@ -158,6 +159,7 @@ class Roller:
             scaling=scaling,
             begins=begins,
             claims=claims,
+            staying=frozenset(group.member_ids),
             template_hash=existing.template_hash,
             since_s=since_s,
             leaderless_s_min=max(LEADERLESS_S_MIN, elections_s),
@@ -203,6 +205,8 @@ class Roller:
             self.problem = Problem(reason=BUDGET_KEEPS_POD, message=message)
             return
         self._rolling = wanted.name
+        waits = f"waits for {pod.name}, which is being replaced"
+        self.problem = Problem(reason=POD_STARTING, message=waits)
         message = f"replaced pod {pod.name} for revision {wanted.name}: {step.why}"
         self._record(group, NORMAL, POD_REPLACED, message)
 

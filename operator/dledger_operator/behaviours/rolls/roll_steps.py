@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_operator import names
+from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.members.scale_steps import CHANGE_UNDER_WAY
 
 READY_S_MIN: Final = 5.0
 LEADERLESS_S_MIN: Final = 30.0
@@ -38,6 +40,8 @@ QUORUM_AT_RISK: Final = "QuorumAtRisk"
 POD_STARTING: Final = "PodStarting"
 ROLL_HALTED: Final = "RollHalted"
 SCALING: Final = "Scaling"
+MEMBERSHIP_CHANGING: Final = "MembershipChanging"
+"""The leader's refusal of a change while another one is not committed (`members.scale`)."""
 NO_SUCCESSOR: Final = "NoSuccessor"
 STALLED: Final = "Stalled"
 VOLUME_TERMINATING: Final = "VolumeTerminating"
@@ -97,7 +101,9 @@ class RollState:
     led: bool
     """Whether the group ever had a leader; if not, no member can hold an acknowledged entry."""
     scaling: bool
-    """Whether members are still to be added or removed."""
+    """Whether a step of scaling goes first."""
+    staying: frozenset[str] | None = None
+    """Members that the spec asks for; None if all stay."""
     leaderless_s_min: float = LEADERLESS_S_MIN
     """After how long without a leader and without being ready members are given up."""
 
@@ -105,6 +111,15 @@ class RollState:
     def quorum(self) -> int:
         """Number of voters that make a majority."""
         return len(self.voters) // 2 + 1
+
+    @property
+    def others_min(self) -> int:
+        """Number of other voters that must be able to commit while one is replaced: a majority.
+
+        One voter, and two in the middle of scaling, have no majority without one of them. Scaling
+        may need just this replacement, so the group pauses until the member is back.
+        """
+        return min(self.quorum, len(self.voters) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +148,19 @@ class Wait:
 
 
 Step: TypeAlias = ReplacePod | HandOver | Wait
+
+
+def scaling_goes_first(problem: Problem | None) -> bool:
+    """Return whether a group that is to be scaled is scaled before it is rolled. `problem` is why
+    the next step of scaling cannot be taken now.
+
+    One rule keeps the two from waiting for each other: scaling goes first while it can take a step,
+    and a roll goes on while scaling waits. What scaling waits for, for example a member that does
+    not answer or an old setting, may be just what the roll mends; and every step of a roll checks
+    the majority by itself. A roll waits for scaling only while a change of members is not committed
+    yet, which ends without the operator.
+    """
+    return problem is None or problem.reason in (CHANGE_UNDER_WAY, MEMBERSHIP_CHANGING)
 
 
 def in_order(state: RollState) -> list[RollPod]:
@@ -174,10 +202,10 @@ def next_step(state: RollState) -> Step | None:
         return _hand_over(state, first)
     if len(state.voters) > 1 and first.member_id in state.voters:
         left = _able_besides(state, first)
-        if len(left) < state.quorum:
+        if len(left) < state.others_min:
             message = (
                 f"{first.name} is not replaced: of the other voters only {len(left)} are healthy, "
-                f"and {state.quorum} must be"
+                f"and {state.others_min} must be"
             )
             return Wait(reason=QUORUM_AT_RISK, message=message)
     return _replace(first)
@@ -250,10 +278,12 @@ def _may_replace_what_is_down(state: RollState) -> bool:
 
 def _blocker(state: RollState) -> Wait | None:
     """Return what a step that stops a running member must wait for."""
-    unsteady = [pod for pod in state.pods if not pod.behind and not pod.is_steady]
+    # A pod that is no voter yet waits for scaling; it tells something only if it does not start.
+    judged = [pod for pod in state.pods if pod.member_id in state.voters or pod.problem]
+    unsteady = [pod for pod in judged if not pod.behind and not pod.is_steady]
     if unsteady:
         return _unsteady(unsteady)
-    if leaving := [pod.name for pod in state.pods if pod.leaving]:
+    if leaving := [pod.name for pod in judged if pod.leaving]:
         return Wait(reason=POD_STARTING, message=f"{', '.join(leaving)} is being replaced")
     if absent := _absent(state):
         return absent
@@ -285,13 +315,19 @@ def _unsteady(pods: Sequence[RollPod]) -> Wait:
 def _hand_over(state: RollState, leader: RollPod) -> Step:
     """Choose the voter with the fewest missing entries; by then all of them are replaced."""
     able = _able_besides(state, leader)
-    if len(able) < state.quorum:
+    if len(able) < state.others_min:
         message = (
             f"the leader {leader.name} does not hand over: only {len(able)} of the other voters "
-            f"are healthy, and {state.quorum} must be"
+            f"are healthy, and {state.others_min} must be"
         )
         return Wait(reason=NO_SUCCESSOR, message=message)
-    best = min(able, key=lambda pod: (bool(pod.behind), pod.lag_entries or 0, pod.member_id))
+
+    def rank(pod: RollPod) -> tuple[bool, bool, int, str]:
+        # Scaling would take the leadership from a member that is to be removed, and hand it back.
+        leaves = state.staying is not None and pod.member_id not in state.staying
+        return (leaves, bool(pod.behind), pod.lag_entries or 0, pod.member_id)
+
+    best = min(able, key=rank)
     return HandOver(leader_id=leader.member_id, to=best.member_id)
 
 
