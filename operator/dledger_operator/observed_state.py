@@ -155,6 +155,8 @@ class RollPlan:
     """The name of the revision that a pod gets which is made again now; empty if unknown."""
     image_in_force: str
     """The image of that revision."""
+    opens_at: datetime | None
+    """When spec.updateWindow opens next; None without a window, and while it is open."""
     cause: str
     """Spec, or Operator if only an upgrade of the operator asks for it."""
     pods: Sequence[tuple[str, str]]

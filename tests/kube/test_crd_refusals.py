@@ -40,6 +40,22 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"election": {"heartbeatInterval": "600ms"}},
         "timeout is 1s and heartbeatInterval is 600ms: the timeout must be at least twice the",
     ),
+    "an update window that never opens": (
+        {"updatePolicy": "Window", "updateWindow": {"from": "02:00", "to": "02:00"}},
+        "from and to are both 02:00: the window would never open",
+    ),
+    "an update window without a day": (
+        {"updateWindow": {"days": [], "from": "02:00", "to": "04:00"}},
+        "spec.updateWindow.days in body should have at least 1 items",
+    ),
+    "an update window at no time of day": (
+        {"updateWindow": {"from": "24:00", "to": "04:00"}},
+        "spec.updateWindow.from in body should match",
+    ),
+    "a window policy without a window": (
+        {"updatePolicy": "Window"},
+        "updateWindow is missing: with updatePolicy Window pods are replaced only while it is open",
+    ),
     "one value for both roles": (
         {"roles": {"master": "node", "slave": "node"}},
         "master and slave are both node: the values must differ, or both Services would select",

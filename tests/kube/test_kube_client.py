@@ -36,8 +36,8 @@ async def test_applying_the_children_twice_changes_nothing(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    first = await reconcile(api, body, IMAGES, led=False, voters=3)
-    second = await reconcile(api, body, IMAGES, led=False, voters=3)
+    first = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
+    second = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     assert (first.problem, second.problem, second.warning) == (None, None, None)
     stateful_set = namespace.get("statefulsets", "flights", "/apis/apps/v1")
@@ -48,11 +48,11 @@ async def test_a_child_changed_by_another_client_is_repaired(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     change = {"spec": {"selector": {"dledger.io/role": "slave"}}}
     namespace.patch("services", "flights-master", change)
 
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     selector = namespace.get("services", "flights-master")["spec"]["selector"]
     assert selector == {"dledger.io/group": "flights", "dledger.io/role": "master"}
@@ -62,11 +62,11 @@ async def test_a_larger_volume_yields_a_warning_and_other_changes_are_applied(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     body["spec"]["storage"]["size"] = "40Gi"
     body["spec"]["podAnnotations"] = {"note": "new"}
 
-    outcome = await reconcile(api, body, IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     assert outcome.problem is None
     assert outcome.warning is not None
@@ -79,7 +79,7 @@ async def test_the_founding_records_are_read_back(api: KubeApi, namespace: Names
     assert await api.stateful_set(namespace.name, "flights") is None
     assert await api.settings(namespace.name, "flights-settings") is None
 
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     made = await api.stateful_set(namespace.name, "flights")
     assert made is not None
@@ -87,7 +87,7 @@ async def test_the_founding_records_are_read_back(api: KubeApi, namespace: Names
     settings = await api.settings(namespace.name, "flights-settings")
     assert settings is not None
     assert settings.data["DLEDGER_INITIAL_GROUP_STATE"] == "new"
-    again = await reconcile(api, body, IMAGES, led=True, voters=3)
+    again = await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
     assert (again.problem, again.warning) == (None, None)
     after = await api.settings(namespace.name, "flights-settings")
     assert after is not None
@@ -98,14 +98,14 @@ async def test_setting_replicas_conflicts_with_a_newer_version_of_the_stateful_s
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     seen = await api.stateful_set(namespace.name, "flights")
     assert seen is not None
 
     await api.set_replicas(seen, 5)
     with pytest.raises(ConflictError):
         await api.set_replicas(seen, 1)
-    await reconcile(api, body, IMAGES, led=True, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
 
     after = await api.stateful_set(namespace.name, "flights")
     assert after is not None
@@ -116,7 +116,7 @@ async def test_a_child_refused_by_the_server_is_named(api: KubeApi, namespace: N
     body = namespace.make_group()
     body["spec"]["services"]["master"]["annotations"] = {"not a key!": "x"}
 
-    outcome = await reconcile(api, body, IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     assert outcome.problem is not None
     assert "flights-master" in outcome.problem.message
@@ -158,7 +158,7 @@ async def test_a_pod_without_the_groups_stateful_set_as_owner_is_not_a_member(
 ) -> None:
     body = namespace.make_group()
     group = parsed(body)
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     made = await api.stateful_set(namespace.name, "flights")
     assert made is not None
     namespace.make_pod(group, 0)

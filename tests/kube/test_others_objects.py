@@ -9,7 +9,7 @@ import pytest
 from api_server.client import ApiServer
 from api_server.objects import Object
 from dledger_kube.cluster import API, Namespace
-from dledger_kube.objects import IMAGES
+from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import Operated, operated
 from dledger_operator import names
 from dledger_operator.behaviours.children.reconcile import NO_VERSION, reconcile
@@ -67,7 +67,7 @@ def unchanged(before: Object, after: Object) -> bool:
 
 async def begun(api: KubeApi, body: Object) -> str:
     """Reconcile a new group and return the reason of its problem; empty without one."""
-    outcome = await reconcile(api, body, IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     return outcome.problem.reason if outcome.problem else ""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, group_body
+from dledger_kube.objects import IMAGES, NOW, group_body
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, SettingsView, StatefulSetView
 from dledger_operator.behaviours.children.reconcile import reconcile
@@ -56,7 +56,7 @@ def held(
     images: ImageDefaults = IMAGES,
     **known: Any,
 ) -> Held | None:
-    values: dict[str, Any] = {"founding": False, "approved": ""}
+    values: dict[str, Any] = {"founding": False, "approved": "", "now": NOW}
     return find_held(
         Group.from_body(of, images),
         revision(of, images),
@@ -144,7 +144,7 @@ async def test_the_template_in_force_stays_until_the_roll_is_permitted() -> None
     asked = body(5, **ASYNC, **APPROVAL)
     api = Api(BEFORE)
 
-    outcome = await reconcile(api, asked, IMAGES, led=True, voters=3, reported=frozenset())
+    outcome = await reconcile(api, asked, IMAGES, now=NOW, led=True, voters=3, reported=frozenset())
 
     assert outcome.wanted == revision(asked)
     assert outcome.held is not None
@@ -159,7 +159,7 @@ async def test_the_template_in_force_stays_until_the_roll_is_permitted() -> None
     assert recorded.startswith("4 "), "the change is still one of the spec"
 
     approved = body(5, approved=revision(asked).name, **ASYNC, **APPROVAL)
-    outcome = await reconcile(api, approved, IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, approved, IMAGES, now=NOW, led=True, voters=3)
 
     assert outcome.held is None
     changed = api.applied["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
@@ -169,7 +169,7 @@ async def test_the_template_in_force_stays_until_the_roll_is_permitted() -> None
 async def test_after_an_upgrade_of_the_operator_what_runs_is_what_is_wanted() -> None:
     api = Api(BEFORE)
 
-    outcome = await reconcile(api, body(), NEWER, led=True, voters=3)
+    outcome = await reconcile(api, body(), NEWER, now=NOW, led=True, voters=3)
 
     assert outcome.wanted == BEFORE.revision
     assert outcome.held is not None
@@ -181,8 +181,10 @@ async def test_after_an_upgrade_of_the_operator_what_runs_is_what_is_wanted() ->
 async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:
     api = Api(BEFORE)
 
-    outcome = await reconcile(api, body(5, paused=True, **ASYNC), IMAGES, led=True, voters=3)
-    upgraded = await reconcile(api, body(paused=True), NEWER, led=True, voters=3)
+    outcome = await reconcile(
+        api, body(5, paused=True, **ASYNC), IMAGES, now=NOW, led=True, voters=3
+    )
+    upgraded = await reconcile(api, body(paused=True), NEWER, now=NOW, led=True, voters=3)
 
     assert api.applied == {}
     assert outcome.wanted == revision(body(5, **ASYNC))
@@ -209,7 +211,9 @@ async def test_a_paused_group_with_a_wrong_record_of_its_first_voters_is_left_al
 ) -> None:
     api = Api(replace(BEFORE, first_voters=first_voters))
 
-    outcome = await reconcile(api, body(5, paused=True, **ASYNC), IMAGES, led=True, voters=3)
+    outcome = await reconcile(
+        api, body(5, paused=True, **ASYNC), IMAGES, now=NOW, led=True, voters=3
+    )
 
     assert (outcome.wanted, outcome.problem, api.applied) == (None, None, {})
 
@@ -219,7 +223,7 @@ async def test_a_spec_that_another_operator_saw_later_is_not_taken_back() -> Non
     api = Api(applied(newer))
     api.live = newer
 
-    outcome = await reconcile(api, body(5), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, body(5), IMAGES, now=NOW, led=True, voters=3)
 
     assert (outcome.generation, outcome.wanted) == (6, revision(newer))
     recorded = api.applied["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]

@@ -4,7 +4,7 @@ import pytest
 
 from api_server.client import RefusedError as ServerRefusedError
 from dledger_kube.cluster import Namespace, Object, parsed
-from dledger_kube.objects import IMAGES
+from dledger_kube.objects import IMAGES, NOW
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError, EvictionRefusedError
@@ -16,7 +16,7 @@ pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 async def make_pods(api: KubeApi, namespace: Namespace, ready: int) -> list[PodView]:
     """Make a group with three pods, of which the first ones are ready."""
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     for ordinal in range(3):
         namespace.make_pod(parsed(body), ordinal, f"192.0.2.{ordinal + 1}")
         if ordinal >= ready:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, group, group_body
+from dledger_kube.objects import IMAGES, NOW, group, group_body
 from dledger_operator.api_objects import (
     ChildView,
     Manifest,
@@ -151,7 +151,7 @@ def claims(size: str, **metadata: Any) -> list[Manifest]:
 async def test_every_child_is_applied_and_the_stateful_set_comes_last() -> None:
     api = Applied()
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     shape = replace(Shape.of_new(3), identity=group().uid)
     recorded = api.manifests[-1]["metadata"]["annotations"].pop("dledger.io/applied-spec")
@@ -164,7 +164,9 @@ async def test_every_child_is_applied_and_the_stateful_set_comes_last() -> None:
 async def test_an_invalid_spec_changes_nothing() -> None:
     api = Applied()
 
-    outcome = await reconcile(api, group_body({"replicas": 2}), IMAGES, led=False, voters=3)
+    outcome = await reconcile(
+        api, group_body({"replicas": 2}), IMAGES, now=NOW, led=False, voters=3
+    )
 
     assert api.manifests == []
     assert outcome.problem is not None
@@ -175,7 +177,9 @@ async def test_an_invalid_spec_changes_nothing() -> None:
 async def test_a_paused_group_is_left_alone() -> None:
     api = Applied()
 
-    outcome = await reconcile(api, group_body({"paused": True}), IMAGES, led=False, voters=3)
+    outcome = await reconcile(
+        api, group_body({"paused": True}), IMAGES, now=NOW, led=False, voters=3
+    )
 
     assert api.manifests == []
     assert (outcome.generation, outcome.problem) == (4, None)
@@ -185,7 +189,7 @@ async def test_settings_that_pods_of_an_earlier_release_read_are_kept() -> None:
     earlier = {"DLEDGER_GROUP": "flights", "DLEDGER_PEERS": "n0-a:1;n1-b:1;n2-c:1"}
     api = Applied(made(claims("10Gi")), settings=SettingsView(data=earlier))
 
-    await reconcile(api, group_body(), IMAGES, led=True, voters=3)
+    await reconcile(api, group_body(), IMAGES, now=NOW, led=True, voters=3)
 
     (applied,) = (each["data"] for each in api.manifests if each["kind"] == "ConfigMap")
     assert applied["DLEDGER_GROUP"] == "flights"
@@ -195,7 +199,7 @@ async def test_settings_that_pods_of_an_earlier_release_read_are_kept() -> None:
 async def test_a_refused_child_does_not_block_the_others() -> None:
     api = Applied(refuse="flights-slave")
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert len(api.manifests) == len(children.build(group(), Shape.of_new(3))) - 1
     assert api.kinds[-1] == "StatefulSet"
@@ -210,14 +214,14 @@ async def test_an_unavailable_server_fails_the_reconciliation() -> None:
             raise UnavailableError("no answer")
 
     with pytest.raises(UnavailableError):
-        await reconcile(Down(), group_body(), IMAGES, led=False, voters=3)
+        await reconcile(Down(), group_body(), IMAGES, now=NOW, led=False, voters=3)
 
 
 async def test_immutable_fields_of_a_stateful_set_are_sent_unchanged() -> None:
     existing = claims("10240Mi", labels={"example.com/team": "a"})
     api = Applied(made(existing))
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert api.claims == existing
     assert outcome.warning is None
@@ -226,7 +230,7 @@ async def test_immutable_fields_of_a_stateful_set_are_sent_unchanged() -> None:
 async def test_a_changed_volume_size_yields_a_warning_and_blocks_nothing_else() -> None:
     api = Applied(made(claims("5Gi")))
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert api.claims == claims("5Gi")
     assert outcome.problem is None
@@ -238,7 +242,7 @@ async def test_a_changed_volume_size_yields_a_warning_and_blocks_nothing_else() 
 async def test_the_stateful_set_keeps_its_replicas_whatever_the_spec_asks_for() -> None:
     api = Applied(made(claims("10Gi"), replicas=3))
 
-    outcome = await reconcile(api, group_body({"replicas": 7}), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, group_body({"replicas": 7}), IMAGES, now=NOW, led=True, voters=3)
 
     applied = api.manifests[-1]
     assert applied["spec"]["replicas"] == 3
@@ -251,7 +255,7 @@ async def test_a_group_with_contradicting_founding_records_is_left_unchanged() -
     settings = SettingsView(data={"DLEDGER_PEERS": "n0-a:1"})
     api = Applied(made(claims("10Gi")), settings=settings)
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=True, voters=3)
 
     assert api.manifests == []
     assert outcome.problem is not None
@@ -262,7 +266,7 @@ async def test_a_group_with_contradicting_founding_records_is_left_unchanged() -
 async def test_nothing_after_the_settings_is_created_if_the_settings_are_refused() -> None:
     api = Applied(refuse="flights-settings")
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert api.kinds == ["ServiceAccount"]
     assert outcome.problem is not None
@@ -278,7 +282,7 @@ async def test_reconciling_waits_for_the_objects_of_a_deleted_group_of_the_same_
         (Applied(claims=[leaving]), "volume claim data-flights-0"),
         (Applied(found=[former]), "ConfigMap flights-settings"),
     ):
-        outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+        outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
         assert api.manifests == []
         assert outcome.problem is not None
@@ -290,7 +294,7 @@ async def test_reconciling_waits_for_the_objects_of_a_deleted_group_of_the_same_
 async def test_a_new_group_creates_nothing_while_one_of_its_names_is_taken() -> None:
     api = Applied(found=[child("Service", "flights-master", labels={})])
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert api.manifests == []
     assert outcome.problem is not None
@@ -304,7 +308,7 @@ async def test_a_group_whose_service_was_replaced_by_somebody_elses_keeps_its_ot
     own = child("StatefulSet", "flights", owner=group_owner("group-uid"))
     api = Applied(made(claims("10Gi")), found=[own, child("Service", "flights-master", labels={})])
 
-    outcome = await reconcile(api, group_body(), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, group_body(), IMAGES, now=NOW, led=True, voters=3)
 
     applied = [manifest["metadata"]["name"] for manifest in api.manifests]
     assert "flights-master" not in applied
@@ -317,7 +321,7 @@ async def test_a_child_is_applied_over_the_very_object_that_was_judged_or_create
     own = child("Service", "flights-master", owner=group_owner("group-uid"))
     api = Applied(found=[own])
 
-    await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+    await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     pins = {each["metadata"]["name"]: each["metadata"] for each in api.sent}
     assert pins["flights-master"]["uid"] == own.uid
@@ -330,7 +334,7 @@ async def test_no_child_of_a_deleted_group_is_created(live: dict[str, str] | Non
     api.live = None if live is None else group_body()["metadata"] | live
 
     with pytest.raises(NotFoundError):
-        await reconcile(api, group_body(), IMAGES, led=False, voters=3)
+        await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     assert api.manifests == []
 
@@ -362,7 +366,7 @@ async def test_the_group_owns_its_volume_claims_only_if_they_are_to_be_deleted_w
     api = Applied(made(claims("10Gi")), claims=[claim])
     spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": when_deleted}}}
 
-    await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+    await reconcile(api, group_body(spec), IMAGES, now=NOW, led=True, voters=3)
 
     assert api.owned.get("data-flights-0") == expected
 
@@ -375,7 +379,7 @@ async def test_a_claim_that_changes_meanwhile_does_not_end_the_group(
     api.claims_raise = error
     spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": "Delete"}}}
 
-    outcome = await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, group_body(spec), IMAGES, now=NOW, led=True, voters=3)
 
     assert (outcome.problem, outcome.warning) == (None, None)
 
@@ -385,7 +389,7 @@ async def test_refused_owners_of_a_claim_are_reported_and_stop_nothing() -> None
     api.claims_raise = RefusedError("set the owners of data-flights-0: forbidden")
     spec = {"storage": {"size": "10Gi", "retain": {"whenDeleted": "Delete"}}}
 
-    outcome = await reconcile(api, group_body(spec), IMAGES, led=True, voters=3)
+    outcome = await reconcile(api, group_body(spec), IMAGES, now=NOW, led=True, voters=3)
 
     assert outcome.problem is None
     assert outcome.warning is not None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, group, group_body, membership, observed_group, pod
+from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, observed_group, pod
 from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
@@ -32,7 +32,7 @@ def held(cause: Cause) -> Held:
 
 def test_an_upgrade_in_the_middle_of_a_roll_changes_neither_its_target_nor_its_cause() -> None:
     of = snapshot([OLD, OLD, NEW], wanted=NEW, in_force=NEW, held=held(Cause.OPERATOR))
-    plan = of.plan(HALTED)
+    plan = of.plan(NOW, HALTED)
 
     assert plan is not None
     assert (plan.revision, plan.cause, plan.waiting) == (NEW.name, "Spec", HALTED)
@@ -42,7 +42,7 @@ def test_an_upgrade_in_the_middle_of_a_roll_changes_neither_its_target_nor_its_c
 
 def test_an_upgrade_after_a_roll_waits_for_its_approval() -> None:
     of = snapshot([NEW, NEW, NEW], wanted=NEW, in_force=NEW, held=held(Cause.OPERATOR))
-    plan = of.plan(None)
+    plan = of.plan(NOW, None)
 
     assert plan is not None
     assert (plan.revision, plan.cause, plan.waiting) == (NEWER.name, "Operator", WAITS)
@@ -51,7 +51,7 @@ def test_an_upgrade_after_a_roll_waits_for_its_approval() -> None:
 
 def test_a_change_that_waits_names_the_revision_that_new_pods_get_until_then() -> None:
     of = snapshot([OLD, NEW, NEW], wanted=NEWER, in_force=NEW, held=held(Cause.SPEC))
-    plan = of.plan(HALTED)
+    plan = of.plan(NOW, HALTED)
 
     assert plan is not None
     assert (plan.revision, plan.in_force, plan.waiting) == (NEWER.name, NEW.name, WAITS)
@@ -67,4 +67,4 @@ def test_a_change_is_not_done_while_the_last_replaced_pod_fails() -> None:
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_a_plan_without_pods_is_none(cause: Cause) -> None:
-    assert snapshot([NEWER] * 3, wanted=NEWER, held=held(cause)).plan(None) is None
+    assert snapshot([NEWER] * 3, wanted=NEWER, held=held(cause)).plan(NOW, None) is None

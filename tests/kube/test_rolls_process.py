@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytest_plugins = ["api_server.fixtures"]
 
 APPS = "/apis/apps/v1"
 BAD = "bad"
+DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 ASYNC = {"log": {"flushDiskType": "AsyncFlush"}}
 
 
@@ -196,6 +198,28 @@ async def test_a_change_waits_for_its_approval_and_reaches_no_pod_before(rolling
     assert rolling.variables("DLEDGER_FLUSH_DISK_TYPE") == {"SyncFlush"}
 
     await asyncio.to_thread(rolling.approve, plan["revision"])
+    await rolling.until("nothing is left to do", lambda: rolling.is_done() and not rolling.plan())
+    assert rolling.variables("DLEDGER_FLUSH_DISK_TYPE") == {"AsyncFlush"}
+
+
+async def test_a_change_waits_for_its_window_and_is_rolled_out_while_it_is_open(
+    rolling: Rolling,
+) -> None:
+    now = datetime.now(UTC)
+    later = now + timedelta(days=3)
+    night = {"days": [later.strftime("%a")], "from": "01:00", "to": "05:00"}
+    await asyncio.to_thread(rolling.change, updatePolicy="Window", updateWindow=night, **ASYNC)
+    await rolling.until(
+        "the plan waits", lambda: rolling.plan().get("reason") == "WaitingForWindow"
+    )
+    opens = later.strftime("%Y-%m-%dT01:00:00Z")
+    assert rolling.plan()["opensAt"] == opens
+    assert opens in rolling.condition("Progressing")["message"]
+    assert rolling.made == []
+
+    times = [(now + timedelta(hours=hours)).strftime("%H:%M") for hours in (-1, 2)]
+    today = {"days": DAYS, "from": times[0], "to": times[1]}
+    await asyncio.to_thread(rolling.change, updateWindow=today)
     await rolling.until("nothing is left to do", lambda: rolling.is_done() and not rolling.plan())
     assert rolling.variables("DLEDGER_FLUSH_DISK_TYPE") == {"AsyncFlush"}
 

@@ -8,7 +8,7 @@ import pytest
 from api_server.client import ApiServer
 from api_server.objects import Object
 from dledger_kube.cluster import API, Namespace, parsed
-from dledger_kube.objects import IMAGES
+from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import Operated, operated
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError
@@ -59,7 +59,7 @@ async def test_the_owner_of_the_volume_claims_follows_the_spec(
     uid = body["metadata"]["uid"]
     make_claim(namespace, 0)
 
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     assert owners(namespace, 0) == [uid]
     policy = namespace.get("statefulsets", "flights", APPS)["spec"]
@@ -67,7 +67,7 @@ async def test_the_owner_of_the_volume_claims_follows_the_spec(
         "whenDeleted": "Retain", "whenScaled": "Retain",
     }  # fmt: skip
     body["spec"]["storage"]["retain"]["whenDeleted"] = "Retain"
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     assert owners(namespace, 0) == []
 
 
@@ -75,12 +75,12 @@ async def test_an_older_operators_stateful_set_is_changed_to_retain(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
-    await reconcile(api, body, IMAGES, led=False, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
     before = {"whenDeleted": "Delete", "whenScaled": "Delete"}
     change = {"spec": {"persistentVolumeClaimRetentionPolicy": before}}
     namespace.patch("statefulsets", "flights", change, APPS)
 
-    await reconcile(api, body, IMAGES, led=True, voters=3)
+    await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
 
     policy = namespace.get("statefulsets", "flights", APPS)["spec"]
     assert set(policy["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}

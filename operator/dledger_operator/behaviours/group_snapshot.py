@@ -202,7 +202,7 @@ class GroupSnapshot:
             return None
         return applied.wanted
 
-    def plan(self, waiting: Problem | None) -> RollPlan | None:
+    def plan(self, now: datetime, waiting: Problem | None) -> RollPlan | None:
         """Return the plan of a roll; `waiting` is what the next step waits for.
 
         Pods that lack the template in force get it first, whatever another operator's release would
@@ -218,10 +218,13 @@ class GroupSnapshot:
         if wanted is None or not pods:
             return None
         in_force = self.reconciled.in_force
+        window = self.group.update_window if self.group else None
+        is_closed = window is not None and cause is Cause.SPEC and not window.closes_at(now)
         return RollPlan(
             revision=wanted.name,
             in_force=in_force.name if in_force else "",
             image_in_force=in_force.parts.get(IMAGE, "") if in_force else "",
+            opens_at=window.opens_at(now) if window and is_closed else None,
             cause=cause.value,
             pods=[(pod.name, pod.behind) for pod in pods],
             waiting=waiting,
@@ -269,7 +272,7 @@ class GroupSnapshot:
             problem=self.reconciled.problem,
             warning=self.reconciled.warning,
             scaling_problem=scaling_problem,
-            plan=self.plan(roll_problem),
+            plan=self.plan(now, roll_problem),
             roll_problem=roll_problem,
             audit=self.audit,
             starting=self.startup.is_active(members, now),

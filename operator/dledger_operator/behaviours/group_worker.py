@@ -185,6 +185,7 @@ class GroupWorker:
                     self._context.node_image,
                     led=self._history.leader is not None,
                     voters=len(self._snapshot.membership.voters),
+                    now=self._context.now(),
                     reported=self._snapshot.reported_identities(),
                     blank=self._snapshot.blank_claims,
                 )
@@ -315,8 +316,7 @@ class GroupWorker:
 
     async def _roll(self) -> float | None:
         before, led = self._rolls.problem, self._history.leader is not None
-        generation = self._body["metadata"].get("generation", 1)
-        again_s = await self._rolls.run_once(generation, led, self._scaler.problem)
+        again_s = await self._rolls.run_once(self._body, led, self._scaler.problem)
         if self._rolls.problem != before:
             self._wake("report")
         return again_s

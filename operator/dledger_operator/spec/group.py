@@ -10,13 +10,15 @@ from dledger_operator import names
 from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.update_window import UpdateWindow, read_window
 
 AUTOMATIC: Final = "Automatic"
 ON_APPROVAL: Final = "OnApproval"
+WINDOW: Final = "Window"
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 RETENTIONS: Final = ("Retain", "Delete")
-UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL)
+UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "250m", "memory": "256Mi"},
@@ -99,6 +101,8 @@ class Group:
     pod_labels: Mapping[str, str]
     pod_annotations: Mapping[str, str]
     update_policy: str
+    update_window: UpdateWindow | None
+    """When pods may be replaced, if `update_policy` is Window; else None."""
     restarted_at: str
     """A new value replaces every pod, one at a time; empty for none."""
     paused: bool
@@ -142,6 +146,8 @@ class Group:
             spec.section("election"),
         )
         services = spec.section("services")
+        update_policy = spec.choice("updatePolicy", UPDATE_POLICIES)
+        window = spec.section("updateWindow")
         group = cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
@@ -162,7 +168,8 @@ class Group:
             scheduling=_scheduling(spec.section("scheduling")),
             pod_labels=spec.texts("podLabels"),
             pod_annotations=spec.texts("podAnnotations"),
-            update_policy=spec.choice("updatePolicy", UPDATE_POLICIES),
+            update_policy=update_policy,
+            update_window=read_window(window) if update_policy == WINDOW else None,
             restarted_at=spec.text("restartedAt"),
             paused=spec.flag("paused", default=False),
         )

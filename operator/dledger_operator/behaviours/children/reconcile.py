@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 from dledger_formats.settings import GroupState
@@ -127,6 +128,7 @@ async def reconcile(
     *,
     led: bool,
     voters: int,
+    now: datetime,
     reported: frozenset[str] | None = None,
     blank: frozenset[str] = frozenset(),
 ) -> ReconcileResult:
@@ -147,7 +149,7 @@ async def reconcile(
         invalid = Problem(reason=INVALID_SPEC, message=f"{error}; nothing was changed")
         return ReconcileResult(generation=generation, problem=invalid)
     if group.paused:
-        wanted = await _wanted_while_paused(api, group, body)
+        wanted = await _wanted_while_paused(api, group, body, now)
         return ReconcileResult(generation=generation, group=group, wanted=wanted)
     found = await _find_children(api, group)
     if problem := _obstacle(found.values(), group):
@@ -173,6 +175,7 @@ async def reconcile(
         records.stateful_set,
         founding=shape.state is GroupState.NEW,
         approved=approved_revision(body),
+        now=now,
     )
     applied = await _apply_children(api, group, shape, found, records, spec, held)
     refused = await _own_claims(api, group, claims)
@@ -181,7 +184,7 @@ async def reconcile(
 
 
 async def _wanted_while_paused(
-    api: ChildrenApi, group: Group, body: Mapping[str, Any]
+    api: ChildrenApi, group: Group, body: Mapping[str, Any], now: datetime
 ) -> Revision | None:
     """Return the revision that a paused spec asks for; None if there is no StatefulSet."""
     existing = await api.stateful_set(group.namespace, names.stateful_set(group.name))
@@ -189,7 +192,7 @@ async def _wanted_while_paused(
         return None  # an annotation that somebody has changed; it is named once the pause ends
     shape = Shape.of_new(existing.first_voters)
     wanted, spec = children.revision(group, shape), applied_spec(body)
-    held = find_held(group, wanted, spec, existing, founding=False, approved="")
+    held = find_held(group, wanted, spec, existing, founding=False, approved="", now=now)
     return existing.revision if held and held.cause is Cause.OPERATOR else wanted
 
 

@@ -136,6 +136,7 @@ def _plan(plan: RollPlan) -> Manifest:
         **(
             {"inForce": plan.in_force, "imageInForce": plan.image_in_force} if plan.in_force else {}
         ),
+        **({"opensAt": names.timestamp(plan.opens_at)} if plan.opens_at else {}),
         **({"reason": waiting.reason, "message": waiting.message} if waiting else {}),
     }
 

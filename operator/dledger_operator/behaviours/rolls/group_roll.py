@@ -1,6 +1,7 @@
 """Rolls a group to what its spec asks for, as far as the group's snapshot permits it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dledger_formats.http.status import NodeStatus
 from dledger_operator.api_objects import PodView, Problem
@@ -8,7 +9,8 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.behaviours.rolls.permission import approved_revision, closed_window
+from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, Roller
 from dledger_operator.behaviours.rolls.roll_steps import scaling_goes_first
 
 
@@ -41,17 +43,21 @@ class GroupRoll:
         return await observe.statuses(http, pods, snapshot.is_stranger)
 
     async def run_once(
-        self, generation: int, led: bool, scaling_problem: Problem | None
+        self, body: Mapping[str, Any], led: bool, scaling_problem: Problem | None
     ) -> float | None:
-        """Take at most one step, unless the spec of this generation may not be rolled out yet.
+        """Take at most one step, unless the spec of the object `body` may not be rolled out yet.
 
         Returns in how many seconds to look again; None if nothing is left.
         """
-        snapshot = self._snapshot
-        wanted = snapshot.roll_target(generation)
+        snapshot, approved = self._snapshot, approved_revision(body)
+        wanted = snapshot.roll_target(body["metadata"].get("generation", 1))
         if snapshot.group is None or wanted is None:
             self._roller.forget()
             return None
+        closed = closed_window(snapshot.group, wanted, approved=approved, now=self._context.now())
+        if closed and led and any(pod.revision != wanted for pod in snapshot.followed.pods):
+            self._roller.wait(closed)
+            return LOOK_AGAIN_S
         return await self._roller.run_once(
             snapshot.group,
             wanted,

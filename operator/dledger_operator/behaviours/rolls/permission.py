@@ -9,16 +9,18 @@ approval: an upgrade of the operator alone restarts no member.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
 from dledger_operator.resources.stateful_set import with_identity
-from dledger_operator.spec.group import AUTOMATIC, Group
+from dledger_operator.spec.group import ON_APPROVAL, Group
 from dledger_operator.spec.revision import Revision, digest
 from dledger_operator.spec.shape import Shape
 
 WAITING_FOR_APPROVAL: Final = "WaitingForApproval"
+WAITING_FOR_WINDOW: Final = "WaitingForWindow"
 _POD_FIELDS: Final = (
     "image", "log", "election", "resources", "scheduling", "podLabels", "podAnnotations",
     "restartedAt",
@@ -72,6 +74,7 @@ def find_held(
     *,
     founding: bool,
     approved: str,
+    now: datetime,
 ) -> Held | None:
     """Return the wanted revision if it must not be applied yet; None if it may be.
 
@@ -83,9 +86,29 @@ def find_held(
     if approved == wanted.name:
         return None
     cause = _cause(spec, stateful_set.applied_spec)
-    if cause is Cause.SPEC and group.update_policy == AUTOMATIC:
+    if cause is Cause.OPERATOR or group.update_policy == ON_APPROVAL:
+        return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
+    closed = closed_window(group, wanted, approved=approved, now=now)
+    return Held(revision=wanted, cause=cause, problem=closed) if closed else None
+
+
+def closed_window(
+    group: Group, wanted: Revision, *, approved: str, now: datetime
+) -> Problem | None:
+    """Return until when no pod may be replaced for a change of the spec; None if one may be now.
+
+    A roll that a window's end interrupts goes on in the next one. An approval opens the window for
+    one revision, for example a corrected one.
+    """
+    window = group.update_window
+    if window is None or approved == wanted.name or window.closes_at(now):
         return None
-    return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
+    opens = names.timestamp(window.opens_at(now))
+    message = (
+        f"spec.updateWindow opens at {opens}; to go on sooner: kubectl annotate dlg {group.name} "
+        f"--overwrite {names.APPROVED_REVISION_ANNOTATION}={wanted.name}"
+    )
+    return Problem(reason=WAITING_FOR_WINDOW, message=message)
 
 
 def keep_pod_template(

@@ -115,7 +115,11 @@ class Roller:
 
     def forget(self) -> None:
         """Forget what the last step waited for, because there is nothing to roll to now."""
-        self.problem, self._halted = None, ""
+        self.wait(None)
+
+    def wait(self, problem: Problem | None) -> None:
+        """Take no step now, because of `problem`."""
+        self.problem, self._halted = problem, ""
 
     async def run_once(
         self,
