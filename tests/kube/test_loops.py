@@ -146,3 +146,28 @@ def test_the_backoff_grows_within_its_bounds(failures: int, seed: int) -> None:
 
     assert 0.025 <= pause_s <= 30.0
     assert failures < 12 or pause_s >= 15.0
+
+
+async def test_a_loop_is_busy_only_while_its_turn_lasts() -> None:
+    """A pause, also the one after a failure, is no turn that does not end."""
+    for script in ([], [UnavailableError("down", retry_after_s=60.0)]):
+        runs, wake = Runs(*script), Wake()
+        busy: list[float | None] = []
+
+        async def run(
+            runs: Runs = runs, wake: Wake = wake, busy: list[float | None] = busy
+        ) -> None:
+            busy.append(wake.busy_since_s)
+            await runs.run()
+
+        task = asyncio.create_task(
+            repeat(
+                run, what="test", wake=wake, pace=NEVER, random=Random(1), on_failure=runs.failed
+            )
+        )
+        await runs.until(1)
+        assert busy[0] is not None
+        assert wake.busy_since_s is None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -133,6 +133,25 @@ async def test_a_crashed_worker_fails_the_liveness_check(
         workers.check()
 
 
+async def test_a_turn_that_never_ends_fails_the_liveness_check(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: object) -> None:
+        began.set()
+        await never.wait()
+
+    monkeypatch.setattr("dledger_operator.behaviours.group_worker.GroupWorker._observe", hang)
+    workers.group_changed(group_body())
+    await began.wait()
+    assert workers.check()["groups"] == 1
+
+    monkeypatch.setattr("dledger_operator.behaviours.workers.TURN_S_MAX", 0.0)
+    with pytest.raises(WorkerFailedError, match="air/flights: observe: its turn lasts longer"):
+        workers.check()
+
+
 async def test_stopping_ends_every_task(workers: Workers) -> None:
     workers.group_changed(group_body())
     workers.audit_changed(audit_body())

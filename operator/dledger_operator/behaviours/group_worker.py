@@ -58,7 +58,7 @@ class GroupWorker:
         self._body = body
         self._context = context
         self._on_gone = on_gone
-        self._wakes = {loop: Wake() for loop in GROUP_PACES}
+        self.wakes = {loop: Wake() for loop in GROUP_PACES}
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
         self._scale_steps = 0
@@ -108,7 +108,7 @@ class GroupWorker:
                         repeat(
                             run,
                             what=f"{self.namespace}/{self.name}: {loop}",
-                            wake=self._wakes[loop],
+                            wake=self.wakes[loop],
                             pace=GROUP_PACES[loop],
                             random=context.random,
                             on_failure=partial(context.count_failure, loop),
@@ -347,4 +347,4 @@ class GroupWorker:
 
     def _wake(self, *loops: str) -> None:
         for loop in loops:
-            self._wakes[loop].set()
+            self.wakes[loop].set()

@@ -17,6 +17,10 @@ class Wake:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.busy_since_s: float | None = None
+        """When the loop that waits for this signal began its current turn, on the event loop's
+        clock; None between two turns.
+        """
 
     def set(self) -> None:
         """Wake the waiting task, or the next call of `wait`."""
@@ -90,6 +94,7 @@ async def repeat(
     while not until():
         longer_s = 0.0
         failure: Exception
+        wake.busy_since_s = asyncio.get_running_loop().time()
         try:
             sooner_s = await run()
         except KubeError as error:
@@ -100,10 +105,11 @@ async def repeat(
             failures, failure = failures + 1, error
             logger.exception("%s failed unexpectedly", what)
         else:
-            failures = 0
+            failures, wake.busy_since_s = 0, None
             await asyncio.sleep(pace.gap_s)
             await wake.wait(pace.interval_s if sooner_s is None else sooner_s)
             continue
+        wake.busy_since_s = None
         on_failure(failure)
         shortest_s = max(pace.gap_s, 0.05)
         pause_s = backoff_s(failures, shortest_s, pace.failure_gap_s_max, random)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
@@ -30,12 +30,17 @@ class Worker(Protocol):
         """Work until cancelled or done."""
 
 
+TURN_S_MAX: Final = 1800.0
+"""Every request has a timeout of seconds, and a loop may wait for its turn to reconcile behind many
+other groups while the API server is slow. A turn that lasts longer never ends.
+"""
+
 W = TypeVar("W", bound=Worker)
 Key = tuple[str, str]
 
 
 class WorkerFailedError(Exception):
-    """A worker crashed because of a bug; the process must be restarted."""
+    """A worker crashed or hangs because of a bug; the process must be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +166,15 @@ class Workers:
             worker.wake()
 
     def check(self) -> dict[str, int]:
-        """Count the workers. Raises WorkerFailedError if one has crashed."""
+        """Count the workers. Raises WorkerFailedError if one has crashed, or if a turn of one of
+        its loops does not end.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for group in self._groups.workers():
+            for loop, wake in group.wakes.items():
+                if wake.busy_since_s is not None and now_s - wake.busy_since_s > TURN_S_MAX:
+                    where = f"{group.namespace}/{group.name}: {loop}"
+                    raise WorkerFailedError(f"{where}: its turn lasts longer than {TURN_S_MAX:g} s")
         for task in (*self._groups.tasks(), *self._audits.tasks()):
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise WorkerFailedError(f"{task.get_name()}: {task.exception()!r}")
