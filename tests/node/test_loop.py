@@ -25,8 +25,9 @@ class Disk:
     def save_hard_state(self, hard_state: HardState) -> bool:
         return True
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> bool:
         self.written_count += 1
+        return True
 
     def written(self) -> tuple[int, int]:
         return -1, -1

@@ -31,14 +31,19 @@ class Store(Protocol):
         The store then calls `CoreLoop.hard_state_saved`; the loop does no other work until then.
         """
 
-    def write(self, write: Write) -> None:
-        """Carry out one of the core's writes in the page cache; a flush makes it durable."""
+    def write(self, write: Write) -> bool:
+        """Carry out one of the core's writes in the page cache; a flush makes it durable.
+
+        Return False if that continues in the background. The store then calls
+        `CoreLoop.log_changed`; the loop does no other work until then.
+        """
 
     def written(self) -> tuple[int, int]:
         """Return index and term of the last written entry, durable or not."""
 
     def begin_flush(self) -> None:
-        """Begin to flush the written entries, unless a flush is already in flight.
+        """Begin to flush the written entries, unless a flush is already in flight, or a write
+        continues in the background.
 
         The member calls `CoreLoop.persisted` when a flush has finished.
         """
@@ -88,11 +93,15 @@ class CoreLoop:
         self._catch_up = catch_up
         self._listeners: tuple[TurnListener, ...] = ()
         self._saving: Ready | None = None
+        self._next_write = 0
+        """The write of `_saving` with which `log_changed` continues."""
         self._halted = False
 
     @property
     def saving(self) -> Ready | None:
-        """The work whose hard state is being saved; None when no save is under way."""
+        """The work that waits until its hard state is saved, or until the log is cut or replaced;
+        None if no work waits.
+        """
         return self._saving
 
     def listen(self, listeners: Iterable[TurnListener]) -> None:
@@ -120,6 +129,12 @@ class CoreLoop:
         ready, self._saving = self._saving, None
         assert ready is not None
         self.turn(lambda: self._do(ready), notify=True)
+
+    def log_changed(self) -> None:
+        """Continue the work one of whose writes has continued in the background until now."""
+        ready, self._saving = self._saving, None
+        assert ready is not None
+        self.turn(lambda: self._do(ready, self._next_write), notify=True)
 
     def turn(self, give: Callable[[], object] | None = None, *, notify: bool = False) -> None:
         """Give the core an input, and do its work until there is none left.
@@ -161,10 +176,15 @@ class CoreLoop:
         self.halt()
         self._fail(error)
 
-    def _do(self, ready: Ready) -> None:
-        """Do one batch of work once its hard state is saved, in the order that `Ready` requires."""
-        for write in ready.writes:
-            self._store.write(write)
+    def _do(self, ready: Ready, first_write: int = 0) -> None:
+        """Do one batch of work once its hard state is saved, in the order that `Ready` requires.
+
+        It stops at a write that continues in the background: nothing may leave before that.
+        """
+        for number in range(first_write, len(ready.writes)):
+            if not self._store.write(ready.writes[number]):
+                self._saving, self._next_write = ready, number + 1
+                return
         if ready.messages:
             self._links.send(ready.messages)
         if ready.reads:

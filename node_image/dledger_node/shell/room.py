@@ -28,9 +28,9 @@ class LogRoom:
         go_on: Callable[[], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`is_saving` tells whether the core's writes wait for a save of the hard state. `go_on` is
-        called once room was made, or could not be made. `fail` receives an error of the store,
-        which stops this member.
+        """`is_saving` tells whether the core's writes wait for the disk (`CoreLoop.saving`).
+        `go_on` is called once room was made, or could not be made. `fail` receives an error of the
+        store, which stops this member.
         """
         self._loop = asyncio.get_running_loop()
         self._store = store
@@ -44,7 +44,7 @@ class LogRoom:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the log takes no entries now, since a thread makes room or saves the term."""
+        """Whether the log takes no entries now: a thread makes room, saves the term or cuts it."""
         return self._making is not None or self._is_saving()
 
     @property

@@ -5,7 +5,7 @@ to the core; `shell.loop` then writes, pushes and flushes it, and notifies the s
 committed.
 
 Everything that blocks runs in threads: flushes, saves of term and vote, the allocation of segments,
-the state machine. The rest runs on the event loop's thread, so nothing here is locked.
+truncations, the state machine. The rest runs on the event loop's thread, so nothing here is locked.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from dledger_node.remoting.links import Links
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.departure import Departure
+from dledger_node.shell.disk_waits import DiskWaits
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
@@ -44,7 +45,6 @@ from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.group_file import GroupFile
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.health import VolumeHealth, transfer_leadership
-from dledger_node.volume.saves import HardStateSaves
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
@@ -97,10 +97,14 @@ class DLedgerServer:
             on_durable=self._flushed,
             on_failed=self._fail,
         )
-        self._saves = HardStateSaves(save_hard_state, on_saved=self._saved, on_failed=self._fail)
-        self._health = VolumeHealth(
-            store, self._group_commit, self._saves, stall_s=settings.flush_stall_ms / 1000
+        self._waits = DiskWaits(
+            save_hard_state,
+            begin_turn=self._loop_lag.begin_turn,
+            go_on=self._resume,
+            fail=self._fail,
         )
+        works = self._group_commit, self._waits.saves, self._waits.changes
+        self._health = VolumeHealth(store, *works, stall_s=settings.flush_stall_ms / 1000)
         self._room = self._log_room()
         self._identity = GroupIdentity(
             group_file, core, cut_links=self._gate.cut_links, fail=self._fail
@@ -109,8 +113,9 @@ class DLedgerServer:
         link_owner = self._link_owner(settings)
         self._links = Links(link_owner, settings, core, uniform=uniform, traffic=traffic)
         self._state = keeper.keep(state, settings, store, self._links.send_one, self._fail)
-        writer = StoreWriter(store, self._group_commit, self._saves, self._state.reading)
+        writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
+        self._waits.drive(self._core_loop)
         self._upkeep = self._store_upkeep(settings)
         self._scrub = Scrub(settings, store, meters.mended, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
@@ -150,7 +155,7 @@ class DLedgerServer:
             self._store,
             self._health,
             self._executor,
-            is_saving=lambda: self._core_loop.saving is not None,
+            is_saving=lambda: self._waits.any,
             go_on=self._go_on,
             fail=self._fail,
         )
@@ -183,6 +188,7 @@ class DLedgerServer:
             self._core,
             self._health,
             self._state,
+            is_saving=lambda: self._waits.any,
             send=self._links.send_one,
             fail=self._fail,
         )
@@ -251,7 +257,7 @@ class DLedgerServer:
         self.clients.give_up()
         self._gate.close()
         await self._state.close()
-        await self._saves.close()
+        await self._waits.close()
         await self._room.close()
         await self._group_commit.drain()
         self._executor.shutdown()
@@ -316,15 +322,10 @@ class DLedgerServer:
         self._loop_lag.begin_turn()
         self._core_loop.persisted(target.end_index, target.end_term)
 
-    def _saved(self) -> None:
-        """Do the work that waited for term and vote, and take what waited behind it."""
-        self._loop_lag.begin_turn()
-        try:
-            self._core_loop.hard_state_saved()
-        finally:
-            if self._core_loop.saving is None:
-                self._group_commit.resume()
-                self._go_on()
+    def _resume(self) -> None:
+        """Report flushes again, and take what waited behind the core's work."""
+        self._group_commit.resume()
+        self._go_on()
 
     def _go_on(self) -> None:
         """Take the pushes and appends that waited until the log takes entries again."""

@@ -1,6 +1,7 @@
 """The loop's `Store`: carries out the core's writes in the log store."""
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from dledger_formats.log import disk
@@ -16,35 +17,39 @@ from dledger_node.raft.ready import (
     WriteSnapshot,
 )
 from dledger_node.services.proposed import ProposedEntries
+from dledger_node.shell.disk_waits import DiskWaits
 from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.saves import HardStateSaves
 
 logger = logging.getLogger(__name__)
 
 
 class StoreWriter:
-    """Writes to the page cache; `GroupCommit` flushes."""
+    """Writes to the page cache; `GroupCommit` flushes.
+
+    What waits for the disk runs in threads: saves of term and vote, and changes that remove
+    entries. No flush begins meanwhile.
+    """
 
     def __init__(
         self,
         store: LogStore,
         group_commit: GroupCommit,
-        saves: HardStateSaves,
+        waits: DiskWaits,
         reading: AbstractContextManager[object],
     ) -> None:
         """`reading` is held while the whole log is replaced: no other thread must read it then."""
         self._store = store
-        self._saves = saves
+        self._waits = waits
         self._reading = reading
         self._group_commit = group_commit
 
     def save_hard_state(self, hard_state: HardState) -> bool:
         """Begin to save term and vote in a thread; return False."""
         self._group_commit.pause()
-        self._saves.begin(hard_state)
+        self._waits.saves.begin(hard_state)
         return False
 
     def begin_flush(self) -> None:
@@ -55,12 +60,19 @@ class StoreWriter:
         """Return index and term of the last entry."""
         return self._store.end_index, self._store.end_term
 
-    def write(self, write: Write) -> None:
-        """Change the log. Raises StoreError, which stops this member."""
+    def write(self, write: Write) -> bool:
+        """Change the log, or begin to change it in a thread and return False.
+
+        Raises StoreError, which stops this member.
+        """
         store = self._store
         match write:
             case Truncate():
-                store.truncate(write.first_index)
+                self._begin_change(lambda: store.truncate(write.first_index))
+                return False
+            case WriteSnapshot():
+                self._begin_change(lambda: self._replace_log(write))
+                return False
             case WriteNoop():
                 store.append_noop(write.term)
             case WriteMembership():
@@ -75,11 +87,16 @@ class StoreWriter:
                 store.append_block(
                     write.entries, first_index=write.first_index, last_index=write.last_index
                 )
-            case WriteSnapshot():
-                assert isinstance(write.entries, Block)
-                logger.warning(
-                    "the log is replaced and now begins with the leader's entry %d",
-                    write.first_index,
-                )
-                with self._reading:
-                    store.replace(write.entries, write.membership)
+        return True
+
+    def _begin_change(self, change: Callable[[], None]) -> None:
+        self._group_commit.pause()
+        self._waits.changes.begin(change)
+
+    def _replace_log(self, write: WriteSnapshot) -> None:
+        assert isinstance(write.entries, Block)
+        logger.warning(
+            "the log is replaced and now begins with the leader's entry %d", write.first_index
+        )
+        with self._reading:
+            self._store.replace(write.entries, write.membership)

@@ -76,6 +76,8 @@ class GroupCommit:
 
     def start(self) -> None:
         """Schedule a flush of everything written, now or at the end of the interval."""
+        if self._paused:
+            return
         if not self._interval_s:
             self._begin()
         elif self._timer is None and self._store.durable_index < self._store.end_index:
@@ -87,7 +89,7 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._timer = None
-        if self._flushing or self._store.durable_index >= self._store.end_index:
+        if self._paused or self._flushing or self._store.durable_index >= self._store.end_index:
             return
         if self._thread is None:
             self._thread = DiskThread("flush", self._store.flush, self._done)
@@ -103,9 +105,11 @@ class GroupCommit:
         return self._loop.time() - self._began_s
 
     def pause(self) -> None:
-        """Keep the report of a flush until `resume`: the log lacks writes that the core has done.
+        """Keep the report of a flush until `resume`, and begin none: the log lacks writes that the
+        core has done.
 
-        Among them may be a truncation, after which that flush must not count.
+        Among them may be a truncation, after which that flush must not count. A thread may carry it
+        out, and whoever looks at the end of the log meanwhile may see half of it.
         """
         self._paused = True
 
@@ -115,6 +119,8 @@ class GroupCommit:
         if self._unreported is not None:
             target, self._unreported = self._unreported, None
             self._report(target)
+        else:
+            self.start()
 
     async def drain(self) -> None:
         """Flush everything written, and wait until no thread works on the store."""

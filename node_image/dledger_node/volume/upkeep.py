@@ -38,7 +38,8 @@ INTERVAL_S: Final = 1.0
 class Upkeep:
     """Saves checkpoints, preallocates segments, and removes those that retention no longer needs.
 
-    `send` sends a message to a peer; `fail` receives an error that breaks the store.
+    `is_saving` tells whether a thread may be cutting or replacing the log: nothing else may change
+    it then. `send` sends a message to a peer; `fail` receives an error that breaks the store.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Upkeep:
         health: VolumeHealth,
         state: State,
         *,
+        is_saving: Callable[[], bool],
         send: Callable[[Message], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -60,6 +62,7 @@ class Upkeep:
         self.segments_forced = 0
         """Removed segments whose entries a voter may have lacked."""
         self.healing = HealingProgress(store_folder(settings), core)
+        self._is_saving = is_saving
         self._no_room_count = 0
         self._clock = WallClock()
         self._folder = Path(settings.store_base_dir)
@@ -165,8 +168,8 @@ class Upkeep:
         with contextlib.suppress(StoreFullError):  # removing segments makes room
             await self._save_producers(first_index)
         await asyncio.to_thread(front.save_begin, first_index)
-        if first_index <= self._core.ledger_begin_index:
-            return  # the leader's log has replaced this one in the meantime
+        if self._is_saving() or first_index <= self._core.ledger_begin_index:
+            return  # the leader's log may replace this one, or has replaced it in the meantime
         self._core.remove_before(first_index)
         files = front.forget_before(first_index)
         await asyncio.to_thread(front.delete, files)
@@ -174,6 +177,8 @@ class Upkeep:
 
     async def _save_producers(self, before_index: int | None = None) -> None:
         """Save the table of producers if it is due; it must cover entries before their removal."""
+        if self._is_saving():
+            return
         image = self._store.producers.image_due(before_index)
         if image is not None:
             await asyncio.to_thread(self._store.producers.save, image)

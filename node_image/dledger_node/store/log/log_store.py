@@ -2,8 +2,9 @@
 
 Three kinds of threads use a store; an append takes no lock that a flush holds:
 
-    the loop's thread   writes: reserve, append_*, truncate, flush_target, flushed, close
-    a worker thread     blocks on the disk: flush, save_checkpoint, preallocate, room.make
+    the loop's thread   writes: reserve, append_*, flush_target, flushed, close
+    a worker thread     blocks on the disk: flush, save_checkpoint, preallocate, room.make;
+                        truncate and replace, while the loop's thread writes nothing
     any thread          reads (`LogReader`)
 
 An append writes to the kernel's page cache. Its entries are durable once a flush that began after
@@ -62,8 +63,7 @@ class LogStore(LogReader):
     ) -> None:
         """Take over recovered files. Callers use `open`."""
         super().__init__(files, log, verified_index)
-        self.durable_index = log.end_index
-        self.recovery = report
+        self.durable_index, self.recovery = log.end_index, report
         self._folder, self._lock = folder, lock
         self.front = LogFront(files, log, self._save_begin)
         self.segments = ServedSegments(folder, files, log)

@@ -1,6 +1,7 @@
 """The end of the log: append entries, and truncate.
 
-Everything here runs on the thread that writes, and writes only to the kernel's page cache.
+Everything here runs on the thread that writes, and writes only to the kernel's page cache. What
+removes entries waits for the disk, so another thread does it while that one writes nothing.
 `LogStore` makes entries durable.
 """
 
@@ -125,17 +126,19 @@ class LogWriter:
 
     def tail(self, first_index: int, last_index: int) -> Buffer | None:
         """Return the stored bytes of these entries if they are the last run written, else None."""
-        if self._tail is None:
+        tail = self._tail  # read once: a truncation in another thread forgets it
+        if tail is None:
             return None
-        first_of_tail, run = self._tail
+        first_of_tail, run = tail
         found = first_index == first_of_tail and last_index == first_of_tail + run.entry_count - 1
         return run.data if found else None
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
         """Return where entries of the log begin in the data files."""
-        if self._tail is not None and first_index >= self._tail[0]:
-            start, end = first_index - self._tail[0], last_index - self._tail[0] + 1
-            units = self._tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]
+        tail = self._tail  # read once, as above
+        if tail is not None and first_index >= tail[0]:
+            start, end = first_index - tail[0], last_index - tail[0] + 1
+            units = tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]
         else:
             units = self._files.units(first_index, last_index)
         return [pos for _, pos, *_ in INDEX_UNIT.iter_unpack(units)]

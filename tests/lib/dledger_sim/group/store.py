@@ -72,7 +72,7 @@ class SimStore:
             self._disk.begin_flush()
             self._world.flush_begins(self._member_id)
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> bool:
         """Write to the page cache, and show the write to the checker."""
         self._perhaps_die()
         world = self._world
@@ -101,6 +101,7 @@ class SimStore:
                 world.checker.truncating(self._member_id, first_index)
                 self._disk.truncate(first_index)
                 world.moment(Moment.TRUNCATED, self._member_id)
+        return True
 
     def _append(self, first_index: int, entries: list[tuple[int, int]]) -> None:
         cached = self._disk.cached

@@ -1,0 +1,72 @@
+"""Calls in a thread that may take as long as the disk likes, so that the loop goes on meanwhile.
+
+The threads are not the one that flushes: a vote need not wait for a long flush. `CoreLoop` does no
+further work of the core until its call is done, so no message leaves that depends on a term or a
+vote which is not saved (Raft paper, 5.2), or on a log which is still being cut.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from dledger_node.volume.disk_thread import DiskThread
+
+WorkT = TypeVar("WorkT")
+
+
+class DiskCalls(Generic[WorkT]):
+    """Makes one call at a time; all methods are for the loop's thread."""
+
+    def __init__(
+        self,
+        name: str,
+        call: Callable[[WorkT], None],
+        *,
+        on_done: Callable[[], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`name` is that of the thread; `call` blocks. `on_failed` gets the error that it raised;
+        the disk then holds the old state, the new one, or for the log a part of the change.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._name = name
+        self._call = call
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._thread: DiskThread[WorkT] | None = None
+        self._began_s = 0.0
+        self._finished: asyncio.Event | None = None
+        """Not set while a call is under way; None before the first."""
+
+    @property
+    def in_flight_s(self) -> float:
+        """How long the call under way has taken so far; 0 if there is none."""
+        if self._finished is None or self._finished.is_set():
+            return 0.0
+        return self._loop.time() - self._began_s
+
+    def begin(self, work: WorkT) -> None:
+        """Begin a call; the previous one must be done."""
+        if self._thread is None:
+            self._thread = DiskThread(self._name, self._call, self._done)
+            self._finished = asyncio.Event()
+        assert self._finished is not None
+        self._finished.clear()
+        self._began_s = self._loop.time()
+        self._thread.begin(work)
+
+    async def close(self) -> None:
+        """Wait until no call is under way, and end the thread."""
+        while self._finished is not None and not self._finished.is_set():
+            await self._finished.wait()
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = self._finished = None
+
+    def _done(self, _: WorkT, error: BaseException | None) -> None:
+        assert self._finished is not None
+        self._finished.set()
+        if error is not None:
+            self._on_failed(error)
+        else:
+            self._on_done()
