@@ -41,9 +41,12 @@ class DiskWaits:
         return self._core_loop is not None and self._core_loop.saving is not None
 
     async def close(self) -> None:
-        """Wait until no call is under way."""
+        """Wait until no call is under way; the end of one may begin another."""
         await self.saves.close()
         await self.changes.close()
+        while self.saves.is_busy or self.changes.is_busy:
+            await self.saves.close()
+            await self.changes.close()
 
     def _saved(self) -> None:
         assert self._core_loop is not None

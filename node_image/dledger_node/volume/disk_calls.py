@@ -39,11 +39,14 @@ class DiskCalls(Generic[WorkT]):
         """Not set while a call is under way; None before the first."""
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._finished is not None and not self._finished.is_set()
+
+    @property
     def in_flight_s(self) -> float:
         """How long the call under way has taken so far; 0 if there is none."""
-        if self._finished is None or self._finished.is_set():
-            return 0.0
-        return self._loop.time() - self._began_s
+        return self._loop.time() - self._began_s if self.is_busy else 0.0
 
     def begin(self, work: WorkT) -> None:
         """Begin a call; the previous one must be done."""
