@@ -3,8 +3,8 @@
     python tests/client/tries.py > tests/client/tries.txt
 
 Run it and read the difference after a change: every message must say what happened, to which
-object, and what to do. Addresses, times, names of members and
-folders are masked.
+object, and what to do. Addresses, times, names of members and folders are masked.
+`test_tries.py` repeats the tries on a healthy group, and compares.
 """
 
 import os
@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TextIO
 
 from dledger_client.sync import BlockingClient
 from tools.groups.node_group import NodeGroup
@@ -59,11 +60,13 @@ MASKS = (
 class Place:
     """Where the tries run: a folder with files, and the environment of `dledger`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, out: TextIO) -> None:
         self.folder = folder
+        self.out = out
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("DLEDGER_")}
         self.environment |= {
             "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "80",
+            "XDG_CONFIG_HOME": str(folder / "config"),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }  # fmt: skip
         (folder / "lines.txt").write_text("one\ntwo\n")
@@ -73,10 +76,10 @@ class Place:
 
     def show(self, title: str, commands: Sequence[str], options: str, *, to: str = "") -> None:
         """Run commands with these options, and print what each one does."""
-        print(f"\n## {title}")
+        print(f"\n## {title}", file=self.out)
         with ThreadPoolExecutor(PARALLEL) as pool:
             for text in pool.map(lambda command: self._try(command, options, to), commands):
-                print(text)
+                print(text, file=self.out)
 
     def _try(self, command: str, options: str, to: str) -> str:
         name = command.split()[0]
@@ -119,18 +122,17 @@ def _options(group: NodeGroup, members: Sequence[str] = ("n0", "n1", "n2")) -> s
 
 
 def main() -> None:
-    """Print all tries."""
+    """Print all tries, which takes a few minutes."""
     with tempfile.TemporaryDirectory() as name:
-        place = Place(Path(name))
+        place = Place(Path(name), sys.stdout)
         (place.folder / "three").mkdir()
         with NodeGroup(place.folder / "three") as group:
-            _healthy(place, group)
-            nothing = "--servers 127.0.0.1:1 --group g"
-            place.show("Nothing runs at the address", EVERY_COMMAND, nothing)
+            show_what_repeats(place, group)
             _ill(place, group)
 
 
-def _healthy(place: Place, group: NodeGroup) -> None:
+def show_what_repeats(place: Place, group: NodeGroup) -> None:
+    """Print the tries whose messages are the same each time, on a healthy group and on none."""
     group.master()
     options = _options(group)
     with BlockingClient(",".join(group.peers.values()), "g") as client:
@@ -152,6 +154,8 @@ def _healthy(place: Place, group: NodeGroup) -> None:
     place.show("No group is given", ["append --body x", "get 0", "status", "wait"], "")
     page = f"--servers 127.0.0.1:{group.http_ports['n0']} --group g"
     place.show("The port is that of the status page", EVERY_COMMAND[:7], page)
+    nothing = "--servers 127.0.0.1:1 --group g"
+    place.show("Nothing runs at the address", EVERY_COMMAND, nothing)
 
 
 def _ill(place: Place, group: NodeGroup) -> None:
