@@ -205,7 +205,10 @@ def test_a_producer_that_the_group_has_forgotten_is_not_registered_again(
 
     assert main(["append", "--producer=p", str(lines_file)]) == 3
 
-    assert "UNKNOWN_PRODUCER" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert "UNKNOWN_PRODUCER" in printed
+    assert "append the rest under another name" in printed
+    assert "Run the command again" not in printed
     assert bodies(group) == [b"line 0"]
 
 

@@ -18,6 +18,7 @@ from dledger_client.commands.named_producer import IN_FLIGHT_MAX, NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.commands.streams import OutputError
 from dledger_client.commands.tally import Tally
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 END_WAIT_S: Final = 0.5
 """How long an append whose outcomes nobody reads waits to see whether the input has ended."""
@@ -154,6 +155,8 @@ async def _append_once(
                 await producer.complete(client, tally.last_index)
         finally:
             producer.save()
+        if any(DLedgerResponseCode.UNKNOWN_PRODUCER.name in reason for reason in tally.reasons):
+            tally.remedy = producer.forgotten_hint(arguments.producer)
         if is_open is not None:
             raise is_open
 
@@ -263,6 +266,7 @@ def _report(
     hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
     if arguments.producer is not None:
         hint = " Run the command again: it goes on where it ended."
+        hint = tally.remedy or hint
     if tally.taken == 1 and tally.reasons:
         outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
         common.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")

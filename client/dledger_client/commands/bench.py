@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common
+from dledger_client.commands import common, progress
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import GroupUnreachableError
 from dledger_formats.log import disk
@@ -84,6 +84,7 @@ def add_parser(commands: common.Commands) -> None:
         help="size of each body, in bytes (default: %(default)s)",
     )
     common.add_group_options(parser)
+    progress.add_option(parser)
     common.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
 
@@ -124,9 +125,16 @@ async def run(arguments: argparse.Namespace) -> int:
         raise common.UsageError(
             f"--seconds must be at most {SECONDS_MAX}, got {arguments.seconds:g}"
         )
+    total_s = math.ceil(arguments.warm_up + arguments.seconds)
     async with common.open_client(arguments) as client:
         await client.metadata()  # fail now if the group is unreachable
-        latencies = await _load(client, arguments)
+        with progress.bar(arguments.progress, total_s, "s") as bar:
+            showing = asyncio.create_task(_show_time(bar, total_s))
+            try:
+                latencies = await _load(client, arguments)
+            finally:
+                showing.cancel()
+                await asyncio.gather(showing, return_exceptions=True)
     statistics = client.statistics
     if not statistics.acknowledged and latencies.unreachable:
         raise GroupUnreachableError(latencies.unreachable)
@@ -148,6 +156,13 @@ async def run(arguments: argparse.Namespace) -> int:
     if statistics.refused:
         return ExitCode.REFUSED
     return ExitCode.OK if latencies.count else ExitCode.FAILED
+
+
+async def _show_time(bar: progress.Bar, total_s: int) -> None:
+    """Move the bar once a second."""
+    for _ in range(total_s):
+        await asyncio.sleep(1)
+        bar.update(1)
 
 
 async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latencies:

@@ -265,9 +265,11 @@ class _Import:
         for (source, _), outcome in zip(entries, outcomes, strict=True):
             if not isinstance(outcome, Acknowledged):
                 await self._producer.note(outcome)
+                hint = " Run the command again: it goes on where it ended"
+                if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
+                    hint = self._producer.forgotten_hint(self._arguments.producer)
                 common.complain(
-                    f"dledger: entry {source} was not imported: {outcome.reason}. Run the command "
-                    "again: it goes on where it ended"
+                    f"dledger: entry {source} was not imported: {outcome.reason}.{hint}"
                 )
                 return outcome
             if self._last_index is not None and outcome.index <= self._last_index:

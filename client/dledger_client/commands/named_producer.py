@@ -216,6 +216,15 @@ class NamedProducer:
         assert self._record is not None
         return self._record.producer
 
+    def forgotten_hint(self, name: str) -> str:
+        """Say what to do if the group has forgotten the producer while appends were unknown."""
+        return (
+            f" The group has forgotten producer {name}, so no run can find out by itself what of "
+            f"this is in the log. Look with `dledger get {self.registration}..`, take what is "
+            "there out of the input, and append the rest under another name; or empty the group, and "
+            f"remove {self.path}"
+        )
+
     @property
     def is_new(self) -> bool:
         """Whether no earlier program has used the name."""

@@ -34,6 +34,8 @@ class Tally:
     """First and last number of consecutive bodies whose outcome is unknown, from 1."""
     is_cut_short: bool = False
     """Whether bodies were left that were not appended, because nobody reads the outcomes."""
+    remedy: str = ""
+    """What to do about unknown outcomes, if it is not what is always said."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no further body will be taken."""
 
