@@ -10,6 +10,7 @@ from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import (
     CompareRequest,
+    JoinResponse,
     PreVoteResponse,
     VoteRequest,
     VoteResponse,
@@ -23,6 +24,7 @@ from dledger_sim.stage.driver import (
     CoreDriver,
     append,
     compare,
+    heartbeat,
     of_type,
     only,
     pre_vote_request,
@@ -277,3 +279,23 @@ def test_entries_that_the_leader_has_removed_are_remembered_by_a_term_that_they_
 
     assert mark
     assert mark.end == LogEnd(1, 5)
+
+
+def test_it_joins_until_what_it_was_pushed_is_flushed() -> None:
+    driver = CoreDriver(joining=True, confirms_unflushed=True)
+    for peer_id, leading in (("n1", True), ("n2", False)):
+        driver.receive(
+            JoinResponse(
+                sender=peer_id, receiver="n0", term=3, incarnation=INCARNATION,
+                ledger_end_index=4, leading=leading, joining=False, alone=False,
+            )
+        )  # fmt: skip
+    driver.receive(heartbeat(3))
+    driver.receive(append(3, (-1, -1), 4))
+
+    driver.raft.persisted(4, 3, is_flushed=False)
+    driver.work()
+    assert driver.hard_state.joining, "a loss of power would leave it with less than it had"
+
+    driver.flush()
+    assert not driver.hard_state.joining

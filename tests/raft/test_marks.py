@@ -1,8 +1,10 @@
 """What a member remembers of what others have promised to it; `dledger_node.raft.marks`."""
 
+from dataclasses import replace
+
 from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.member_state import Role
-from dledger_node.raft.membership import Remove
+from dledger_node.raft.membership import AddLearner, Membership, MembershipEntry, Remove
 from dledger_node.raft.messages import (
     CompareRequest,
     HeartBeatRequest,
@@ -15,6 +17,7 @@ from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
     CoreDriver,
+    append,
     compare,
     heartbeat,
     of_type,
@@ -143,14 +146,29 @@ def test_a_leader_says_no_more_to_be_committed_than_it_holds_durably() -> None:
     assert {one.committed_index for one in after} == {0}
 
 
-def test_a_mark_goes_with_who_leaves_the_group() -> None:
+def test_a_mark_stays_while_the_removal_of_its_member_may_be_truncated() -> None:
+    driver = changing.leader(voter_count=5)
+    known = told_promise(driver, "n4")
+    assert known is not None
+    removal = MembershipEntry(1, Membership(("n0", "n1", "n2", "n3")))
+
+    driver.receive(compare(2, 0, 1))
+    driver.receive(replace(append(2, (0, 1), 1), memberships=(removal,)))
+    assert told_promise(driver, "n4") == known
+    driver.receive(compare(3, 0, 1, sender="n2"))
+    driver.receive(append(3, (0, 1), 1, sender="n2"))
+
+    assert "n4" in driver.raft.membership.voters, "the removal was truncated"
+    assert told_promise(driver, "n4") == known
+
+
+def test_a_mark_goes_when_its_member_is_added_again() -> None:
     driver = changing.leader(voter_count=4)
-    assert told_promise(driver, "n3") is not None
-
     assert driver.change(Remove("n3")) is None
-
     changing.confirm(driver, "n1", "n2")
-    driver.tick(HEARTBEAT_TICKS)
+
+    assert driver.change(AddLearner("n3")) is None
+
     assert told_promise(driver, "n3") is None
 
 

@@ -188,9 +188,12 @@ class Raft(CoreView):
         entries from a Truncate's index on, the shell must not report a flush that began before it.
         """
         member = self._member
-        if is_flushed and member.promised_end is not None and member.log.holds(index, term):
+        if not member.log.holds(index, term):
+            return
+        if is_flushed:
+            member.flushed_index = max(member.flushed_index, index)
             recalling.note_flushed(member, LogEnd(term, index))
-        if index <= member.durable_index or not member.log.holds(index, term):
+        if index <= member.durable_index:
             return
         member.durable_index = index
         match member.role_state:

@@ -12,7 +12,7 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
   this member accepts and confirms entries from that leader only. Once its disk has all entries up
-  to E, as that leader pushed them in T, it votes.
+  to E, as that leader pushed them in T, and has flushed them, in AsyncFlush too, it votes.
 
 Why the second way is safe, if no other voter's volume was lost:
 
@@ -57,7 +57,7 @@ highest term in the answers.
 
 from collections.abc import Iterable
 
-from dledger_node.raft import entry_handler, leader_elector, quorum
+from dledger_node.raft import leader_elector, quorum
 from dledger_node.raft.member_state import Follower, Joining, Leader, MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
@@ -280,5 +280,5 @@ def _has_caught_up(member: MemberState, joining: Joining) -> bool:
         known is not None
         and known.term == member.term
         and _may_be_heeded(member, joining, known)
-        and entry_handler.confirmed_index(member, role_state) >= known.ledger_end_index
+        and min(member.flushed_index, role_state.verified_index) >= known.ledger_end_index
     )

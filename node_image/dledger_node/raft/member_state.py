@@ -184,7 +184,8 @@ class MemberState:
     """The memberships of `log`; the current one defines the quorums."""
     committed_index: int
     durable_index: int
-    """The log is flushed up to this index. Invariant: at most log.end_index."""
+    """The log is flushed, or with AsyncFlush written, up to this index: at most log.end_index."""
+    flushed_index: int  # at most durable_index
     role_state: RoleState
     joining: Joining | None = None
     """What this member has learned while joining; None if it is not joining. Invariant: while this
@@ -299,10 +300,11 @@ class MemberState:
     def adopt_membership(self, entry: MembershipEntry) -> None:
         """Put the membership of a log entry into effect.
 
-        Marks of added and removed members are dropped: they may return with a different disk.
+        Marks of added members are dropped: they may return with a different disk. A removed one's
+        stays until then: its removal may be truncated.
         """
-        stay = {*self.memberships.current.members} & {*entry.membership.members}
-        self.marks = {one: mark for one, mark in self.marks.items() if one in stay}
+        added = {*entry.membership.members} - {*self.memberships.current.members}
+        self.marks = {one: mark for one, mark in self.marks.items() if one not in added}
         self.memberships.append(entry)
         self.alone = False
 
@@ -316,6 +318,7 @@ class MemberState:
         self.log.truncate(first_index)
         self.memberships.truncate(first_index)
         self.durable_index = min(self.durable_index, first_index - 1)
+        self.flushed_index = min(self.flushed_index, first_index - 1)
         self.writes.append(Truncate(first_index=first_index))
 
     def replace_log(self, write: WriteSnapshot) -> None:
@@ -329,6 +332,7 @@ class MemberState:
         self.memberships.reset(write.membership)
         self.marks.clear()
         self.durable_index = -1  # a crash may now lose both the old log and the new
+        self.flushed_index = -1
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:
             self.adopt_membership(entry)

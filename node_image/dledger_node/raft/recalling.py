@@ -27,8 +27,9 @@ the last). Let the disk be in term D. The promises that it lacks were made in te
 A sound disk is never mistaken for an older one. Term and vote are saved before they are sent,
 entries are flushed before they are confirmed, and a crash loses neither. A log that begins after
 the entry of a mark had that entry, because only committed entries are removed. A mark is dropped
-when its member leaves the group, since the member may return with another disk, and when the
-member's leader replaces its log.
+when its member is added to the group, since it may return with another disk, and when the member's
+leader replaces its log. Until the removal of a member is committed, it may be truncated, and the
+member votes again; so its mark outlives the removal.
 
 Two cases stay undetected: promises that no member remembers, because the members that received them
 are silent or have restarted; and a log that was rolled back without its term, if that term is above

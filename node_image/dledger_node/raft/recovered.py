@@ -35,6 +35,7 @@ def recovered(
         memberships=memberships,
         committed_index=committed_index,
         durable_index=log.end_index,
+        flushed_index=log.end_index,
         role_state=Follower(leader_id=None, verified_index=committed_index),
         joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
         recalling=(

@@ -100,12 +100,14 @@ class OlderDisks:
         """Return whether the other members know everything that these hosts would lose at once.
 
         The hosts' last flush is the copy of their disks. If there are several, each must have
-        confirmed its whole log to a leader of its term that keeps its power.
+        confirmed its whole log to a leader of its term that keeps its power and its place among the
+        voters. A host that may have committed entries alone does not lose its power.
         """
         survivors = self._members.keys() - set(member_ids)
         return not self._some_need_others() and all(
             member_id in self._copies
             and self._may_lose_power(member_id, survivors)
+            and not self._commits_alone(member_id)
             and (len(member_ids) == 1 or self._has_confirmed_all(member_id, survivors))
             for member_id in member_ids
         )
@@ -113,6 +115,7 @@ class OlderDisks:
     def lose_power(self, member_id: str) -> None:
         """Take from a crashed member's disk what it has not flushed; term and vote stay."""
         self._roll_back(member_id, log_alone=True)
+        self._checker.promises.lost_power(member_id)
 
     def need(self, member_id: str) -> bool:
         """Return whether a member must stay up because one with a rolled-back disk must ask it."""
@@ -133,6 +136,19 @@ class OlderDisks:
             )
         )
 
+    def _commits_alone(self, member_id: str) -> bool:
+        """Return whether a member may have committed entries that only its host held."""
+        return any(one.voters == (member_id,) for one in self._possible(member_id))
+
+    def _is_voter(self, member_id: str) -> bool:
+        return any(member_id in one.voters for one in self._possible(member_id))
+
+    def _possible(self, member_id: str) -> tuple[Membership, ...]:
+        """Return the memberships that may be in effect, as a running member knows."""
+        raft = self._members[member_id].raft
+        assert raft is not None
+        return raft.memberships.possible(raft.committed_index)
+
     def _was_led_elsewhere(self, member_id: str) -> bool:
         """Return whether a later leader replaced what the member confirmed last."""
         _, index, chain, _ = self._confirmed.get(member_id, NOTHING)
@@ -146,7 +162,7 @@ class OlderDisks:
         term, index, _, leader_id = self._confirmed.get(member_id, NOTHING)
         disk = self._disks[member_id]
         known = (term, index + 1) == (disk.hard_state.term, len(disk.durable))
-        return known and (not leaders or leader_id in leaders)
+        return known and (not leaders or (leader_id in leaders and self._is_voter(leader_id)))
 
     def _roll_back(self, member_id: str, *, log_alone: bool) -> None:
         copy, _ = self._copies.pop(member_id)

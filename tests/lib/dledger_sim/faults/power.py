@@ -1,20 +1,24 @@
 """Conditions of groups with AsyncFlush, of which hosts lose power, one or several at once."""
 
+import dataclasses
 import random
 
 from dledger_sim.group.conditions import RECALL_FOREVER_TICKS, TICK_US, Conditions
 from dledger_sim.group.moments import Moment
 
+CHANGES_RATE = 0.5
+"""Share of the seeds in which members are added and removed."""
 OTHER_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "clog")
 
 
 def drawn(rng: random.Random) -> Conditions:
-    """Draw conditions under which leaders die after a follower has lost power.
+    """Draw conditions under which leaders die after a follower has lost power; in half of them,
+    members are added and removed.
 
     What a host loses is known to the others, which stay up until its member has asked them.
     """
     heartbeat_ticks = rng.choice((1, 2))
-    return Conditions(
+    drawn = Conditions(
         member_count=rng.choice((3, 3, 3, 5)),
         heartbeat_ticks=heartbeat_ticks,
         election_ticks=heartbeat_ticks * rng.choice((4, 6, 10)),
@@ -37,4 +41,13 @@ def drawn(rng: random.Random) -> Conditions:
             *("power_losses",) * 2,
             *(fault for fault in OTHER_FAULTS if rng.random() < 0.35),
         ),
+    )
+    if rng.random() >= CHANGES_RATE:
+        return drawn
+    return dataclasses.replace(
+        drawn,
+        member_count=rng.choice((4, 5, 5, 6)),
+        voter_count=rng.choice((2, 3, 3, 3, 4)),
+        changes=rng.choice((0.1, 0.3)),
+        faults=(*drawn.faults, *("reshape",) * rng.randint(0, 2)),
     )

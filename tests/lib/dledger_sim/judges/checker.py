@@ -22,6 +22,7 @@ from dledger_node.raft.messages import (
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk
 from dledger_sim.group.kinds import described
+from dledger_sim.group.membership_bodies import HIGHEST, membership_of
 from dledger_sim.judges.membership_rules import MembershipRules
 from dledger_sim.judges.promise_rules import PromiseRules, holds
 from dledger_sim.judges.push_rules import PushRules
@@ -46,6 +47,8 @@ class Checker:
         self.states = StateRules(disks, self.committed)
         self.rot = RotRules(disks)
         self.promises = PromiseRules(disks, self.committed, self.rot)
+        if conditions.async_flush:
+            self.promises.committed_membership(Membership(conditions.voter_ids))
         self.pushes = PushRules(conditions)
         self._committed_in: list[int] = []
         """For each committed entry, the term of the member that first reported it as committed."""
@@ -208,6 +211,8 @@ class Checker:
             term = self._disks[member_id].hard_state.term
             self._committed_in += [term] * (committed_index + 1 - known_count)
             self._durable_on_majority(member_id, committed_index)
+            if self._conditions.async_flush:
+                self._note_memberships(known_count)
         if log[committed_index].chain != self.committed[committed_index].chain:
             raise ViolationError(
                 "committed entries are the same on all members",
@@ -264,6 +269,12 @@ class Checker:
                 "a confirmed entry matches the leader's log",
                 f"{message.sender} confirms a different entry {index}: {described(message)}",
             )
+
+    def _note_memberships(self, first_index: int) -> None:
+        """Note who has left the group by the entries committed from this index on."""
+        for entry in self.committed[first_index:]:
+            if entry.body <= HIGHEST:
+                self.promises.committed_membership(membership_of(entry.body))
 
     def _durable_on_majority(self, member_id: str, index: int) -> None:
         chain = self.committed[index].chain

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from dledger_node.raft.membership import Membership
 from dledger_node.raft.ready import HardState
 from dledger_sim.group.disk import Entry, SimDisk
 from dledger_sim.judges.rot_rules import RotRules
@@ -23,6 +24,8 @@ class PromiseRules:
         self._committed = committed
         self._rot = rot
         self._joining = set(disks)
+        self._outside: set[str] = set()
+        """The members whose removal is committed, or that were never added (AsyncFlush only)."""
 
     def lost_volume(self, member_id: str) -> None:
         """Note that a member's disk is empty or damaged; its promises to others still hold.
@@ -40,6 +43,22 @@ class PromiseRules:
         """Note that a member's disk was rolled back: its term may decrease to the disk's term."""
         self.lost_volume(member_id)
         self._joining.discard(member_id)
+
+    def committed_membership(self, membership: Membership) -> None:
+        """Note that members outside of this membership owe nothing that their disks have lost.
+
+        A majority without them has committed their removal, and holds all entries before it.
+        """
+        self._outside = self._disks.keys() - set(membership.members)
+        for member_id in self._outside:
+            self.lost_power(member_id)
+
+    def lost_power(self, member_id: str) -> None:
+        """Note that a disk has lost its end; a member outside of the group owes nothing of it."""
+        disk = self._disks[member_id]
+        if member_id in self._outside:
+            disk.lost.clear()
+            disk.forgotten = None if disk.forgotten is None else []
 
     def saved(self, member_id: str, hard_state: HardState) -> None:
         """Check rules 2, 3 and 16: terms do not decrease, votes do not change, voters are whole."""
