@@ -47,6 +47,8 @@ class OlderDisks:
         """For each member, term, index and digest of the highest confirmation to a leader, and that
         leader.
         """
+        self._departures: dict[str, int] = {}
+        """For each member, how often it had been outside of the group at its last confirmation."""
         self._rolled_back: set[str] = set()
         """The members with rolled-back disks, until they have noticed and saved that."""
 
@@ -64,6 +66,7 @@ class OlderDisks:
             index = leader.raft.match_indexes().get(message.sender, -1)
             chain = self._disks[message.receiver].cached[index].chain if index >= 0 else 0
             told = (term, index, chain, message.receiver)
+            self._forget_departed(message.sender)
             self._confirmed[message.sender] = max(self._confirmed.get(message.sender, told), told)
 
     def may_come_back(self, member_id: str, *, log_alone: bool) -> bool:
@@ -166,9 +169,17 @@ class OlderDisks:
 
     def _roll_back(self, member_id: str, *, log_alone: bool) -> None:
         copy, _ = self._copies.pop(member_id)
+        self._forget_departed(member_id)
         _, index, _, _ = self._confirmed.pop(member_id, NOTHING)
         self._disks[member_id].restore(copy, index + 1, log_alone=log_alone)
         self._rolled_back.add(member_id)
+
+    def _forget_departed(self, member_id: str) -> None:
+        """Forget what a member confirmed before it left the group for a time."""
+        departures = self._checker.promises.departures[member_id]
+        if departures != self._departures.get(member_id, 0):
+            self._departures[member_id] = departures
+            self._confirmed.pop(member_id, None)
 
     def _some_need_others(self) -> bool:
         self._rolled_back = {one for one in self._rolled_back if self._needs_others(one)}

@@ -1,5 +1,6 @@
 """The judge of promises: terms, votes, and members whose disk was lost or rolled back."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dledger_node.raft.membership import Membership
@@ -24,6 +25,8 @@ class PromiseRules:
         self._committed = committed
         self._rot = rot
         self._joining = set(disks)
+        self.departures: Counter[str] = Counter()
+        """For each member, the number of committed memberships without it (AsyncFlush only)."""
         self._outside: set[str] = set()
         """The members whose removal is committed, or that were never added (AsyncFlush only)."""
 
@@ -50,6 +53,7 @@ class PromiseRules:
         A majority without them has committed their removal, and holds all entries before it.
         """
         self._outside = self._disks.keys() - set(membership.members)
+        self.departures.update(self._outside)
         for member_id in self._outside:
             self.lost_power(member_id)
 

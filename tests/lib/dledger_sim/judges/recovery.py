@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from dledger_node.raft.log_terms import EMPTY, LogEnd
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US
 from dledger_sim.judges.history import Answer, Operation
@@ -31,7 +32,15 @@ def settle(cluster: SimCluster) -> None:
     timeout_us += PUSH_US * longest_log // calm.push_entries_max
     late_until_us = max(member.paused_until_us for member in cluster.members.values())
     cluster.calm(calm)
-    cluster.run_until(cluster.agreed, timeout_us)
+    end_us = cluster.now_us + timeout_us
+    cluster.run_until(
+        lambda: cluster.agreed() or (cluster.now_us >= end_us and waits_for_outsider(cluster)),
+        timeout_us + TICK_US,
+    )
+    if not cluster.agreed():
+        for member in cluster.members.values():
+            member.hang_up()
+        return
     operation: Operation | None = None
 
     def appended() -> bool:
@@ -58,6 +67,27 @@ def settle(cluster: SimCluster) -> None:
         _nobody_is_deposed(cluster, timeout_us)
     if calm.stall_ticks >= STALL_TICKS_MIN and not calm.slowness:
         _push_without_waste(cluster, timeout_us)
+
+
+def waits_for_outsider(cluster: SimCluster) -> bool:
+    """Return whether a voter lost confirmed entries that only running members have which may not
+    lead: learners and removed members (AsyncFlush). By contract the group then waits for a person,
+    because the voter cannot tell whether the entries were committed.
+    """
+    able, unable = [], []
+    for member in cluster.members.values():
+        raft = member.raft
+        if raft is None or not member.disk.cached:
+            continue
+        end = LogEnd(member.disk.cached[-1].term, len(member.disk.cached) - 1)
+        voters = [one.voters for one in raft.memberships.possible(raft.committed_index)]
+        may_lead = any(member.member_id in one for one in voters)
+        (able if may_lead else unable).append(end)
+    promised = [member.disk.hard_state.promised_end for member in cluster.members.values()]
+    return any(
+        end is not None and max(able, default=EMPTY) < end <= max(unable, default=EMPTY)
+        for end in promised
+    )
 
 
 def _read_everything(cluster: SimCluster) -> None:
