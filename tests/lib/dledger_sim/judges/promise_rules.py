@@ -27,7 +27,7 @@ class PromiseRules:
         self._joining = set(disks)
         self.departures: Counter[str] = Counter()
         """For each member, the number of committed memberships without it (AsyncFlush only)."""
-        self._outside: set[str] = set()
+        self.outside: set[str] = set()
         """The members whose removal is committed, or that were never added (AsyncFlush only)."""
 
     def lost_volume(self, member_id: str) -> None:
@@ -52,15 +52,15 @@ class PromiseRules:
 
         A majority without them has committed their removal, and holds all entries before it.
         """
-        self._outside = self._disks.keys() - set(membership.members)
-        self.departures.update(self._outside)
-        for member_id in self._outside:
+        self.outside = self._disks.keys() - set(membership.members)
+        self.departures.update(self.outside)
+        for member_id in self.outside:
             self.lost_power(member_id)
 
     def lost_power(self, member_id: str) -> None:
         """Note that a disk has lost its end; a member outside of the group owes nothing of it."""
         disk = self._disks[member_id]
-        if member_id in self._outside:
+        if member_id in self.outside:
             disk.lost.clear()
             disk.forgotten = None if disk.forgotten is None else []
 
