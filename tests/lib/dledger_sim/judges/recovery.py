@@ -74,7 +74,8 @@ def waits_for_outsider(cluster: SimCluster) -> bool:
     lead: learners and removed members (AsyncFlush). By contract the group then waits for a person,
     because the voter cannot tell whether the entries were committed.
     """
-    able, unable = [], []
+    able: list[LogEnd] = []
+    unable: list[LogEnd] = []
     for member in cluster.members.values():
         raft = member.raft
         if raft is None or not member.disk.cached:
