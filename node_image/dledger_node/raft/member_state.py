@@ -300,8 +300,7 @@ class MemberState:
     def adopt_membership(self, entry: MembershipEntry) -> None:
         """Put the membership of a log entry into effect.
 
-        Marks of added members are dropped: they may return with a different disk. A removed one's
-        stays until then: its removal may be truncated.
+        Marks of added members are dropped: they may have other disks. A removal may be truncated.
         """
         added = {*entry.membership.members} - {*self.memberships.current.members}
         self.marks = {one: mark for one, mark in self.marks.items() if one not in added}
@@ -331,8 +330,7 @@ class MemberState:
         self.log.reset(write.first_index)
         self.memberships.reset(write.membership)
         self.marks.clear()
-        self.durable_index = -1  # a crash may now lose both the old log and the new
-        self.flushed_index = -1
+        self.durable_index = self.flushed_index = -1  # a crash may lose both the old and the new
         self.append(write, write.last_index, write.term)
         for entry in write.memberships:
             self.adopt_membership(entry)
