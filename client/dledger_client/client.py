@@ -76,9 +76,10 @@ class DLedgerClient:
         Each of `servers` is HOST:PORT or ID=HOST:PORT; Java servers need the id. One text may
         contain several, separated by commas.
 
-        If `follow_leader` is False, the client sends requests only to `servers`, and raises
-        NotLeaderError if the server is not the leader. This suits tests of a Service and forwarded
-        ports.
+        If `follow_leader` is False, the client sends requests only to `servers`. This suits a
+        Service from outside of the cluster, and forwarded ports. A follower of this project
+        passes plain appends on to its leader and answers reads by itself; any other request, and a
+        server that knows no leader, ends in NotLeaderError.
 
         `at_least_once` resends an append whose outcome is unknown, so the log may contain it more
         than once. `idempotent` resends it too, and the log contains it once; only this project's

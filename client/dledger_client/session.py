@@ -70,7 +70,8 @@ class Session:
         """Sends the reads; None if the leader gets them."""
         if read_from is not ReadFrom.LEADER:
             self._reads = MemberReads(dispatcher, read_from, tasks.spawn, random)
-        anywhere = self._reads is not None or consistency is Consistency.STALE
+        stays = not dispatcher.members.follow_leader  # with a server that may be a follower
+        anywhere = stays or self._reads is not None or consistency is Consistency.STALE
         self._consistency = consistency if anywhere else None
         self._at_least_once = at_least_once
         self._producer = Producer(group, dispatcher, tasks.spawn) if idempotent else None

@@ -57,6 +57,7 @@ class OnDamage(enum.StrEnum):
 
 NO_STATE_MACHINE: Final = "none"
 STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
+PASSED_ON: Final = "pass-on"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -155,6 +156,10 @@ class NodeSettings:
     client_pending_appends_max: int = 0
     """The appends of one address that may wait for a quorum; more are refused with 503; 0 for no
     limit but that of all clients.
+    """
+    appends_to_followers: str = PASSED_ON
+    """What a follower does with plain appends of clients that do not follow the leader themselves:
+    pass-on to its leader, or refuse.
     """
     log_format: str = "text"
     """The form of log lines: text for a terminal, or json for log collectors."""
@@ -269,6 +274,7 @@ _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
 }
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
     "state_machine": STATE_MACHINES,
+    "appends_to_followers": (PASSED_ON, "refuse"),
     "log_format": ("text", "json"),
     "log_level": LOG_LEVELS,
 }

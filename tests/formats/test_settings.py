@@ -104,6 +104,7 @@ def test_variables_without_the_prefix_are_ignored() -> None:
         ("connections_max", "0"),
         ("connections_per_address_max", "0"),
         ("log_format", "xml"),
+        ("appends_to_followers", "ignore"),
         ("addable_peers", "n3"),
         ("addable_peers", "n1-elsewhere:1"),
         ("peers", ""),

@@ -83,7 +83,9 @@ class Connection(asyncio.Protocol):
         watcher: "ConnectionWatcher",
         *,
         stall_s: float,
+        flag: int = 0,
     ) -> None:
+        """`flag` is the flag of every request."""
         self.address = address
         self.member_id = address.member_id
         self.bytes_as_numbers = False
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
         """Whether the member supports APPEND_BATCH, as this project's servers do."""
         self.closed = asyncio.Event()
         self._stall_s = stall_s
+        self._flag = flag
         self._watcher = watcher
         self._loop = asyncio.get_running_loop()
         # Java 0.4.3 copies a request that it cannot parse into the header of its response.
@@ -235,7 +238,7 @@ class Connection(asyncio.Protocol):
                 requests.append((self._next_opaque, body))
                 self._next_opaque = (self._next_opaque + 1) & OPAQUE_MAX
             self._outbox_bytes -= size_bytes
-            self._transport.write(encode_requests(code, requests))
+            self._transport.write(encode_requests(code, requests, self._flag))
 
     def _sweep(self) -> None:
         """End expired requests and check for a stall."""

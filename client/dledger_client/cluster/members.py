@@ -13,6 +13,7 @@ from dledger_client.errors import AddressError, ConnectionLostError, RefusedErro
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.frames import PASS_ON_FLAG
 from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 LINKS_MAX: Final = 4 * SERVERS_MAX
@@ -138,7 +139,8 @@ class Members:
 
     async def _open(self, address: ServerAddress) -> Connection:
         def make() -> Connection:
-            return Connection(address, self._watcher, stall_s=self.timing.stall_s)
+            flag = 0 if self.follow_leader else PASS_ON_FLAG
+            return Connection(address, self._watcher, stall_s=self.timing.stall_s, flag=flag)
 
         try:
             async with asyncio.timeout(self.timing.connect_timeout_s):

@@ -88,7 +88,7 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-follow",
         action="store_true",
-        help="send requests only to --servers; fail if the server is not the leader "
+        help="send requests only to --servers; a follower passes plain appends on to its leader "
         "(default: follow the leader)",
     )
 

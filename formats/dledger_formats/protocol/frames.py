@@ -36,6 +36,14 @@ BINARY_HEADER: Final = 1
 
 RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
+PASS_ON_FLAG: Final = 1 << 16
+"""In a request of this project's client: a member that does not lead may pass an append on to its
+leader. Java has the flags 1 and 2, and ignores others.
+"""
+PASSED_ON_FLAG: Final = 1 << 17
+"""In an append that a member has passed on: the receiver takes it only if it leads."""
+GROUP_IDENTITY_FIELD: Final = "groupIdentity"
+"""The ext field of an append that was passed on: the identity of the group it is meant for."""
 OPAQUE_MAX: Final = (1 << 31) - 1
 LANGUAGE: Final = "PYTHON"
 LANGUAGES: Final = (
@@ -123,12 +131,12 @@ def encode(command: RemotingCommand) -> bytes:
     return b"".join((prefix, encoded, command.body))
 
 
-def encode_requests(code: int, requests: Iterable[tuple[int, bytes]]) -> bytes:
+def encode_requests(code: int, requests: Iterable[tuple[int, bytes]], flag: int = 0) -> bytes:
     """Encode many requests with one code, given as (opaque, body), for one write.
 
     This takes a third of the time of `encode`. The caller limits the length of the bodies.
     """
-    return _encode_plain(code, 0, requests)
+    return _encode_plain(code, flag, requests)
 
 
 def encode_responses(responses: Iterable[tuple[int, bytes]], code: int = 200) -> bytes:

@@ -25,6 +25,7 @@ class Counters:
     appends_refused: int
     appends_unknown: int
     appends_repeated: int
+    appends_passed_on: int
     producers: int
     append_s: Histogram
     """Time from the proposal of acknowledged appends to their answers."""
@@ -95,6 +96,7 @@ _COUNTERS: Final = {
     "appends_refused": "Appends that were refused and not stored.",
     "appends_unknown": "Appends with an unknown outcome.",
     "appends_repeated": "Repeated appends that were answered with the index of the first copy.",
+    "appends_passed_on": "Appends that were passed on to the leader; it counts their outcomes.",
     "leader_changes": "Leaders of different terms that this member has known.",
     "snapshots_installed": "Snapshots of the state that were installed from other members.",
     "segments_removed": "Segments that retention removed.",

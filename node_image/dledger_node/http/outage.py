@@ -112,6 +112,7 @@ class Outage:
             appends_refused=0,
             appends_unknown=0,
             appends_repeated=0,
+            appends_passed_on=0,
             producers=0,
             append_s=Histogram(()),
             flush_s=Histogram(()),

@@ -53,6 +53,7 @@ from dledger_node.remoting.service import (
 RequestT = TypeVar("RequestT", bound=requests.Request)
 
 _APPEND: Final = int(RequestCode.APPEND)
+_UNUSUAL_FLAGS: Final = frames.RESPONSE_FLAG | frames.PASS_ON_FLAG | frames.PASSED_ON_FLAG
 _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
 _REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
@@ -115,7 +116,7 @@ class Dispatcher:
                 return
             try:
                 # Thousands of appends may arrive per second, so this path avoids every extra call.
-                if command.code == _APPEND and not command.flag & frames.RESPONSE_FLAG:
+                if command.code == _APPEND and not command.flag & _UNUSUAL_FLAGS:
                     refused, body = read(command.body)
                     if refused is None:
                         appends.append(AppendCall(line, command.opaque, body))
@@ -124,7 +125,7 @@ class Dispatcher:
                 elif command.code == native.MESSAGE_CODE:
                     self._peer_message(command, line)
                 elif not command.is_response:  # no response is expected here; Java ignores them too
-                    self._answer(command, line, idempotent, batches)
+                    self._answer(command, line, appends, idempotent, batches)
             except UnfinishedBodyError:
                 line.put_off(commands[number:])
                 break
@@ -136,11 +137,18 @@ class Dispatcher:
         self,
         command: RemotingCommand,
         line: Line,
+        appends: list[AppendCall],
         idempotent: list[IdempotentCall],
         batches: list[BatchCall],
     ) -> None:
         service = self._service
         match command.code:
+            case _ if command.flag & frames.PASSED_ON_FLAG and service.passed_on.is_foreign(
+                command
+            ):
+                self._refuse_append(command, line, DLedgerResponseCode.NOT_LEADER)
+            case code if code == _APPEND:
+                self._append_or_pass_on(command, line, appends)
             case producers.APPEND_IDEMPOTENT:
                 self._append_idempotent(command, line, idempotent)
             case append_batch.APPEND_BATCH:
@@ -151,6 +159,15 @@ class Dispatcher:
                 _reply(line, command.opaque, answer_metadata(service, command.body))
             case code if code in read_requests.CODES:
                 read_requests.read(service, command, line, self._append_reader.reads_numbers)
+            case native.HELLO_CODE:
+                self._hello(command, line)
+            case _:
+                self._answer_one(command, line)
+
+    def _answer_one(self, command: RemotingCommand, line: Line) -> None:
+        """Handle a request that is decoded and answered by itself."""
+        service = self._service
+        match command.code:
             case RequestCode.LEADERSHIP_TRANSFER:
                 self._ask(command, line, *_TRANSFER, service.transfer_leadership)
             case membership_change.CHANGE_MEMBERSHIP:
@@ -159,8 +176,6 @@ class Dispatcher:
                 self._ask(command, line, *_REGISTER_PRODUCER, service.register_producer)
             case register.READ_REGISTER:
                 self._ask(command, line, *_READ_REGISTER, service.read_register)
-            case native.HELLO_CODE:
-                self._hello(command, line)
             case code:
                 remark = f"request code {code} is not supported"
                 line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
@@ -181,6 +196,15 @@ class Dispatcher:
 
     # -- appends ---------------------------------------------------------------------------------
 
+    def _append_or_pass_on(
+        self, command: RemotingCommand, line: Line, calls: list[AppendCall]
+    ) -> None:
+        refused, body = self._append_reader.read(command.body)
+        if refused is not None:
+            self._refuse_append(command, line, refused)
+        elif not self._pass_on(command, line, [body]):
+            calls.append(AppendCall(line, command.opaque, body))
+
     def _append_idempotent(
         self, command: RemotingCommand, line: Line, calls: list[IdempotentCall]
     ) -> None:
@@ -192,10 +216,18 @@ class Dispatcher:
 
     def _append_batch(self, command: RemotingCommand, line: Line, calls: list[BatchCall]) -> None:
         refused, bodies = self._batch_reader.read(command.body)
-        if refused is None:
-            calls.append(BatchCall(line, command.opaque, bodies))
-        else:
+        if refused is not None:
             self._refuse_append(command, line, refused)
+        elif not self._pass_on(command, line, bodies):
+            calls.append(BatchCall(line, command.opaque, bodies))
+
+    def _pass_on(self, command: RemotingCommand, line: Line, bodies: Sequence[bytes]) -> bool:
+        """Pass a plain append on to the leader; False if this member is to take or refuse it."""
+        passed_on = self._service.passed_on
+        if not command.flag & frames.PASS_ON_FLAG or passed_on.leader_id is None:
+            return False
+        passed_on.pass_on(line, command.opaque, command.code, bodies)
+        return True
 
     def _append_idempotent_batch(
         self, command: RemotingCommand, line: Line, calls: list[BatchCall]

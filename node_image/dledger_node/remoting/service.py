@@ -87,6 +87,20 @@ class AppendService(Protocol):
         """Append batches, idempotent or not; each call gets one answer for all its entries."""
 
 
+class PassOnService(Protocol):
+    """Passes appends on to the leader, while this member does not lead."""
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader that gets appends from this member; None if it must not pass any on."""
+
+    def is_foreign(self, command: RemotingCommand) -> bool:
+        """Tell whether another member passed this append on, but not for this group."""
+
+    def pass_on(self, caller: Caller, opaque: int, code: int, bodies: Sequence[bytes]) -> None:
+        """Pass on the bodies of an APPEND or APPEND_BATCH; the caller gets the leader's answer."""
+
+
 class PeerService(Protocol):
     """Receives the messages of the peers."""
 
@@ -115,6 +129,10 @@ class Service(Protocol):
     @property
     def appends(self) -> AppendService:
         """Takes the appends."""
+
+    @property
+    def passed_on(self) -> PassOnService:
+        """Passes appends on to the leader."""
 
     @property
     def peers(self) -> PeerService:

@@ -28,6 +28,7 @@ from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.membership import MembershipChanges
+from dledger_node.services.passed_on import PassedOn
 from dledger_node.services.ranges import Ranges
 from dledger_node.services.read_index import ReadIndexes, Send
 from dledger_node.services.register import RegisterReads
@@ -86,6 +87,7 @@ class ClientService:
         )
         self.appends = Appends(settings, core, store, self.idempotent, room=room, drive=loop.turn)
         """Connections call it directly, since thousands of appends may arrive per second."""
+        self.passed_on = PassedOn(settings, core, identity)
         self.waits = CommitWaits(core)
         self.follows = Follows(
             core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove_read
@@ -108,6 +110,7 @@ class ClientService:
         )
         self._waits: tuple[Waits, ...] = (
             self.appends,
+            self.passed_on,
             self.idempotent,
             self.reads,
             self.ranges,

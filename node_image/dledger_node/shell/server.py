@@ -222,6 +222,7 @@ class DLedgerServer:
             gate=self._gate,
             links=self._links,
             appends=self.clients.appends,
+            passed_on=self.clients.passed_on,
             idempotent=self.clients.idempotent,
             leader_watch=leader_watch,
         )

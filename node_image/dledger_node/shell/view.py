@@ -14,6 +14,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.links import Links
 from dledger_node.services.append import Appends
 from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.passed_on import PassedOn
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
@@ -40,6 +41,7 @@ class MemberView:
     gate: Gate
     links: Links
     appends: Appends
+    passed_on: PassedOn
     idempotent: IdempotentAppends
     leader_watch: LeaderWatch
 
@@ -95,6 +97,7 @@ class MemberView:
             appends_refused=self.appends.refused,
             appends_unknown=self.appends.unknown,
             appends_repeated=self.idempotent.repeated,
+            appends_passed_on=self.passed_on.count,
             producers=len(self.store.producers.table),
             append_s=self.appends.waited_s,
             flush_s=self.group_commit.flush_s,

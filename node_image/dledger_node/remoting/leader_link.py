@@ -1,0 +1,136 @@
+"""A connection from a follower to its leader, for requests of clients that are passed on.
+
+Requests that are sent before the connection is made wait for it. Each request ends exactly once:
+with its answer, or with the end of the connection.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+from dledger_formats.protocol.frames import OPAQUE_MAX, FrameDecoder, FrameError, RemotingCommand
+
+ANSWER_BYTES_MAX: Final = 64 * 1024
+"""The longest frame of an answer to an append."""
+
+
+class Request(Protocol):
+    """A request that waits for its answer."""
+
+    @property
+    def deadline_s(self) -> float:
+        """When the wait ends, on the loop's clock. Later requests have later deadlines."""
+
+
+RequestT = TypeVar("RequestT", bound=Request)
+RequestT_contra = TypeVar("RequestT_contra", bound=Request, contravariant=True)
+
+
+class LinkOwner(Protocol[RequestT_contra]):
+    """Gets the answers."""
+
+    def answered(self, answers: Sequence[tuple[RequestT_contra, RemotingCommand]]) -> None:
+        """Take the answers of one read, each with its request."""
+
+    def lost(self, leader_id: str, waiting: Sequence[RequestT_contra], *, were_sent: bool) -> None:
+        """Take the requests without an answer; the connection is gone.
+
+        `were_sent` tells whether the leader may have received them.
+        """
+
+
+class LeaderLink(asyncio.Protocol, Generic[RequestT]):
+    """The connection; of no use any more once it has called `LinkOwner.lost`."""
+
+    def __init__(self, owner: LinkOwner[RequestT], leader_id: str) -> None:
+        self._owner = owner
+        self._leader_id = leader_id
+        self._transport: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._decoder = FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
+        self._waiting: dict[int, RequestT] = {}
+        """The requests without an answer, by opaque number, oldest first."""
+        self._unsent: list[bytes] = []
+        """Their frames until the connection is made."""
+        self._next_opaque = 0
+        self._has_ended = False
+
+    @property
+    def oldest_deadline_s(self) -> float:
+        """When the first wait ends; infinite if nothing waits."""
+        oldest = next(iter(self._waiting.values()), None)
+        return math.inf if oldest is None else oldest.deadline_s
+
+    def open(self, host: str, port: int) -> None:
+        """Begin to connect."""
+        self._opening = asyncio.create_task(self._open(host, port))
+
+    def next_opaque(self) -> int:
+        """Return the opaque number for the next frame."""
+        self._next_opaque = (self._next_opaque + 1) & OPAQUE_MAX
+        return self._next_opaque
+
+    def send(self, opaque: int, frame: bytes, request: RequestT) -> None:
+        """Send a request's frame now, or once the connection is made."""
+        self._waiting[opaque] = request
+        if self._transport is None:
+            self._unsent.append(frame)
+        else:
+            self._transport.write(frame)
+
+    def abort(self) -> None:
+        """Close at once, and end every request."""
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    async def _open(self, host: str, port: int) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        except OSError:
+            self._end()
+
+    def _end(self) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        waiting, self._waiting = list(self._waiting.values()), {}
+        self._owner.lost(self._leader_id, waiting, were_sent=self._transport is not None)
+
+    # -- called by the event loop ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what waited for the connection."""
+        # uvloop's transports are not subclasses, but have all of its methods.
+        made = cast("asyncio.Transport", transport)
+        if self._has_ended:
+            made.abort()
+            return
+        self._transport = made
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            made.write(b"".join(unsent))
+
+    def data_received(self, data: bytes) -> None:
+        """Return the answers to their requests."""
+        is_sound = True
+        try:
+            commands = self._decoder.feed(data)
+        except FrameError as error:
+            commands, is_sound = error.before, False
+        answers = [
+            (self._waiting.pop(command.opaque), command)
+            for command in commands
+            if command.is_response and command.opaque in self._waiting
+        ]
+        if answers:
+            self._owner.answered(answers)
+        if not is_sound:
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End every request."""
+        self._end()

@@ -1,0 +1,194 @@
+"""Appends that a follower passes on to its leader, and the leader's answers.
+
+A client that knows only a Kubernetes Service reaches a follower while the Service still points to
+the old leader. Such a client marks its requests (`frames.PASS_ON_FLAG`); the follower then sends
+its plain appends to the leader that it knows, and returns the leader's answers. What was passed on
+is not passed on again, so that two members which take each other for the leader cannot play with
+it. The request names the group's identity: the address may belong to another group by now.
+
+An append that the leader may have received is never refused here: without the leader's answer, its
+outcome is unknown.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.settings import PASSED_ON, NodeSettings
+from dledger_node.raft.core import Raft
+from dledger_node.remoting.leader_link import LeaderLink
+from dledger_node.remoting.service import Caller
+from dledger_node.services.waiting import ANSWER_WAIT_S
+
+REQUESTS_MAX: Final = 1024
+"""Requests that may wait for their answers."""
+BYTES_MAX: Final = 16 << 20
+"""Bytes of their frames; a longer request is passed on if no other waits."""
+LEADER_WAIT_S: Final = ANSWER_WAIT_S + 0.5
+"""Longest wait for an answer. A leader answers each append within ANSWER_WAIT_S."""
+
+
+class Identity(Protocol):
+    """The identity of the group."""
+
+    @property
+    def value(self) -> str:
+        """The identity; empty if this member knows none."""
+
+    def is_strange(self, identity: str) -> bool:
+        """Tell whether a member with this identity is not of this group."""
+
+
+class Passed(NamedTuple):
+    """A request that waits for the leader's answer."""
+
+    caller: Caller
+    opaque: int
+    frame_bytes: int
+    deadline_s: float
+
+
+class PassedOn:
+    """The appends that this member has passed on, with one connection to each leader."""
+
+    def __init__(self, settings: NodeSettings, core: Raft, identity: Identity) -> None:
+        self._group = settings.group
+        self._addresses = settings.known_peers
+        self._frame_bytes_max = settings.client_frame_bytes_max
+        self._is_on = settings.appends_to_followers == PASSED_ON
+        self._core = core
+        self._identity = identity
+        self._now_s = asyncio.get_running_loop().time
+        self._links: dict[str, LeaderLink[Passed]] = {}
+        """The connections that are made or being made, by the leader's id."""
+        self._waiting_count = self._waiting_bytes = 0
+        self.count = 0
+        """The entries that were passed on since the start."""
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader that gets appends from this member; None if it must not pass any on."""
+        leader_id = self._core.leader_id
+        if not self._is_on or self._core.leads or leader_id not in self._addresses:
+            return None
+        return leader_id
+
+    def is_foreign(self, command: RemotingCommand) -> bool:
+        """Tell whether another member passed this append on, but not for this group."""
+        named = (command.ext_fields or {}).get(frames.GROUP_IDENTITY_FIELD, "")
+        return self._identity.is_strange(named)
+
+    def pass_on(self, caller: Caller, opaque: int, code: int, bodies: Sequence[bytes]) -> None:
+        """Pass on the bodies of an APPEND or APPEND_BATCH; the caller gets the leader's answer.
+
+        There must be a `leader_id`.
+        """
+        leader_id = self.leader_id
+        assert leader_id is not None
+        link = self._links.get(leader_id) or self._link_to(leader_id)
+        its_opaque = link.next_opaque()
+        frame = frames.encode(
+            RemotingCommand(
+                code=code,
+                opaque=its_opaque,
+                flag=frames.PASSED_ON_FLAG,
+                ext_fields={frames.GROUP_IDENTITY_FIELD: self._identity.value},
+                body=self._body(leader_id, code, bodies),
+            )
+        )
+        if len(frame) > self._frame_bytes_max:  # the leader would cut the connection
+            self._refuse(caller, opaque, DLedgerResponseCode.NOT_LEADER)
+        elif not self._has_room(len(frame)):
+            self._refuse(caller, opaque, DLedgerResponseCode.LEADER_PENDING_FULL)
+        else:
+            self._waiting_count += 1
+            self._waiting_bytes += len(frame)
+            self.count += len(bodies)
+            passed = Passed(caller, opaque, len(frame), self._now_s() + LEADER_WAIT_S)
+            link.send(its_opaque, frame, passed)
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No deadline of a waiting request is earlier than this time."""
+        return min((link.oldest_deadline_s for link in self._links.values()), default=math.inf)
+
+    def expire(self, now_s: float) -> None:
+        """Close connections whose leader answers too late: it hangs, or is out of reach."""
+        for link in list(self._links.values()):
+            if link.oldest_deadline_s <= now_s:
+                link.abort()
+
+    def give_up(self) -> None:
+        """Answer every request that still waits: this member stops."""
+        self._is_on = False
+        for link in list(self._links.values()):
+            link.abort()
+
+    def _has_room(self, frame_bytes: int) -> bool:
+        if not self._waiting_count:
+            return True
+        fits = self._waiting_bytes + frame_bytes <= BYTES_MAX
+        return fits and self._waiting_count < REQUESTS_MAX
+
+    def _body(self, leader_id: str, code: int, bodies: Sequence[bytes]) -> bytes:
+        """Return the body of the request for the leader."""
+        if code == RequestCode.APPEND:
+            (body,) = bodies
+            one = requests.AppendEntryRequest(group=self._group, remote_id=leader_id, body=body)
+            return one.to_json()
+        batch = AppendBatchRequest(group=self._group, remote_id=leader_id, bodies=bodies)
+        return batch.to_bytes()
+
+    def _link_to(self, leader_id: str) -> LeaderLink[Passed]:
+        """Connect to a leader; close the connections to former ones on which nothing waits."""
+        for former in list(self._links.values()):
+            if former.oldest_deadline_s == math.inf:
+                former.abort()
+        host, _, port = self._addresses[leader_id].rpartition(":")
+        link = self._links[leader_id] = LeaderLink[Passed](self, leader_id)
+        link.open(host, int(port))
+        return link
+
+    # -- called by the connections ---------------------------------------------------------------
+
+    def answered(self, answers: Sequence[tuple[Passed, RemotingCommand]]) -> None:
+        """Return the leader's answers, with one write for each caller."""
+        written: dict[Caller, list[bytes]] = {}
+        for passed, answer in answers:
+            self._forget(passed)
+            own = RemotingCommand(
+                code=answer.code,
+                opaque=passed.opaque,
+                flag=frames.RESPONSE_FLAG,
+                remark=answer.remark,
+                body=answer.body,
+            )
+            written.setdefault(passed.caller, []).append(frames.encode(own))
+        for caller, parts in written.items():
+            caller.send(b"".join(parts))
+
+    def lost(self, leader_id: str, waiting: Sequence[Passed], *, were_sent: bool) -> None:
+        """Answer what waited on a connection that is gone."""
+        self._links.pop(leader_id, None)
+        code = DLedgerResponseCode.NOT_LEADER
+        if were_sent:
+            code = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT  # the outcome is unknown
+        for passed in waiting:
+            self._forget(passed)
+            self._refuse(passed.caller, passed.opaque, code)
+
+    def _forget(self, passed: Passed) -> None:
+        self._waiting_count -= 1
+        self._waiting_bytes -= passed.frame_bytes
+
+    def _refuse(self, caller: Caller, opaque: int, code: DLedgerResponseCode) -> None:
+        core = self._core
+        answer = requests.AppendEntryResponse(
+            code=code, group=self._group, leader_id=core.leader_id, term=core.term
+        )
+        caller.send(frames.encode_responses([(opaque, answer.to_json())]))
