@@ -9,6 +9,7 @@ which program is running. Only `net` does IO.
     http          the status pages of a member
     net           sends a request to a member: the only IO
     settings      the environment variables of a member
+    peers         lists of members
     audit         the summary of an audit, which the operator reads
     json_objects  strict JSON, to and from dataclasses
     log_lines     log lines as text or JSON

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from dledger_formats.http.status import FlushDiskType
+from dledger_formats.peers import PeersError, format_peers, parse_peers
 
 PREFIX: Final = "DLEDGER_"
 COMMAND_LINE_VARIABLES: Final = frozenset(
@@ -22,7 +23,6 @@ COMMAND_LINE_VARIABLES: Final = frozenset(
 """The variables of the command line `dledger`, which a node ignores."""
 GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
 GROUP_IDENTITY_PATTERN: Final = re.compile(r"[A-Za-z0-9-]{0,64}")
-MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
 REMOTING_PORT: Final = 40911
 HTTP_PORT: Final = 40912
 CLIENT_FRAME_BYTES_MAX: Final = (4 * 1024 * 1024 + 2) // 3 * 4 + 64 * 1024
@@ -224,32 +224,11 @@ def variable_name(field_name: str) -> str:
     return PREFIX + field_name.upper()
 
 
-def format_peers(peers: Mapping[str, str]) -> str:
-    """Write a list of members in DLedger's form: `n0-host:port;n1-host:port`."""
-    return ";".join(f"{peer_id}-{address}" for peer_id, address in peers.items())
-
-
-def parse_peers(text: str) -> dict[str, str]:
-    """Read a list of members in DLedger's form; ids end at the first `-`. Raises SettingsError."""
-    peers: dict[str, str] = {}
-    for part in filter(None, text.split(";")):
-        peer_id, dash, address = part.partition("-")
-        host, colon, port = address.rpartition(":")
-        if not (dash and colon and host and MEMBER_ID_PATTERN.fullmatch(peer_id)):
-            raise SettingsError(f"{part!r} is not a member; the form is ID-HOST:PORT")
-        if not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 65536):
-            raise SettingsError(f"{part!r} has no port between 1 and 65535")
-        if peer_id in peers:
-            raise SettingsError(f"the member {peer_id} is listed twice")
-        peers[peer_id] = address
-    return peers
-
-
 def _parse(name: str, field_name: str, text: str) -> object:
     if field_name in _PEERS:
         try:
             return parse_peers(text)
-        except SettingsError as error:
+        except PeersError as error:
             raise SettingsError(f"{name}: {error}") from None
     if field_name in _CHOICES:
         choices = _CHOICES[field_name]

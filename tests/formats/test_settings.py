@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.http.status import FlushDiskType
+from dledger_formats.peers import PeersError, format_peers, parse_peers
 from dledger_formats.settings import (
     GroupState,
     NodeSettings,
     OnDamage,
     SettingsError,
-    format_peers,
-    parse_peers,
     variable_name,
 )
 
@@ -176,7 +175,7 @@ def test_dashes_in_a_host_name_belong_to_the_host() -> None:
     ],
 )
 def test_an_invalid_list_of_members_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError):
+    with pytest.raises(PeersError):
         parse_peers(text)
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from dledger_client.client import DLedgerClient
+from dledger_formats.peers import format_peers
 from dledger_formats.protocol.membership_change import ChangeKind
-from dledger_formats.settings import NodeSettings, format_peers
+from dledger_formats.settings import NodeSettings
 from dledger_node.store_command.adopt import TERM_STEP
 from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol import frames, passing_on, requests
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.settings import NodeSettings
@@ -99,8 +99,8 @@ async def test_a_request_is_passed_on_once_and_names_the_identity(leader: Leader
     pass_on(service, client, 7)
     passed = await leader.requests.get()
 
-    assert passed.flag == frames.PASSED_ON_FLAG
-    assert passed.ext_fields == {frames.GROUP_IDENTITY_FIELD: IDENTITY}
+    assert passed.flag == passing_on.PASSED_ON_FLAG
+    assert passed.ext_fields == {passing_on.GROUP_IDENTITY_FIELD: IDENTITY}
     assert requests.AppendEntryRequest.from_json(passed.body).remote_id == "n1"
     assert not service.is_foreign(passed)
     assert service.is_foreign(RemotingCommand(code=passed.code, opaque=1, flag=passed.flag))

@@ -6,7 +6,7 @@ from re import fullmatch
 from typing import Final
 
 from dledger_client.errors import AddressError
-from dledger_formats.settings import MEMBER_ID_PATTERN
+from dledger_formats.peers import MEMBER_ID_PATTERN
 
 SERVERS_MAX: Final = 64
 PORT_MAX: Final = 65535

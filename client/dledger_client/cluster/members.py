@@ -13,7 +13,7 @@ from dledger_client.errors import AddressError, ConnectionLostError, RefusedErro
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
-from dledger_formats.protocol.frames import PASS_ON_FLAG
+from dledger_formats.protocol.passing_on import PASS_ON_FLAG
 from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 LINKS_MAX: Final = 4 * SERVERS_MAX

@@ -14,7 +14,8 @@ from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk
 from dledger_formats.log.channels import PRODUCERS_MAX, channel_of
-from dledger_formats.settings import MEMBER_ID_PATTERN, MEMBERS_MAX
+from dledger_formats.peers import MEMBER_ID_PATTERN
+from dledger_formats.settings import MEMBERS_MAX
 
 BODY_BYTES_MAX: Final = 2560
 """Enough for MEMBERS_MAX ids, and small enough for the smallest segment."""

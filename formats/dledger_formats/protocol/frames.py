@@ -36,14 +36,6 @@ BINARY_HEADER: Final = 1
 
 RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
-PASS_ON_FLAG: Final = 1 << 16
-"""In a request of this project's client: a member that does not lead may pass an append on to its
-leader. Java has the flags 1 and 2, and ignores others.
-"""
-PASSED_ON_FLAG: Final = 1 << 17
-"""In an append that a member has passed on: the receiver takes it only if it leads."""
-GROUP_IDENTITY_FIELD: Final = "groupIdentity"
-"""The ext field of an append that was passed on: the identity of the group it is meant for."""
 OPAQUE_MAX: Final = (1 << 31) - 1
 LANGUAGE: Final = "PYTHON"
 LANGUAGES: Final = (

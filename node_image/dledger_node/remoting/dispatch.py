@@ -10,6 +10,7 @@ from dledger_formats.protocol import (
     append_batch,
     frames,
     membership_change,
+    passing_on,
     producers,
     register,
     requests,
@@ -53,7 +54,7 @@ from dledger_node.remoting.service import (
 RequestT = TypeVar("RequestT", bound=requests.Request)
 
 _APPEND: Final = int(RequestCode.APPEND)
-_UNUSUAL_FLAGS: Final = frames.RESPONSE_FLAG | frames.PASS_ON_FLAG | frames.PASSED_ON_FLAG
+_UNUSUAL_FLAGS: Final = frames.RESPONSE_FLAG | passing_on.PASS_ON_FLAG | passing_on.PASSED_ON_FLAG
 _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
 _REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
@@ -143,7 +144,7 @@ class Dispatcher:
     ) -> None:
         service = self._service
         match command.code:
-            case _ if command.flag & frames.PASSED_ON_FLAG and service.passed_on.is_foreign(
+            case _ if command.flag & passing_on.PASSED_ON_FLAG and service.passed_on.is_foreign(
                 command
             ):
                 self._refuse_append(command, line, DLedgerResponseCode.NOT_LEADER)
@@ -224,7 +225,7 @@ class Dispatcher:
     def _pass_on(self, command: RemotingCommand, line: Line, bodies: Sequence[bytes]) -> bool:
         """Pass a plain append on to the leader; False if this member is to take or refuse it."""
         passed_on = self._service.passed_on
-        if not command.flag & frames.PASS_ON_FLAG or passed_on.leader_id is None:
+        if not command.flag & passing_on.PASS_ON_FLAG or passed_on.leader_id is None:
             return False
         passed_on.pass_on(line, command.opaque, command.code, bodies)
         return True

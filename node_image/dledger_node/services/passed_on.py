@@ -1,10 +1,10 @@
 """Appends that a follower passes on to its leader, and the leader's answers.
 
 A client that knows only a Kubernetes Service reaches a follower while the Service still points to
-the old leader. Such a client marks its requests (`frames.PASS_ON_FLAG`); the follower then sends
-its plain appends to the leader that it knows, and returns the leader's answers. What was passed on
-is not passed on again, so that two members which take each other for the leader cannot play with
-it. The request names the group's identity: the address may belong to another group by now.
+the old leader. Such a client marks its requests (`passing_on.PASS_ON_FLAG`). The follower then
+sends its plain appends to the leader that it knows, and returns the leader's answers. No append is
+passed on twice: two members may take each other for the leader. The request names the group's
+identity, because the address may belong to another group by now.
 
 An append that the leader may have received is never refused here: without the leader's answer, its
 outcome is unknown.
@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol import frames, passing_on, requests
 from dledger_formats.protocol.append_batch import AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
@@ -80,7 +80,7 @@ class PassedOn:
 
     def is_foreign(self, command: RemotingCommand) -> bool:
         """Tell whether another member passed this append on, but not for this group."""
-        named = (command.ext_fields or {}).get(frames.GROUP_IDENTITY_FIELD, "")
+        named = (command.ext_fields or {}).get(passing_on.GROUP_IDENTITY_FIELD, "")
         return self._identity.is_strange(named)
 
     def pass_on(self, caller: Caller, opaque: int, code: int, bodies: Sequence[bytes]) -> None:
@@ -96,8 +96,8 @@ class PassedOn:
             RemotingCommand(
                 code=code,
                 opaque=its_opaque,
-                flag=frames.PASSED_ON_FLAG,
-                ext_fields={frames.GROUP_IDENTITY_FIELD: self._identity.value},
+                flag=passing_on.PASSED_ON_FLAG,
+                ext_fields={passing_on.GROUP_IDENTITY_FIELD: self._identity.value},
                 body=self._body(leader_id, code, bodies),
             )
         )

@@ -69,8 +69,7 @@ class ClientService:
         self.gate = gate
         self._identity = identity
         self.peers = peers
-        self._settings = settings
-        self._core = core
+        self._settings, self._core = settings, core
         group = settings.group
         self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
         turns = self.read_turns

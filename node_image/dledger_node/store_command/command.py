@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from dledger_formats.log import disk
-from dledger_formats.settings import HTTP_PORT, parse_peers
+from dledger_formats.peers import parse_peers
+from dledger_formats.settings import HTTP_PORT
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store_command import adopt, output

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 
-from dledger_formats import settings
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 from dledger_formats.http.status import (
     FlushDiskType,
@@ -18,6 +17,7 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.channels import ChannelRun, channel_of
 from dledger_formats.log.checksum import crc32
+from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_fuzz.network_decoders import Decoder, Feed
 from dledger_node.raft.membership import Membership, MembershipEntry
@@ -116,8 +116,8 @@ def node_settings() -> tuple[list[bytes], Feed]:
         text = raw.decode("utf-8", "replace")
         with contextlib.suppress(SettingsError):
             NodeSettings.from_environment(sound.to_environment() | {name: text})
-        with contextlib.suppress(SettingsError):
-            settings.parse_peers(text)
+        with contextlib.suppress(PeersError):
+            parse_peers(text)
 
     return [b"n0-h:1;n1-host.example:40911", b"4096", b"SyncFlush", b"json"], feed
 

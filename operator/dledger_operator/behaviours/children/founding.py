@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger_formats.settings import GroupState, SettingsError, parse_peers
+from dledger_formats.peers import PeersError, parse_peers
+from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
 from dledger_operator.resources import config_map
@@ -107,7 +108,7 @@ def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:
 def _first_voters_of(settings: Mapping[str, str]) -> int:
     try:
         peers = parse_peers(settings.get(config_map.PEERS_KEY, ""))
-    except SettingsError:
+    except PeersError:
         return -1
     expected = {names.member_id(ordinal) for ordinal in range(len(peers))}
     return len(peers) if peers.keys() == expected else -1
