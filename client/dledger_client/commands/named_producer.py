@@ -221,8 +221,8 @@ class NamedProducer:
         return (
             f" The group has forgotten producer {name}, so no run can find out by itself what of "
             f"this is in the log. Look with `dledger get {self.registration}..`, take what is "
-            "there out of the input, and append the rest under another name; or empty the group, and "
-            f"remove {self.path}"
+            "there out of the input, and append the rest under another name; or empty the group, "
+            f"and remove {self.path}"
         )
 
     @property
