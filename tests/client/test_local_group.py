@@ -111,6 +111,24 @@ def test_a_local_group_continues_after_its_leader_is_killed(tmp_path: Path) -> N
     assert (restarted["member"], restarted["reason"]) == (leader["leader"], "SIGKILL")
 
 
+def test_a_member_that_is_out_of_service_is_named(tmp_path: Path) -> None:
+    with (
+        LocalGroupProcess(tmp_path, 1) as group,
+        BlockingClient(group.servers, "local") as client,
+    ):
+        client.append_batch([b"entry"] * 10)
+    data = tmp_path / "dledger-n0" / "data" / "00000000000000000000"
+    raw = bytearray(data.read_bytes())
+    raw[raw.index(b"entry")] ^= 1
+    data.write_bytes(raw)
+
+    with LocalGroupProcess(tmp_path, 1) as group:
+        event = group.event("storage")
+
+    assert (event["member"], event["state"]) == ("n0", "Damaged")
+    assert event["reason"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
     tmp_path: Path, number: signal.Signals

@@ -16,7 +16,13 @@ from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
-from dledger_client.local.group import Event, LeaderChanged, LocalGroup, environment_of
+from dledger_client.local.group import (
+    Event,
+    LeaderChanged,
+    LocalGroup,
+    StorageTrouble,
+    environment_of,
+)
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -183,6 +189,9 @@ def _print_event(event: Event) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
         common.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
+    elif isinstance(event, StorageTrouble):
+        state = event.state.value.lower()
+        common.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
     else:
         common.write_line(
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
@@ -194,6 +203,15 @@ def _print_event(event: Event) -> None:
 def _print_event_json(event: Event) -> None:
     if isinstance(event, LeaderChanged):
         common.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
+    elif isinstance(event, StorageTrouble):
+        common.write_event(
+            {
+                "event": "storage",
+                "member": event.member_id,
+                "state": event.state.value,
+                "reason": event.reason,
+            }
+        )
     else:
         common.write_event(
             {

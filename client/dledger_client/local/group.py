@@ -32,7 +32,7 @@ from dledger_client.local.folder import (
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.tasks import TaskScope
-from dledger_formats.http.status import LeaderView
+from dledger_formats.http.status import LeaderView, NodeStatus, StorageState
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import (
     GROUP_PATTERN,
@@ -55,7 +55,16 @@ class LeaderChanged:
     term: int
 
 
-Event: TypeAlias = LeaderChanged | Restarted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageTrouble:
+    """A member cannot use its store; the reason says what to do."""
+
+    member_id: str
+    state: StorageState
+    reason: str
+
+
+Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +209,7 @@ class LocalGroup:
 
     async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
         """Poll a member for the leader; report when the member itself leads a newer term."""
-        since = ""
+        since, trouble = "", ""
         while True:
             path = f"/leader?since={since}&wait={LEADER_WAIT_S}s"
             try:
@@ -212,9 +221,25 @@ class LocalGroup:
                 continue
             process.has_answered = True
             since = view.token
+            trouble = await self._report_trouble(member, trouble)
             if view.master and view.term > self._term:
                 self._term = view.term
                 self._on_event(LeaderChanged(leader_id=view.self_id, term=view.term))
+
+    async def _report_trouble(self, member: LocalMember, known: str) -> str:
+        """Report why a member cannot use its store, unless that is known; return it."""
+        try:
+            status = NodeStatus.from_json(await get_page(member.http_address, "/status", 2.0))
+        except (PageError, FormatError):
+            return known
+        if status.storage is StorageState.SOUND:
+            return ""
+        if status.reason != known:
+            event = StorageTrouble(
+                member_id=member.member_id, state=status.storage, reason=status.reason
+            )
+            self._on_event(event)
+        return status.reason
 
 
 def node_program(python: str = sys.executable, search_path: str | None = None) -> Path:
