@@ -59,6 +59,8 @@ class Conditions:
     """Whether members confirm entries that only the kernel holds (AsyncFlush)."""
     slow_hard_state: float = 0.0
     """Probability that a save of term and vote takes so long that other inputs arrive before."""
+    slow_change: float = 0.0
+    """Probability that a truncation, or a replacement of the log, takes as long."""
     checkpoint: float = 0.0
     """Probability that a new committed index is saved."""
     keep: Keep = Keep.SOMETHING

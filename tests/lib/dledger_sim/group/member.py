@@ -87,8 +87,13 @@ class SimMember:
 
     @property
     def saving(self) -> bool:
-        """Return whether a save of the hard state is in progress."""
-        return self._store is not None and self._store.saving is not None
+        """Return whether a save of the hard state, or a change of the log, is in progress."""
+        return self._store is not None and self._store.is_busy
+
+    @property
+    def changing(self) -> bool:
+        """Return whether a truncation or a replacement of the log is in progress."""
+        return self._store is not None and self._store.changing is not None
 
     @property
     def leads(self) -> bool:
@@ -268,10 +273,9 @@ class SimMember:
         checker.memberships.knows(self.member_id, raft.membership)
 
     def hard_state_saved(self) -> None:
-        """Finish a save of the hard state, and continue the work that waited for it."""
+        """Finish a save of the hard state, or a change of the log, and continue the work."""
         assert self._store is not None
-        self._store.finish_save()
-        self.loop.hard_state_saved()
+        self._store.finish(self.loop)
 
     def _end(self, error: Exception) -> None:
         """Note why the loop stopped. Raises any error other than a crash or found damage."""

@@ -208,6 +208,9 @@ class RunningGroup(Events):
     def _flushed(self, member: SimMember, life: int) -> None:
         if not self._awake(member, life, self._flushed, member, life):
             return
+        if member.changing:  # its report waits
+            self.after(HARD_STATE_US, self._flushed, member, life)
+            return
         assert member.raft is not None
         fails = f"flush fails {member.member_id}"
         if self.choices.chance(fails, self.conditions.flush_failure):

@@ -13,6 +13,7 @@ from dledger_node.raft.ready import (
     WritePushed,
     WriteSnapshot,
 )
+from dledger_node.shell.loop import CoreLoop
 from dledger_sim.group.disk import SimDisk, chained
 from dledger_sim.group.membership_bodies import body_of
 from dledger_sim.group.moments import Moment
@@ -24,7 +25,9 @@ HARD_STATE_US: Final = 15_000
 
 
 class SimStore:
-    """Writes of a member since its start. A save may be slow, and each write may be the last."""
+    """Writes of a member since its start. A save, a truncation or a replacement of the log may be
+    slow, and each write may be the last.
+    """
 
     def __init__(
         self,
@@ -38,12 +41,15 @@ class SimStore:
         """`committed_index` returns the core's; `perhaps_die` raises DiedError at random."""
         self.saving: HardState | None = None
         """The hard state of a save in progress."""
+        self.changing: Write | None = None
+        """The truncation or replacement in progress."""
         self._member_id = member_id
         self._disk = disk
         self._world = world
         self._committed_index = committed_index
         self._perhaps_die = perhaps_die
         self._site_slow = f"slow hard state {member_id}"
+        self._site_change = f"slow change {member_id}"
 
     def save_hard_state(self, hard_state: HardState) -> bool:
         """Save at once and return True, or begin a slow save and return False."""
@@ -68,11 +74,37 @@ class SimStore:
 
     def begin_flush(self) -> None:
         """Start a flush of the pending writes, unless a flush is in flight."""
-        if self._disk.has_unflushed and self._disk.flush is None:
+        if self.changing is None and self._disk.has_unflushed and self._disk.flush is None:
             self._disk.begin_flush()
             self._world.flush_begins(self._member_id)
 
     def write(self, write: Write) -> bool:
+        """Write at once and return True, or begin a slow change and return False."""
+        if isinstance(write, Truncate | WriteSnapshot):
+            rate = self._world.conditions.slow_change
+            if self._world.choices.chance(self._site_change, rate):
+                self.changing = write
+                self._world.save_takes_a_while(self._member_id)
+                return False
+        self._write(write)
+        return True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save or a change is in progress."""
+        return self.saving is not None or self.changing is not None
+
+    def finish(self, loop: CoreLoop) -> None:
+        """Finish the save or the change in progress, and continue the work that waited for it."""
+        if self.changing is None:
+            self.finish_save()
+            loop.hard_state_saved()
+            return
+        write, self.changing = self.changing, None
+        self._write(write)
+        loop.log_changed()
+
+    def _write(self, write: Write) -> None:
         """Write to the page cache, and show the write to the checker."""
         self._perhaps_die()
         world = self._world
@@ -101,7 +133,6 @@ class SimStore:
                 world.checker.truncating(self._member_id, first_index)
                 self._disk.truncate(first_index)
                 world.moment(Moment.TRUNCATED, self._member_id)
-        return True
 
     def _append(self, first_index: int, entries: list[tuple[int, int]]) -> None:
         cached = self._disk.cached

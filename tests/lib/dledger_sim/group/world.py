@@ -33,7 +33,7 @@ class World(Protocol):
         """Let a thread of a member act later, unless the member crashes before."""
 
     def save_takes_a_while(self, member_id: str) -> None:
-        """Finish a save of the hard state later, unless the member crashes before."""
+        """Finish a save, or a change of the log, later, unless the member crashes before."""
 
     def flush_begins(self, member_id: str) -> None:
         """Finish a member's flush later, unless the member crashes before."""

@@ -24,8 +24,8 @@ def settle(cluster: SimCluster) -> None:
     """End all faults, and check that the group recovers in time; raises ViolationError if not."""
     calm = dataclasses.replace(
         cluster.conditions, loss=0.0, duplicate=0.0, delay_us=300, notice_link=1.0, flush_us=1_000,
-        slow_hard_state=0.0, crash_in_ready=0.0, flush_failure=0.0, strike_interval_us=0,
-        state_us=100,
+        slow_hard_state=0.0, slow_change=0.0, crash_in_ready=0.0, flush_failure=0.0,
+        strike_interval_us=0, state_us=100,
     )  # fmt: skip
     longest_log = max(len(member.disk.cached) for member in cluster.members.values())
     timeout_us = SETTLE_ELECTION_TIMEOUTS * 2 * calm.election_ticks * TICK_US
