@@ -82,6 +82,19 @@ def test_rounds_without_a_winner_are_counted_but_logged_once(
     assert driver.raft.elections[ElectionCause.NO_WINNER] > 10
 
 
+def test_changes_of_the_leader_are_logged_as_sentences(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        watched = Watched()
+        watched.driver.tick(3 * ELECTION_TICKS)
+        watched.turn(1.0)
+        watched.win()
+
+    told = [line for line in caplog.messages if line.startswith("leader: ")]
+    assert told[0] == "leader: this member follows n1, the leader of term 1"
+    assert "leader: this member knows no leader of term 1" in told
+    assert told[-1].startswith("leader: this member leads term 2; entries up to 0 are committed")
+
+
 class Watched:
     """A member with a watch, and a clock that the test advances."""
 

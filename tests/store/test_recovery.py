@@ -81,6 +81,10 @@ def test_a_cut_is_reported_with_its_reason(open_store: OpenStore, crashed: Crash
     assert report.end_index == 0
     assert report.cut_reason.startswith("bad_body_crc")
     assert report.cut_bytes == 3 * 52
+    assert str(report).startswith(
+        "it has entries 0 to 0, of which 1 were verified; 156 bytes behind them were cleared: "
+        "bad_body_crc"
+    )
 
 
 def test_damage_to_durable_entries_stops_the_store_and_changes_nothing(

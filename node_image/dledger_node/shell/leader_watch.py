@@ -43,7 +43,7 @@ class LeaderWatch:
             self._note_election()
         if leader != self._reported_leader:
             self._note_leader()
-            logger.info("leader: %s", self.leader_view())
+            logger.info("leader: %s", describe_leader(self.leader_view()))
             term, leader_id, _ = leader
             if leader_id is not None and term != self._counted_term:
                 self._counted_term = term
@@ -99,6 +99,18 @@ class LeaderWatch:
     def _leader(self) -> tuple[int, str | None, bool]:
         """Return the values that the token of `leader_view` depends on."""
         return self._core.term, self._core.leader_id, self._core.master
+
+
+def describe_leader(view: LeaderView) -> str:
+    """Describe in one sentence which leader a member knows."""
+    if view.leader_id is None:
+        return f"this member knows no leader of term {view.term}"
+    if not view.master:
+        return f"this member follows {view.leader_id}, the leader of term {view.term}"
+    return (
+        f"this member leads term {view.term}; entries up to {view.committed_index} are committed; "
+        f"it took {view.election_ms} ms to be elected"
+    )
 
 
 def describe(election: Election) -> str:

@@ -44,6 +44,17 @@ class RecoveryReport:
     """Index units that were missing or wrong."""
     seconds: float
 
+    def __str__(self) -> str:
+        """Describe the log and what was repaired."""
+        last = self.end_index
+        entries = f"entries {self.begin_index} to {last}" if last >= 0 else "no entry"
+        parts = [f"it has {entries}, of which {self.verified_entries} were verified"]
+        if self.cut_bytes:
+            parts.append(f"{self.cut_bytes} bytes behind them were cleared: {self.cut_reason}")
+        if self.rebuilt_units:
+            parts.append(f"{self.rebuilt_units} index units were rebuilt")
+        return f"{'; '.join(parts)} ({self.seconds:.3f} s)"
+
 
 @dataclass(slots=True)
 class RecoveryProgress:
