@@ -147,8 +147,11 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     (place.folder / "flipped.export").write_bytes(raw.replace(b"world", b"World"))
     place.show("Numbers and texts that make no sense", NUMBERS, options)
     place.show("Files that cannot be used", FILES, options)
+    pages = ",".join(f"127.0.0.1:{port}" for port in group.http_ports.values())
+    place.environment["DLEDGER_CLIENT_HTTP"] = pages
     place.show("The output goes to a full disk", WRITES, options, to="full")
     place.show("The reader of the output has gone", WRITES, options, to="closed")
+    del place.environment["DLEDGER_CLIENT_HTTP"]
     wrong = options.replace("--group g", "--group other")
     place.show("The group has another name", EVERY_COMMAND, wrong)
     place.show("No group is given", ["append --body x", "get 0", "status", "wait"], "")

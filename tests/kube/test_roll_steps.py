@@ -170,6 +170,18 @@ def test_a_learner_that_is_behind_costs_no_vote() -> None:
     assert replaces(of) == "flights-3"
 
 
+def test_the_pod_of_a_removed_member_that_is_being_deleted_holds_up_no_roll() -> None:
+    """Its node may have died, so that it stays for as long as nobody deletes the node."""
+    removed = down(3, "image", leaving=True)
+    voters = frozenset({"n0", "n1", "n2"})
+
+    going = state(pod(0, "image"), pod(1), pod(2), removed, voters=voters)
+    assert replaces(going) == "flights-0"
+
+    done = state(pod(0), pod(1), pod(2), removed, voters=voters)
+    assert waits(done).reason == "PodStarting"
+
+
 def test_a_pod_whose_claim_was_deleted_keeps_the_only_log() -> None:
     """The claim goes with the pod that still uses it."""
     assert waits(state(pod(0, WHY, volume_leaving=True), leader="n0")).reason == "VolumeTerminating"

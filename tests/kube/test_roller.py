@@ -7,8 +7,10 @@ import pytest
 
 from dledger_kube.objects import group
 from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.roll import Roller
+from dledger_operator.clients.errors import RefusedError
 from dledger_operator.observed_state import Membership
 
 
@@ -61,6 +63,31 @@ async def test_a_roll_waits_while_the_budget_keeps_the_pod_and_goes_on_afterward
     rolling.world.budget_used_up = False
     await rolling.step()
     assert rolling.reason == "PodStarting"
+    assert rolling.replaced() == [2]
+
+
+class ForbiddingWorld(RollingWorld):
+    """An API server that does not let the operator remove pods."""
+
+    forbids = True
+
+    async def replace_pod(self, view: PodView) -> None:
+        if self.forbids:
+            raise RefusedError("pods/eviction is forbidden")
+        await super().replace_pod(view)
+
+
+async def test_a_refused_removal_is_told_once_and_tried_again() -> None:
+    world = ForbiddingWorld(size=3)
+    rolling = Rolling(world=world)
+    world.image = "node:2"
+
+    await rolling.steps(3)
+    assert rolling.reason == "RemovalRefused"
+    assert [event.reason for event in rolling.events] == ["RemovalRefused"]
+
+    world.forbids = False
+    await rolling.step()
     assert rolling.replaced() == [2]
 
 

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from dledger_formats.protocol import frames, passing_on, requests
-from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.settings import NodeSettings
+from dledger_node.remoting.service import AppendCall
 from dledger_node.services import passed_on
 from dledger_node.services.passed_on import PassedOn
 from dledger_wire.played import Client
@@ -73,7 +74,7 @@ def follower(port: int, **settings: Any) -> PassedOn:
 
 def pass_on(service: PassedOn, client: Client, *numbers: int) -> None:
     for number in numbers:
-        service.pass_on(cast("Any", client), number, RequestCode.APPEND, [b"%d" % number])
+        service.pass_on(AppendCall(client, number, b"%d" % number))
 
 
 async def until(met: Callable[[], bool]) -> None:
@@ -171,10 +172,30 @@ async def test_bytes_above_the_bound_are_refused_unless_nothing_else_waits(
     service.give_up()
 
 
-async def test_a_frame_that_the_leader_would_not_take_is_refused(leader: Leader) -> None:
-    service, client = follower(leader.port, client_frame_bytes_max=1 << 16), Client()
+async def test_one_address_gets_no_more_places_at_a_follower_than_at_the_leader(
+    leader: Leader,
+) -> None:
+    leader.answers = False
+    service, client = follower(leader.port, client_pending_appends_max=2), Client()
+    other = Client()
+    other.address = "198.18.0.2"
 
-    service.pass_on(cast("Any", client), 1, RequestCode.APPEND, [bytes(1 << 16)])
+    pass_on(service, client, 1, 2, 3)
+    pass_on(service, other, 4)
+
+    assert [answer.code for answer in client.answers] == [Code.LEADER_PENDING_FULL]
+    assert not other.answers
+    service.give_up()
+    assert len(client.answers) == 3
+
+
+@pytest.mark.parametrize("frame_bytes_max", [1 << 16, frames.FRAME_BYTES_MAX])
+async def test_a_frame_that_the_leader_would_not_take_is_refused(
+    leader: Leader, frame_bytes_max: int
+) -> None:
+    service, client = follower(leader.port, client_frame_bytes_max=frame_bytes_max), Client()
+
+    service.pass_on(AppendCall(client, 1, bytes(frame_bytes_max)))
 
     assert client.answers[0].code is Code.NOT_LEADER
 

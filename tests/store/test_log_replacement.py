@@ -7,9 +7,10 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
-from dledger_node.errors import RemoteProtocolError
+from dledger_node.errors import RemoteProtocolError, StoreFullError
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.segment_list import SegmentList
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]
@@ -55,6 +56,32 @@ def flush(store: LogStore) -> None:
     target = store.flush_target()
     store.flush(target)
     store.flushed(target)
+
+
+def test_a_full_volume_stops_a_replacement_and_leaves_a_log_that_opens(
+    store: LogStore,
+    open_store: OpenStore,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log is gone by then, and nothing of the new one is durable."""
+    flush(store)
+
+    def full(_: SegmentList) -> None:
+        raise StoreFullError("the volume is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentList, "_make_spare", full)
+        for files in (store._files.data, store._files.index):
+            files._spares.clear()
+        with pytest.raises(StoreFullError):
+            replace_log(store)
+        flush(store)
+        store.save_checkpoint(store.end_index)
+        store.close()
+
+    again = open_store(folder)
+    assert (again.end_index, again.durable_index) == (-1, -1)
 
 
 def test_a_replaced_log_holds_only_the_new_entries_and_continues_after_them(

@@ -117,7 +117,10 @@ async def run(arguments: argparse.Namespace) -> int:
     is_read = problem is None or isinstance(problem, InputError)
     _report(client, tally, arguments, elapsed_s, is_read=is_read)
     if isinstance(problem, InputError):
-        raise UsageError(str(problem))
+        if tally.exit_code is ExitCode.OK:
+            raise UsageError(str(problem))
+        common.complain(f"dledger: {problem}")
+        return tally.exit_code
     if signals:
         return EXIT_ON_SIGNAL + signals[0]
     return _exit_code(tally, problem)

@@ -203,8 +203,10 @@ class Dispatcher:
         refused, body = self._append_reader.read(command.body)
         if refused is not None:
             self._refuse_append(command, line, refused)
-        elif not self._pass_on(command, line, [body]):
-            calls.append(AppendCall(line, command.opaque, body))
+        else:
+            call = AppendCall(line, command.opaque, body)
+            if not self._pass_on(command, call):
+                calls.append(call)
 
     def _append_idempotent(
         self, command: RemotingCommand, line: Line, calls: list[IdempotentCall]
@@ -219,15 +221,17 @@ class Dispatcher:
         refused, bodies = self._batch_reader.read(command.body)
         if refused is not None:
             self._refuse_append(command, line, refused)
-        elif not self._pass_on(command, line, bodies):
-            calls.append(BatchCall(line, command.opaque, bodies))
+        else:
+            call = BatchCall(line, command.opaque, bodies)
+            if not self._pass_on(command, call):
+                calls.append(call)
 
-    def _pass_on(self, command: RemotingCommand, line: Line, bodies: Sequence[bytes]) -> bool:
+    def _pass_on(self, command: RemotingCommand, call: AppendCall | BatchCall) -> bool:
         """Pass a plain append on to the leader; False if this member is to take or refuse it."""
         passed_on = self._service.passed_on
         if not command.flag & passing_on.PASS_ON_FLAG or passed_on.leader_id is None:
             return False
-        passed_on.pass_on(line, command.opaque, command.code, bodies)
+        passed_on.pass_on(call)
         return True
 
     def _append_idempotent_batch(

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Generic, Protocol, TypeVar, cast
 
+from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.frames import OPAQUE_MAX, FrameDecoder, FrameError, RemotingCommand
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
@@ -89,7 +90,7 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
 
     async def _open(self, host: str, port: int) -> None:
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+            await dial(lambda: self, host, port)
         except OSError:
             self._end()
 

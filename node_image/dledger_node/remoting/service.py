@@ -97,8 +97,8 @@ class PassOnService(Protocol):
     def is_foreign(self, command: RemotingCommand) -> bool:
         """Tell whether another member passed this append on, but not for this group."""
 
-    def pass_on(self, caller: Caller, opaque: int, code: int, bodies: Sequence[bytes]) -> None:
-        """Pass on the bodies of an APPEND or APPEND_BATCH; the caller gets the leader's answer."""
+    def pass_on(self, call: AppendCall | BatchCall) -> None:
+        """Pass on a plain append; its caller gets the leader's answer."""
 
 
 class PeerService(Protocol):

@@ -16,21 +16,26 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from dledger_formats.protocol import frames, passing_on, requests
-from dledger_formats.protocol.append_batch import AppendBatchRequest
+from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.settings import PASSED_ON, NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.leader_link import LeaderLink
-from dledger_node.remoting.service import Caller
+from dledger_node.remoting.service import AppendCall, BatchCall, Caller
+from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
 REQUESTS_MAX: Final = 1024
 """Requests that may wait for their answers."""
 BYTES_MAX: Final = 16 << 20
 """Bytes of their frames; a longer request is passed on if no other waits."""
-LEADER_WAIT_S: Final = ANSWER_WAIT_S + 0.5
-"""Longest wait for an answer. A leader answers each append within ANSWER_WAIT_S."""
+LEADER_WAIT_S: Final = 2 * ANSWER_WAIT_S + 0.5
+"""Longest wait for an answer. A leader may hold an append for ANSWER_WAIT_S until its log has room,
+and then for as long until a quorum holds it.
+"""
+HEADER_BYTES: Final = 512
+"""A frame's header takes less than this."""
 
 
 class Identity(Protocol):
@@ -47,8 +52,7 @@ class Identity(Protocol):
 class Passed(NamedTuple):
     """A request that waits for the leader's answer."""
 
-    caller: Caller
-    opaque: int
+    call: AppendCall | BatchCall
     frame_bytes: int
     deadline_s: float
 
@@ -63,6 +67,7 @@ class PassedOn:
         self._is_on = settings.appends_to_followers == PASSED_ON
         self._core = core
         self._identity = identity
+        self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._now_s = asyncio.get_running_loop().time
         self._links: dict[str, LeaderLink[Passed]] = {}
         """The connections that are made or being made, by the leader's id."""
@@ -83,34 +88,38 @@ class PassedOn:
         named = (command.ext_fields or {}).get(passing_on.GROUP_IDENTITY_FIELD, "")
         return self._identity.is_strange(named)
 
-    def pass_on(self, caller: Caller, opaque: int, code: int, bodies: Sequence[bytes]) -> None:
-        """Pass on the bodies of an APPEND or APPEND_BATCH; the caller gets the leader's answer.
+    def pass_on(self, call: AppendCall | BatchCall) -> None:
+        """Pass on a plain append; its caller gets the leader's answer.
 
         There must be a `leader_id`.
         """
         leader_id = self.leader_id
         assert leader_id is not None
-        link = self._links.get(leader_id) or self._link_to(leader_id)
-        its_opaque = link.next_opaque()
+        body = self._body(leader_id, call)
+        frame_bytes = len(body) + HEADER_BYTES
+        if frame_bytes > self._frame_bytes_max:  # the leader would cut the connection
+            self._refuse(call, DLedgerResponseCode.NOT_LEADER)
+        elif not self._has_room(frame_bytes, call):
+            self._refuse(call, DLedgerResponseCode.LEADER_PENDING_FULL)
+        else:
+            self._send(self._links.get(leader_id) or self._link_to(leader_id), call, body)
+
+    def _send(self, link: LeaderLink[Passed], call: AppendCall | BatchCall, body: bytes) -> None:
+        opaque, is_batch = link.next_opaque(), isinstance(call, BatchCall)
         frame = frames.encode(
             RemotingCommand(
-                code=code,
-                opaque=its_opaque,
+                code=APPEND_BATCH if is_batch else RequestCode.APPEND,
+                opaque=opaque,
                 flag=passing_on.PASSED_ON_FLAG,
                 ext_fields={passing_on.GROUP_IDENTITY_FIELD: self._identity.value},
-                body=self._body(leader_id, code, bodies),
+                body=body,
             )
         )
-        if len(frame) > self._frame_bytes_max:  # the leader would cut the connection
-            self._refuse(caller, opaque, DLedgerResponseCode.NOT_LEADER)
-        elif not self._has_room(len(frame)):
-            self._refuse(caller, opaque, DLedgerResponseCode.LEADER_PENDING_FULL)
-        else:
-            self._waiting_count += 1
-            self._waiting_bytes += len(frame)
-            self.count += len(bodies)
-            passed = Passed(caller, opaque, len(frame), self._now_s() + LEADER_WAIT_S)
-            link.send(its_opaque, frame, passed)
+        self._waiting_count += 1
+        self._waiting_bytes += len(frame)
+        self._by_address.add([call])
+        self.count += len(call.bodies) if isinstance(call, BatchCall) else 1
+        link.send(opaque, frame, Passed(call, len(frame), self._now_s() + LEADER_WAIT_S))
 
     @property
     def next_deadline_s(self) -> float:
@@ -129,20 +138,22 @@ class PassedOn:
         for link in list(self._links.values()):
             link.abort()
 
-    def _has_room(self, frame_bytes: int) -> bool:
+    def _has_room(self, frame_bytes: int, call: AppendCall | BatchCall) -> bool:
+        if self._by_address.active and self._by_address.excess([call]):
+            return False
         if not self._waiting_count:
             return True
         fits = self._waiting_bytes + frame_bytes <= BYTES_MAX
         return fits and self._waiting_count < REQUESTS_MAX
 
-    def _body(self, leader_id: str, code: int, bodies: Sequence[bytes]) -> bytes:
+    def _body(self, leader_id: str, call: AppendCall | BatchCall) -> bytes:
         """Return the body of the request for the leader."""
-        if code == RequestCode.APPEND:
-            (body,) = bodies
-            one = requests.AppendEntryRequest(group=self._group, remote_id=leader_id, body=body)
-            return one.to_json()
-        batch = AppendBatchRequest(group=self._group, remote_id=leader_id, bodies=bodies)
-        return batch.to_bytes()
+        group = self._group
+        if isinstance(call, AppendCall):
+            return requests.AppendEntryRequest(
+                group=group, remote_id=leader_id, body=call.body
+            ).to_json()
+        return AppendBatchRequest(group=group, remote_id=leader_id, bodies=call.bodies).to_bytes()
 
     def _link_to(self, leader_id: str) -> LeaderLink[Passed]:
         """Connect to a leader; close the connections to former ones on which nothing waits."""
@@ -163,12 +174,12 @@ class PassedOn:
             self._forget(passed)
             own = RemotingCommand(
                 code=answer.code,
-                opaque=passed.opaque,
+                opaque=passed.call.opaque,
                 flag=frames.RESPONSE_FLAG,
                 remark=answer.remark,
                 body=answer.body,
             )
-            written.setdefault(passed.caller, []).append(frames.encode(own))
+            written.setdefault(passed.call.connection, []).append(frames.encode(own))
         for caller, parts in written.items():
             caller.send(b"".join(parts))
 
@@ -180,15 +191,16 @@ class PassedOn:
             code = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT  # the outcome is unknown
         for passed in waiting:
             self._forget(passed)
-            self._refuse(passed.caller, passed.opaque, code)
+            self._refuse(passed.call, code)
 
     def _forget(self, passed: Passed) -> None:
         self._waiting_count -= 1
         self._waiting_bytes -= passed.frame_bytes
+        self._by_address.remove([passed.call])
 
-    def _refuse(self, caller: Caller, opaque: int, code: DLedgerResponseCode) -> None:
+    def _refuse(self, call: AppendCall | BatchCall, code: DLedgerResponseCode) -> None:
         core = self._core
         answer = requests.AppendEntryResponse(
             code=code, group=self._group, leader_id=core.leader_id, term=core.term
         )
-        caller.send(frames.encode_responses([(opaque, answer.to_json())]))
+        call.connection.send(frames.encode_responses([(call.opaque, answer.to_json())]))

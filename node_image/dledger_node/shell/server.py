@@ -260,6 +260,7 @@ class DLedgerServer:
         await self._state.close()
         await self._waits.close()
         await self._room.close()
+        await self._waits.close()  # for what the room has let go on
         await self._group_commit.drain()
         self._executor.shutdown()
         self._scrub.close()

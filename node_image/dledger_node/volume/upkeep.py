@@ -19,7 +19,7 @@ from typing import Final
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
-from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.progress import HealingProgress
 from dledger_node.http.status import StoreView
 from dledger_node.raft.core import Raft
@@ -27,6 +27,7 @@ from dledger_node.raft.messages import HeldByAllNotice, Message
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.retention import Decision, Policy, SealedSegment, Situation, decide
+from dledger_node.store.segments.segment import SegmentClosedError
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.wall_clock import WallClock
 
@@ -104,6 +105,8 @@ class Upkeep:
         await self.healing.clean_up(short_of_room=self._is_short_of_room(used_percent))
         with contextlib.suppress(StoreFullError):
             await self._remove_due(used_percent)
+        if self._is_saving():
+            return  # the log that is replaced now must not get the room of the new one
         with contextlib.suppress(StoreFullError):
             await asyncio.to_thread(self._store.preallocate)
         await self._health.check_room()
@@ -155,8 +158,12 @@ class Upkeep:
         generation = self._store.generation
         try:
             sealed = await asyncio.to_thread(self._store.front.sealed_segments)
-        except (LookupError, FileNotFoundError):
+        except (LookupError, FileNotFoundError, SegmentClosedError):
             return  # the leader's log is replacing this one
+        except StoreDamagedError:
+            if self._store.generation == generation:
+                raise
+            return
         if self._store.generation != generation:
             return
         situation = self._situation(used_percent, sealed)

@@ -33,6 +33,7 @@ class Client:
     """A client's connection that keeps the answers."""
 
     def __init__(self) -> None:
+        self.address = "198.18.0.1"
         self.answers: list[requests.AppendEntryResponse] = []
         self.unread_since_s: float | None = None
         self.reads_waiting = 0

@@ -263,9 +263,9 @@ class LogStore(LogReader):
     # -- durability --------------------------------------------------------------------------------
 
     def flush_target(self) -> FlushTarget:
-        """Return a target that covers everything written so far."""
+        """Return a target for everything written so far; to -1 for a log without an entry."""
         return FlushTarget(
-            end_index=self.end_index,
+            end_index=self.end_index if (self.begin_index or 0) <= self.end_index else -1,
             end_term=self.end_term,
             end_pos=self._log.end_pos,
             generation=self.generation,

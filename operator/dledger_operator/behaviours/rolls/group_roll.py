@@ -11,7 +11,7 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.permission import approved_revision, closed_window
 from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, Roller
-from dledger_operator.behaviours.rolls.roll_steps import scaling_goes_first
+from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
 
 
 class GroupRoll:

@@ -33,6 +33,7 @@ from dledger_operator.clients.errors import (
     EvictionRefusedError,
     MemberSilentError,
     NotFoundError,
+    RefusedError,
 )
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.resources.event import NORMAL, WARNING
@@ -45,6 +46,7 @@ POD_REPLACED: Final = "PodReplaced"
 LEADERSHIP_MOVED: Final = "LeadershipMoved"
 ROLL_COMPLETED: Final = "RollCompleted"
 BUDGET_KEEPS_POD: Final = "DisruptionBudget"
+REMOVAL_REFUSED: Final = "RemovalRefused"
 TRANSFER_REFUSED: Final = "TransferRefused"
 # How soon the operator looks again while pods are behind; most of what it waits for has no event.
 LOOK_AGAIN_S: Final = 1.0
@@ -110,6 +112,7 @@ class Roller:
         """The revision of which all voters were ready at once; empty before that."""
         self._rolling = ""
         self._halted = ""
+        self._refused = ""
         self.problem: Problem | None = None
         """What the next step waits for."""
 
@@ -208,6 +211,14 @@ class Roller:
             message = f"{error}; the roll goes on as soon as the budget permits it"
             self.problem = Problem(reason=BUDGET_KEEPS_POD, message=message)
             return
+        except RefusedError as error:
+            message = f"the API server refuses to remove {pod.name}: {error}"
+            if self._refused != message:
+                self._record(group, WARNING, REMOVAL_REFUSED, message)
+            self._refused = message
+            self.problem = Problem(reason=REMOVAL_REFUSED, message=message)
+            return
+        self._refused = ""
         self._rolling = wanted.name
         waits = f"waits for {pod.name}, which is being replaced"
         self.problem = Problem(reason=POD_STARTING, message=waits)

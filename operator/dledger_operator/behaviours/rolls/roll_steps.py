@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_operator import names
-from dledger_operator.api_objects import Problem
-from dledger_operator.behaviours.members.scale_steps import CHANGE_UNDER_WAY
 
 READY_S_MIN: Final = 5.0
 LEADERLESS_S_MIN: Final = 30.0
@@ -40,8 +38,6 @@ QUORUM_AT_RISK: Final = "QuorumAtRisk"
 POD_STARTING: Final = "PodStarting"
 ROLL_HALTED: Final = "RollHalted"
 SCALING: Final = "Scaling"
-MEMBERSHIP_CHANGING: Final = "MembershipChanging"
-"""The leader's refusal of a change while another one is not committed (`members.scale`)."""
 NO_SUCCESSOR: Final = "NoSuccessor"
 STALLED: Final = "Stalled"
 VOLUME_TERMINATING: Final = "VolumeTerminating"
@@ -150,19 +146,6 @@ class Wait:
 Step: TypeAlias = ReplacePod | HandOver | Wait
 
 
-def scaling_goes_first(problem: Problem | None) -> bool:
-    """Return whether a group that is to be scaled is scaled before it is rolled. `problem` is why
-    the next step of scaling cannot be taken now.
-
-    One rule keeps the two from waiting for each other: scaling goes first while it can take a step,
-    and a roll goes on while scaling waits. What scaling waits for, for example a member that does
-    not answer or an old setting, may be just what the roll mends; and every step of a roll checks
-    the majority by itself. A roll waits for scaling only while a change of members is not committed
-    yet, which ends without the operator.
-    """
-    return problem is None or problem.reason in (CHANGE_UNDER_WAY, MEMBERSHIP_CHANGING)
-
-
 def in_order(state: RollState) -> list[RollPod]:
     """Return the pods that are to be replaced, in the order of their replacement."""
     behind = [pod for pod in state.pods if pod.behind]
@@ -191,6 +174,9 @@ def next_step(state: RollState) -> Step | None:
         return _replace(stuck)
     if blocker := _blocker(state):
         return blocker
+    behind = [pod for pod in behind if not pod.leaving]  # a removed member's pod, on its way out
+    if not behind:
+        return Wait(reason=POD_STARTING, message="the pods of removed members are being deleted")
     first = behind[0]
     if first.volume_leaving and not _all_others_are_steady(state, first):
         message = (
@@ -242,7 +228,11 @@ def _stuck(state: RollState, behind: Sequence[RollPod]) -> RollPod | None:
         return None
     current = [pod for pod in running if not pod.behind]
     failing = any(not pod.behind and not pod.runs for pod in state.pods)
-    if failing or len(current) >= state.quorum or any(pod.leaving for pod in state.pods):
+    if (
+        failing
+        or len(current) >= state.quorum
+        or any(pod.leaving for pod in state.pods if pod.member_id in state.voters)
+    ):
         return None
     return next((pod for pod in behind if pod in running and not pod.volume_leaving), None)
 
@@ -279,7 +269,11 @@ def _may_replace_what_is_down(state: RollState) -> bool:
 def _blocker(state: RollState) -> Wait | None:
     """Return what a step that stops a running member must wait for."""
     # A pod that is no voter yet waits for scaling; it tells something only if it does not start.
-    judged = [pod for pod in state.pods if pod.member_id in state.voters or pod.problem]
+    judged = [
+        pod
+        for pod in state.pods
+        if pod.member_id in state.voters or (pod.problem and not pod.leaving)
+    ]
     unsteady = [pod for pod in judged if not pod.behind and not pod.is_steady]
     if unsteady:
         return _unsteady(unsteady)
