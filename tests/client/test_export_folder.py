@@ -147,6 +147,22 @@ def test_entries_after_the_end_are_refused_as_by_a_group(
     assert message.format(folder=folder) in capsys.readouterr().err
 
 
+def test_a_folder_does_not_get_the_name_of_the_default_group(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "dledger" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('default = "p"\n[profiles.p]\nservers = "127.0.0.1:1"\ngroup = "orders"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 0
+    more = ["export", "--folder", str(folder), "--group", "flights", str(tmp_path / "named")]
+    assert main(more) == 0
+
+    assert b"orders" not in (tmp_path / "out").read_bytes()[:200]
+    assert b"flights" in (tmp_path / "named").read_bytes()[:200]
+
+
 def test_a_last_entry_before_the_end_of_the_file_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,6 +161,14 @@ def test_a_file_is_not_changed_before_the_first_write(tmp_path: Path) -> None:
     assert path.read_bytes() == export()[:-10]
 
 
+def test_an_export_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "export"
+
+    asyncio.run(ExportWriter.to_file(path)).close()
+
+    assert not path.exists()
+
+
 def test_an_export_of_another_group_is_not_extended(tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_bytes(export())

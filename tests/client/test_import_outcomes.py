@@ -107,6 +107,8 @@ def test_what_a_pipe_brings_before_damage_is_imported(destination: Group, tmp_pa
 
     assert destination.log == [b"before", b"a", b"b"]
     assert (done.returncode, b"where entry 4 belongs, is damaged" in done.stderr) == (1, True)
+    assert b"imported 2 entries" in done.stderr
+    assert done.stdout
 
 
 def test_a_check_of_a_file_ends_on_a_signal(destination: Group, tmp_path: Path) -> None:

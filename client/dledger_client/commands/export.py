@@ -198,9 +198,11 @@ async def _from_folder(
         if wanted_index is not None and wanted_index >= log.next_index:
             end = log.next_index - 1
             holds = f"ends with entry {end}" if log.next_index else "holds no entry"
+            cure = "; to end the export there, run it again without --last"
             raise NoEntryError(
                 DLedgerResponseCode.INDEX_OUT_OF_RANGE,
-                f"there is no entry {wanted_index}: {arguments.folder} {holds}",
+                f"there is no entry {wanted_index}: {arguments.folder} {holds}"
+                f"{cure if writer.entries else ''}",
             )
     writer.begin(head)  # of a log without an entry
     if log.remark:

@@ -215,17 +215,21 @@ class _Import:
                         break
         finally:
             self._producer.save()
+            self._mapping.write()
+            self._report()
         if failed is None:
             self._producer.check_end()
             has_new = self._producer.acknowledged > self._producer.skipped
             await self._producer.complete(self._client, self._last_index if has_new else None)
-        self._mapping.write()
+        return failed
+
+    def _report(self) -> None:
+        """Say what was imported, also if the export is damaged further on."""
         imported = self._producer.acknowledged - self._producer.skipped
         common.complain(
             f"imported {imported} entries; imported before: {self._producer.skipped}; left out: "
             f"{self._left_out} entries of leaders"
         )
-        return failed
 
     async def _pieces(self, file: int, bar: progress.Bar) -> AsyncIterator[list[tuple[int, bytes]]]:
         """Yield source indexes and bodies, as the export arrives. Raises ExportError."""

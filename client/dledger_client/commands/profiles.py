@@ -80,6 +80,8 @@ def resolve(arguments: argparse.Namespace) -> None:
                 setattr(arguments, name, os.environ.get(VARIABLES[name]) or None)
         if any(getattr(arguments, name) is not None for name in wanted):
             return
+        if getattr(arguments, "folder", None) is not None:
+            return  # a folder says nothing of its group, and the default one may be another
     config = load()
     name_used = named or config.default
     if not name_used:

@@ -26,6 +26,7 @@ class ExportWriter:
         self.first_index: int | None = None
         """The index of the first entry; None before the head."""
         self._output = output
+        self._new_path: Path | None = None  # of a file that this writer has made
         self._checksum: int | None = None  # None before the head
         self._size: int | None = None  # to which the file is cut before the first write
         self.group: str | None = None
@@ -47,8 +48,12 @@ class ExportWriter:
         """
         if _is_special(path):
             return cls(os.fdopen(os.open(path, os.O_WRONLY), "wb", buffering=0))
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            file, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640), True
+        except FileExistsError:
+            file, is_new = os.open(path, os.O_RDWR), False
         writer = cls(os.fdopen(file, "r+b", buffering=0))
+        writer._new_path = path if is_new else None
         try:
             _lock(file, path)
             await writer._extend(path)
@@ -96,7 +101,9 @@ class ExportWriter:
             os.fsync(self._output.fileno())
 
     def close(self) -> None:
-        """Close the file; without an end, it can be extended later."""
+        """Close the file; without an end, it can be extended later. Leave no empty file behind."""
+        if self._new_path is not None and not self.size_bytes:
+            self._new_path.unlink(missing_ok=True)
         self._output.close()
 
     def _write(self, raw: bytes) -> None:
