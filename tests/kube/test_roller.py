@@ -7,7 +7,7 @@ import pytest
 
 from dledger_kube.objects import group
 from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
-from dledger_operator.api_objects import PodView
+from dledger_operator.api_objects import PodView, Problem
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.roll import Roller
 from dledger_operator.clients.errors import RefusedError
@@ -64,6 +64,32 @@ async def test_a_roll_waits_while_the_budget_keeps_the_pod_and_goes_on_afterward
     await rolling.step()
     assert rolling.reason == "PodStarting"
     assert rolling.replaced() == [2]
+
+
+async def test_no_pod_is_replaced_while_the_window_is_closed() -> None:
+    rolling = Rolling()
+    rolling.world.image = "node:2"
+    closed = Problem(reason="WaitingForWindow", message="opens on Saturday")
+
+    await rolling.step(closed=closed)
+    assert rolling.reason == "WaitingForWindow"
+    await rolling.step(led=False, closed=closed)  # the members say that they have had a leader
+    assert rolling.replaced() == []
+
+    await rolling.step()
+    assert rolling.replaced() == [2]
+
+
+async def test_a_member_that_fails_after_a_roll_is_no_roll_for_the_next_operator() -> None:
+    world = RollingWorld(size=3)
+    world.pods[2].down = True
+    world.settle()
+
+    rolling = Rolling(world=world)
+    rolling.roller.take_as_proven(world.wanted)
+    assert await rolling.step(0.0) is None
+
+    assert (rolling.reason, rolling.events) == ("", [])
 
 
 class ForbiddingWorld(RollingWorld):

@@ -165,6 +165,11 @@ async def test_a_removed_member_that_starts_again_disturbs_no_election(group: No
     removed = min(set(group.peers) - {group.master()})
     async with client_of(group) as client:
         await client.change_membership(REMOVE, removed)
+        group.wait_for_status(
+            removed,
+            lambda view: view.membership is MembershipRole.NONE,
+            "has the entry of its removal",
+        )
         group.kill(removed)
         terms = {group.status(member).term for member in group.running()}
         async with loaded(client) as load:

@@ -12,6 +12,7 @@ from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.permission import approved_revision, closed_window
 from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, Roller
 from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
+from dledger_operator.conditions import progressing
 
 
 class GroupRoll:
@@ -23,6 +24,7 @@ class GroupRoll:
         """Create a roll; `on_event` is called with every Event to record."""
         self._context = context
         self._snapshot = snapshot
+        self._has_begun = False
         self._roller = Roller(
             context.api,
             context.member_remoting,
@@ -54,6 +56,10 @@ class GroupRoll:
         if snapshot.group is None or wanted is None:
             self._roller.forget()
             return None
+        if not self._has_begun:
+            self._has_begun = True
+            if _was_settled(body):
+                self._roller.take_as_proven(wanted)
         closed = closed_window(snapshot.group, wanted, approved=approved, now=self._context.now())
         if closed and led and any(pod.revision != wanted for pod in snapshot.followed.pods):
             self._roller.wait(closed)
@@ -66,4 +72,13 @@ class GroupRoll:
             led=led,
             scaling=snapshot.is_scaling and scaling_goes_first(scaling_problem),
             begins=snapshot.is_founded_now and not led,
+            closed=closed,
         )
+
+
+def _was_settled(body: Mapping[str, Any]) -> bool:
+    """Tell whether an earlier operator has reported that nothing of the group was in progress."""
+    conditions = (body.get("status") or {}).get("conditions") or []
+    return any(
+        one.get("type") == progressing.TYPE and one.get("status") == "False" for one in conditions
+    )

@@ -120,6 +120,10 @@ class Roller:
         """Forget what the last step waited for, because there is nothing to roll to now."""
         self.wait(None)
 
+    def take_as_proven(self, wanted: Revision) -> None:
+        """Note that an earlier operator has seen all voters of this revision ready at once."""
+        self._proven = wanted.name
+
     def wait(self, problem: Problem | None) -> None:
         """Take no step now, because of `problem`."""
         self.problem, self._halted = problem, ""
@@ -134,9 +138,11 @@ class Roller:
         led: bool,
         scaling: bool,
         begins: bool = False,
+        closed: Problem | None = None,
     ) -> float | None:
         """Take at most one step. Return in how many seconds to look again; None if nothing is left.
 
+        `closed` says why no pod of a group that has had a leader may be replaced now.
         `begins`: pods are replaced too if their members are not told to begin the group.
 
         The members are asked first, after the pods were listed. Nothing is done unless the
@@ -173,6 +179,8 @@ class Roller:
         )
         if current:
             self._wait(group, unproven(state))
+        elif closed and state.led:
+            self.wait(closed)
         else:
             self._proven = ""
             await self._take_step(group, state, pods, answers, identity, wanted)
