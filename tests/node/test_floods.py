@@ -20,7 +20,7 @@ from tools.groups.node_group import NodeGroup
 
 pytestmark = pytest.mark.fuzz
 LIB = Path(__file__).resolve().parent.parent / "lib"
-TRANSIENT_BYTES_MAX = 128 << 20
+TRANSIENT_BYTES_MAX = 160 << 20
 """Memory beyond the limits: reads in progress, and free memory that the allocator keeps."""
 CROWD_TURN_S_MAX = 0.02
 """Processor time of one turn that reads from hundreds of clients at once; one client's bound is
