@@ -1,7 +1,6 @@
 """A leader with room whose followers are full says DISK_FULL, at once, and loses nothing."""
 
 import contextlib
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import AppendEntryRequest, AppendEntryResponse
+from dledger_group.mounts import volume_of_8_mib
 from dledger_group.wire import ask
 from dledger_store_files.root import AS_ROOT
 from tools.groups.node_group import NodeGroup
@@ -21,22 +21,12 @@ from tools.groups.waiting import wait_for
 pytestmark = pytest.mark.storage
 
 
-def run(*command: str) -> None:
-    """Run a command; skip the test if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{' '.join(command)}: {done.stderr}")
-
-
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[NodeGroup]:
     """Three members with volumes of 8 MiB."""
     with contextlib.ExitStack() as undo:
         for member in ("n0", "n1", "n2"):
-            at = tmp_path / f"dledger-{member}"
-            at.mkdir()
-            run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(at))
-            undo.callback(subprocess.run, ["umount", "-l", str(at)], check=True)
+            undo.enter_context(volume_of_8_mib(tmp_path / f"dledger-{member}"))
         yield undo.enter_context(NodeGroup(tmp_path))
 
 

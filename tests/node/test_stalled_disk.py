@@ -25,6 +25,7 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
+from dledger_group.mounts import run
 from dledger_store_files.root import AS_ROOT
 from tools.groups.node_group import NodeGroup
 
@@ -33,13 +34,6 @@ FITHAW: Final = 0xC0045878
 LIVENESS_LIMIT_S: Final = 5.0
 """The time limit of the liveness probe (`resources.stateful_set`)."""
 pytestmark = pytest.mark.storage
-
-
-def run(*command: str) -> None:
-    """Run a command; skip the test if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{' '.join(command)}: {done.stderr}")
 
 
 def make_disk(file: Path, mib: int, at: Path) -> None:

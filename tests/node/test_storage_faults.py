@@ -15,6 +15,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import ClientError
 from dledger_formats.http.status import StorageState
+from dledger_group.mounts import run, volume_of_8_mib
 from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
 from tools.groups.node_group import NodeGroup
@@ -112,25 +113,12 @@ async def test_a_member_that_must_not_mend_stops_serving_when_it_finds_damage(
     assert group.master() != leader
 
 
-def run(*command: str) -> None:
-    """Run a command; skip the test if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{' '.join(command)}: {done.stderr}")
-
-
 @pytest.fixture
 def group_with_a_small_volume(tmp_path: Path) -> Iterator[NodeGroup]:
     """Three members; n0 has a volume of 8 MiB, and does not lead."""
-    at = tmp_path / "dledger-n0"
-    at.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(at))
-    try:
-        with NodeGroup(tmp_path) as group:
-            let_another_lead(group)
-            yield group
-    finally:
-        subprocess.run(["umount", "-l", str(at)], check=True)
+    with volume_of_8_mib(tmp_path / "dledger-n0"), NodeGroup(tmp_path) as group:
+        let_another_lead(group)
+        yield group
 
 
 def let_another_lead(group: NodeGroup) -> None:

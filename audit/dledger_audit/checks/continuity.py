@@ -17,7 +17,7 @@ from pyspark_dledger.layout import DAMAGED, Flag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What one segment holds, as it was read. Terms are of sound entries; -1 if it has none."""
+    """One segment as it was read. The terms are those of its sound entries; -1 if it has none."""
 
     segment: int
     first_index: int

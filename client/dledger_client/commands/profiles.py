@@ -40,7 +40,7 @@ class ProfileError(Exception):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What selects a group."""
+    """The options that select a group."""
 
     servers: str | None = None
     group: str | None = None

@@ -35,7 +35,7 @@ class Tally:
     is_cut_short: bool = False
     """Whether bodies were left that were not appended, because nobody reads the outcomes."""
     remedy: str = ""
-    """What to do about unknown outcomes, if it is not what is always said."""
+    """Advice on unknown outcomes that replaces the usual hint; empty to keep that one."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no further body will be taken."""
 

@@ -24,7 +24,7 @@ from dledger_formats.protocol.entry import DLedgerEntry
 HELD_BYTES: Final = 8 << 20
 """Bytes of entries that are kept until it is clear that one leader has answered with them."""
 ENTRY_BYTES: Final = 512
-"""What an entry counts for besides its body; the object needs about 250 bytes."""
+"""Each entry counts as this much more than its body; its object needs about 250 bytes."""
 
 CHECK_PAUSE_S: Final = 0.2
 """Pause before it is checked again whether a mark is committed."""

@@ -57,7 +57,7 @@ class ExportWriter:
         try:
             _lock(file, path)
             await writer._extend(path)
-        except BaseException:
+        except BaseException:  # a cancellation too must end the lock
             writer.close()
             raise
         return writer

@@ -42,6 +42,11 @@ class ClientCall(msgspec.Struct, frozen=True, gc=False):
     connection: Caller
     opaque: int
 
+    @property
+    def entry_count(self) -> int:
+        """Number of entries that the call appends."""
+        return 1
+
 
 class AppendCall(ClientCall, frozen=True, gc=False):
     """An APPEND."""
@@ -60,6 +65,11 @@ class BatchCall(ClientCall, frozen=True, gc=False):
     """An APPEND_BATCH: bodies of consecutive entries, with one answer for all."""
 
     bodies: Sequence[bytes]
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries that the call appends."""
+        return len(self.bodies)
 
 
 class IdempotentBatchCall(BatchCall, frozen=True, gc=False):

@@ -329,9 +329,7 @@ class Appends:
     def _refuse(self, calls: Sequence[ClientCall], code: DLedgerResponseCode) -> None:
         if not calls:
             return
-        self.refused += sum(
-            len(call.bodies) if isinstance(call, BatchCall) else 1 for call in calls
-        )
+        self.refused += sum(call.entry_count for call in calls)
         self._answer(calls, code)
 
     def _answer_unknown(self, waiters: Iterable[Waiter[ClientCall]]) -> None:

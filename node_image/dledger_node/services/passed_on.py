@@ -105,10 +105,10 @@ class PassedOn:
             self._send(self._links.get(leader_id) or self._link_to(leader_id), call, body)
 
     def _send(self, link: LeaderLink[Passed], call: AppendCall | BatchCall, body: bytes) -> None:
-        opaque, is_batch = link.next_opaque(), isinstance(call, BatchCall)
+        opaque = link.next_opaque()
         frame = frames.encode(
             RemotingCommand(
-                code=APPEND_BATCH if is_batch else RequestCode.APPEND,
+                code=APPEND_BATCH if isinstance(call, BatchCall) else RequestCode.APPEND,
                 opaque=opaque,
                 flag=passing_on.PASSED_ON_FLAG,
                 ext_fields={passing_on.GROUP_IDENTITY_FIELD: self._identity.value},
@@ -118,7 +118,7 @@ class PassedOn:
         self._waiting_count += 1
         self._waiting_bytes += len(frame)
         self._by_address.add([call])
-        self.count += len(call.bodies) if isinstance(call, BatchCall) else 1
+        self.count += call.entry_count
         link.send(opaque, frame, Passed(call, len(frame), self._now_s() + LEADER_WAIT_S))
 
     @property

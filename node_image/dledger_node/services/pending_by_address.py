@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dledger_node.remoting.service import BatchCall, ClientCall
+from dledger_node.remoting.service import ClientCall
 
 
 class PendingByAddress:
@@ -24,7 +24,7 @@ class PendingByAddress:
         accepted: Counter[str] = Counter()
         excess: list[ClientCall] = []
         for call in calls:
-            address, entries = call.connection.address, _entries(call)
+            address, entries = call.connection.address, call.entry_count
             if self._pending[address] + accepted[address] + entries > self._entries_max:
                 excess.append(call)
             else:
@@ -35,17 +35,13 @@ class PendingByAddress:
         """Count calls whose entries were proposed."""
         if self.active:
             for call in calls:
-                self._pending[call.connection.address] += _entries(call)
+                self._pending[call.connection.address] += call.entry_count
 
     def remove(self, calls: Sequence[ClientCall]) -> None:
         """Count calls as answered."""
         if self.active:
             for call in calls:
                 address = call.connection.address
-                self._pending[address] -= _entries(call)
+                self._pending[address] -= call.entry_count
                 if not self._pending[address]:
                     del self._pending[address]
-
-
-def _entries(call: ClientCall) -> int:
-    return len(call.bodies) if isinstance(call, BatchCall) else 1

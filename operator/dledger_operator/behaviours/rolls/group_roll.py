@@ -61,6 +61,7 @@ class GroupRoll:
             if _was_settled(body):
                 self._roller.take_as_proven(wanted)
         closed = closed_window(snapshot.group, wanted, approved=approved, now=self._context.now())
+        # The roller checks this as well; here it costs no request while the window is closed.
         if closed and led and any(pod.revision != wanted for pod in snapshot.followed.pods):
             self._roller.wait(closed)
             return LOOK_AGAIN_S
