@@ -1,5 +1,6 @@
 """Free ports below the kernel's ephemeral range, from a separate slice for each process."""
 
+import functools
 import os
 import socket
 from collections.abc import Iterator
@@ -10,9 +11,17 @@ SLICE = 200
 
 
 def free_ports() -> Iterator[int]:
-    """Yield free loopback ports, endlessly."""
+    """Return the process's endless iterator of free loopback ports.
+
+    All its callers share one: a port that was given to a member that is still starting looks free.
+    """
+    return _ports_of(os.getpid())
+
+
+@functools.cache
+def _ports_of(process_id: int) -> Iterator[int]:
     slices = (LAST_PORT - FIRST_PORT) // SLICE
-    begin = FIRST_PORT + SLICE * (os.getpid() % slices)
+    begin = FIRST_PORT + SLICE * (process_id % slices)
     while True:
         for port in range(begin, begin + SLICE):
             with socket.socket() as probe:
