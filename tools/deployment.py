@@ -124,14 +124,18 @@ class Deployment:
         )
 
     def operator_pod(self) -> str:
-        """Return the name of the operator's pod."""
+        """Return the name of the operator's pod that holds the release's Lease."""
+        lease = self.kubernetes.get("lease", RELEASE, f"--namespace={OPERATOR_NAMESPACE}")
+        return str(lease["spec"]["holderIdentity"])
+
+    def operator_pods(self) -> list[str]:
+        """Return the names of the operator's pods."""
         pods = self.kubernetes.get(
             "pods",
             f"--namespace={OPERATOR_NAMESPACE}",
             f"--selector=app.kubernetes.io/instance={RELEASE}",
         )
-        names = [pod["metadata"]["name"] for pod in pods["items"]]
-        return str(names[0])
+        return [str(pod["metadata"]["name"]) for pod in pods["items"]]
 
 
 def client_pod(image: str) -> dict[str, Any]:

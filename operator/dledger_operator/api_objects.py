@@ -193,3 +193,18 @@ class JobPodView:
     termination_message: str
     finished_at: datetime | None
     problem: Problem | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """A Lease of coordination.k8s.io: at most one holder at a time acts."""
+
+    namespace: str
+    name: str
+    resource_version: str
+    holder: str
+    """The identity of the holder; empty if the last one gave the Lease up."""
+    duration_s: float
+    """The Lease is free when its holder has not renewed it for this long."""
+    transitions: int
+    """How often the Lease has passed to another holder."""

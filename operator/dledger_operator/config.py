@@ -5,6 +5,7 @@ unknown flag or variable is an error.
 import argparse
 import dataclasses
 import difflib
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,6 +23,23 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseNames:
+    """The names by which this process takes Leases."""
+
+    namespace: str
+    """Where the release's Lease is."""
+    name: str
+    """The name of the release's Lease."""
+    replica: str
+    """The identity of this process, unlike that of any other one."""
+
+    @property
+    def release(self) -> str:
+        """The identity of the release in the Leases of namespaces."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
     """The settings of one installation; `_HELP` describes each field."""
 
@@ -31,8 +49,19 @@ class OperatorSettings:
     watch_namespaces: tuple[str, ...] = ()
     metrics_port: int = 8080
     health_port: int = 8081
+    lease_namespace: str = ""
+    lease_name: str = "dledger-operator"
+    identity: str = ""
     log_format: str = LOG_FORMATS[0]
     log_level: str = "info"
+
+    @property
+    def leases(self) -> LeaseNames | None:
+        """The names by which this process takes Leases; None if it takes none."""
+        if not self.lease_namespace:
+            return None
+        replica = self.identity or socket.gethostname()
+        return LeaseNames(namespace=self.lease_namespace, name=self.lease_name, replica=replica)
 
     def image_defaults(self, reference: str) -> ImageDefaults:
         """Combine one of the two images with the pull policy."""
@@ -46,6 +75,10 @@ _HELP: Final = {
     "watch_namespaces": "comma-separated namespaces to watch (default: empty, for all namespaces)",
     "metrics_port": "port that serves /metrics (default: 8080)",
     "health_port": "port that serves /healthz (default: 8081)",
+    "lease_namespace": "namespace of the Lease that the replicas of this release share (default: "
+    "empty; no Lease, this process does everything)",
+    "lease_name": "name of that Lease (default: dledger-operator)",
+    "identity": "name of this process in the Lease, unlike that of any other (default: host name)",
     "log_format": "log format: text (default; human-readable) or json (for log collectors)",
     "log_level": "minimum level to log: debug, info (default), warning, error",
 }

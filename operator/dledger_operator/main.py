@@ -20,6 +20,7 @@ from dledger_formats import log_lines
 from dledger_operator import config, names
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import Workers
 from dledger_operator.clients.errors import KubeError, NotFoundError
@@ -69,7 +70,7 @@ async def run(settings: OperatorSettings) -> None:
         await kopf.operator(
             registry=kopf.get_default_registry(),
             settings=kopf_settings(backoffs),
-            memo=kopf.Memo(workers=Workers(context)),
+            memo=kopf.Memo(workers=workers),
             standalone=True,
             clusterwide=not settings.watch_namespaces,
             namespaces=settings.watch_namespaces,
@@ -84,7 +85,13 @@ async def run(settings: OperatorSettings) -> None:
         async with serve_waiting(settings.health_port):
             what = "the API server"
             await keep_trying(check, what=what, backoffs=backoffs, fatal=(NotFoundError,))
-        await keep_trying(watch, what="watching the API server", backoffs=backoffs)
+        workers = Workers(context)
+        context.duties.start(workers.duties_changed)
+        try:
+            await keep_trying(watch, what="watching the API server", backoffs=backoffs)
+        finally:
+            await workers.stop()
+            await context.duties.stop()
 
 
 def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
@@ -117,11 +124,13 @@ def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
 async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
     """Open the clients that all control loops share, and close them on exit."""
     api, member_http = KubeApi.open(), MemberHttpClient.open()
+    duties = Duties(api.leases, settings.leases, clock=time.monotonic, now=utc_now)
     try:
         yield Context(
             api=api,
             member_http=member_http,
             member_remoting=MemberRemotingClient(),
+            duties=duties,
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),

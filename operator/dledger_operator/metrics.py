@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Histogram, Metric
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Metric
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -77,6 +77,16 @@ class OperatorMetrics(Collector):
             "dledger_audits",
             "Finished audits by verdict; verdict=Failed counts audits that ended without one.",
             ["verdict"],
+            registry=self.registry,
+        )
+        self.lease_held = Gauge(
+            "dledger_operator_lease_held",
+            "1 on the replica that does everything, 0 on the others, which only follow leaders.",
+            registry=self.registry,
+        )
+        self.namespaces_of_others = Gauge(
+            "dledger_operator_namespaces_of_others",
+            "Namespaces with groups that another release manages, so that this one does not.",
             registry=self.registry,
         )
         self.registry.register(self)

@@ -39,6 +39,9 @@ IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"
 
 ROLES_ANNOTATION: Final = "dledger.io/roles"
 
+# The dot keeps it apart from the Lease of a release, whose name has none.
+NAMESPACE_LEASE: Final = "groups.dledger.io"
+
 ROLE_MASTER: Final = "master"
 ROLE_SLAVE: Final = "slave"
 ROLE_NONE: Final = "none"

@@ -65,16 +65,14 @@ def test_acknowledged_appends_survive_the_deletion_of_all_pods_at_once(group: Gr
     assert_nothing_was_lost(group, load)
 
 
-def test_a_restarted_operator_corrects_the_service_after_a_failover(
-    group: Group,
-) -> None:
-    """The group elects a leader without the operator, which then updates the labels."""
-    operator = group.deployment.operator_pod()
+def test_a_new_operator_corrects_the_service_after_a_failover(group: Group) -> None:
+    """The group elects a leader without any operator; new ones then update the labels."""
+    operators = group.deployment.operator_pods()
     with PodWatch(group) as watch, Load(group) as load:
         load.wait_for_more(1_000)
         old = group.leader_pod()
         group.deployment.kubernetes.kubectl(
-            "delete", "pod", operator, f"--namespace={OPERATOR_NAMESPACE}",
+            "delete", "pod", *operators, f"--namespace={OPERATOR_NAMESPACE}",
             "--grace-period=0", "--force", "--wait=false",
         )  # fmt: skip
         kill_leader(group, load)

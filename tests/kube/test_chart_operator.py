@@ -51,6 +51,8 @@ def operating(release: Release, namespace: str, folder: Path) -> Iterator[Operat
     environment = {
         **release.environment,
         "PATH": os.environ["PATH"],
+        # The same source tree as the tests, wherever the installed package points to.
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "KUBECONFIG": str(kubeconfig),
         "DLEDGER_OPERATOR_HEALTH_PORT": str(health_port),
         "DLEDGER_OPERATOR_METRICS_PORT": str(free_port()),

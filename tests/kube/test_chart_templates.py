@@ -87,7 +87,9 @@ def container(manifests: list[Object]) -> Object:
 
 
 def environment(manifests: list[Object]) -> dict[str, str]:
-    return {variable["name"]: variable["value"] for variable in container(manifests)["env"]}
+    """The variables that are not taken from the pod."""
+    variables = container(manifests)["env"]
+    return {each["name"]: each["value"] for each in variables if "value" in each}
 
 
 def operator_rules(manifests: list[Object]) -> Iterator[Object]:
@@ -112,6 +114,9 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
         "CustomResourceDefinition/dledgergroups.dledger.io",
         "CustomResourceDefinition/dledgeraudits.dledger.io",
         "ServiceAccount/dl-dledger-operator",
+        "Role/ops:dl-dledger-operator:lease",
+        "RoleBinding/ops:dl-dledger-operator:lease",
+        "PodDisruptionBudget/dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator",
         "ClusterRoleBinding/ops:dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator:view",
@@ -125,6 +130,9 @@ def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> Non
         "CustomResourceDefinition/dledgergroups.dledger.io",
         "CustomResourceDefinition/dledgeraudits.dledger.io",
         "ServiceAccount/robot",
+        "Role/ops:dl-dledger-operator:lease",
+        "RoleBinding/ops:dl-dledger-operator:lease",
+        "PodDisruptionBudget/dl-dledger-operator",
         "Role/ops:dl-dledger-operator",
         "RoleBinding/ops:dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator:view",
@@ -137,6 +145,7 @@ def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> Non
 
 def test_only_the_deployment_is_rendered_with_everything_disabled(render: Render) -> None:
     off = {
+        "replicas": 1,
         "crds": {"create": False},
         "rbac": {"create": False},
         "serviceAccount": {"create": False, "name": "robot"},
@@ -147,11 +156,19 @@ def test_only_the_deployment_is_rendered_with_everything_disabled(render: Render
 
 def test_each_watched_namespace_gets_a_role_of_its_own(render: Render) -> None:
     manifests = render({"watchNamespaces": ["team-a", "team-b"]})
-    namespaces = {role["metadata"]["namespace"] for role in of_kind(manifests, "Role")}
     bindings = of_kind(manifests, "RoleBinding")
 
-    assert namespaces == {"team-a", "team-b"}
-    assert {binding["metadata"]["namespace"] for binding in bindings} == namespaces
+    def namespaces(kind: str, *, of_lease: bool) -> set[str]:
+        """The namespaces of the roles or bindings, of the release's Lease or of the groups."""
+        return {
+            each["metadata"]["namespace"]
+            for each in of_kind(manifests, kind)
+            if each["metadata"]["name"].endswith(":lease") is of_lease
+        }
+
+    for kind in ("Role", "RoleBinding"):
+        assert namespaces(kind, of_lease=False) == {"team-a", "team-b"}
+        assert namespaces(kind, of_lease=True) == {"ops"}
     assert {binding["subjects"][0]["namespace"] for binding in bindings} == {"ops"}
     assert environment(manifests)["DLEDGER_OPERATOR_WATCH_NAMESPACES"] == "team-a,team-b"
 
@@ -206,12 +223,34 @@ def test_the_operator_is_evicted_from_a_lost_node_within_seconds(render: Render)
     }
 
 
+def test_the_replicas_share_a_lease_under_names_of_their_own(render: Render) -> None:
+    variables = {each["name"]: each for each in container(render())["env"]}
+
+    source = variables["DLEDGER_OPERATOR_IDENTITY"]["valueFrom"]
+    assert source == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert deployment(render())["spec"]["replicas"] == 2
+
+
+def test_the_replicas_prefer_different_nodes_unless_told_otherwise(render: Render) -> None:
+    (terms,) = pod(render())["spec"]["affinity"]["podAntiAffinity"].values()
+    keys = {each["weight"]: each["podAffinityTerm"]["topologyKey"] for each in terms}
+
+    assert keys == {100: "kubernetes.io/hostname", 50: "topology.kubernetes.io/zone"}
+    for each in terms:
+        labels = each["podAffinityTerm"]["labelSelector"]["matchLabels"]
+        assert labels.items() <= pod(render())["metadata"]["labels"].items()
+    chosen = {"nodeAffinity": {}}
+    assert pod(render({"affinity": chosen}))["spec"]["affinity"] == chosen
+
+
 def test_the_operator_accepts_the_settings_of_the_chart(render: Render) -> None:
     assert config.read([], environment(render(EVERYTHING))) == OperatorSettings(
         node_image="registry.example:5000/dledger-node:0.1.0",
         audit_image="registry.example:5000/dledger-audit:0.1.0",
         image_pull_policy="Always",
         watch_namespaces=("team-a", "team-b"),
+        lease_namespace="ops",
+        lease_name="dl-dledger-operator",
         log_format="text",
         log_level="debug",
     )

@@ -11,6 +11,7 @@ import pytest
 
 from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
 from dledger_operator.clients.errors import UnavailableError
@@ -38,6 +39,7 @@ async def workers() -> AsyncIterator[Workers]:
             api=api,
             member_http=member_http,
             member_remoting=MemberRemotingClient(),
+            duties=Duties(api.leases, None, clock=time.monotonic, now=lambda: datetime.now(UTC)),
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=lambda: datetime.now(UTC)),
             node_image=IMAGES,

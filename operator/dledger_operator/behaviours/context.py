@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
+from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
@@ -24,6 +25,8 @@ class Context:
     member_remoting: MemberRemotingClient
     metrics: OperatorMetrics
     events: EventRecorder
+    duties: Duties
+    """What this process does in which namespace."""
     node_image: ImageDefaults
     audit_image: ImageDefaults
     clock: Callable[[], float]

@@ -101,6 +101,12 @@ class GroupSnapshot:
         if outcome.shape and outcome.shape.identity:
             self.identity = outcome.shape.identity
 
+    def take_status(self, body: Mapping[str, Any]) -> None:
+        """Store what another replica of the operator has found out about the members."""
+        status = body.get("status") or {}
+        self.membership = recorded_membership(status, self.group)
+        self.identity = str(status.get(IDENTITY_KEY, "")) or self.identity
+
     def take_audit(self, finding: AuditFinding) -> bool:
         """Store what an audit found; return False if a later one is known, or the audit was that of
         an earlier group of the same name.

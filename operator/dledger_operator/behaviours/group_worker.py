@@ -9,19 +9,19 @@
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
-leader.
+leader. On a replica of the operator that does not hold the Lease, only `follow` runs, and what the
+holder has found is taken from the group's status.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from dledger_operator import names
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_loops import GroupLoops
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
@@ -29,7 +29,7 @@ from dledger_operator.behaviours.leader.leader_history import LeaderHistory, Pha
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import is_of_stateful_set
 from dledger_operator.behaviours.leader.role_decision import Decision
-from dledger_operator.behaviours.loops import GROUP_PACES, WAITING_INTERVAL_S, Wake, repeat
+from dledger_operator.behaviours.loops import WAITING_INTERVAL_S
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
@@ -58,7 +58,8 @@ class GroupWorker:
         self._body = body
         self._context = context
         self._on_gone = on_gone
-        self.wakes = {loop: Wake() for loop in GROUP_PACES}
+        self.loops = GroupLoops(context, f"{self.namespace}/{self.name}")
+        self._wake = self.loops.wake
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
         self._scale_steps = 0
@@ -89,39 +90,38 @@ class GroupWorker:
         )
 
     async def run(self) -> None:
-        """Run all loops until cancelled."""
-        loops = {
+        """Follow the leader until cancelled, and run the other loops while asked to act."""
+        others = {
             "reconcile": self._reconcile,
-            "follow": self._follow,
             "endpoints": self._check_endpoints,
             "observe": self._observe,
             "scale": self._scale,
             "roll": self._roll,
             "report": self._report,
         }
-        context = self._context
-        self._count_double_masters(0)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for loop, run in loops.items():
-                    tasks.create_task(
-                        repeat(
-                            run,
-                            what=f"{self.namespace}/{self.name}: {loop}",
-                            wake=self.wakes[loop],
-                            pace=GROUP_PACES[loop],
-                            random=context.random,
-                            on_failure=partial(context.count_failure, loop),
-                        )
-                    )
+            await self.loops.run(self._follow, others)
         finally:
             await self._polls.stop()
+
+    def act(self, epoch: object) -> None:
+        """Run all loops from now on; another `epoch` is another process's time between."""
+        self.loops.act(epoch)
+        self._count_double_masters(0)
+
+    def stand_by(self) -> None:
+        """Only follow the leader from now on, and export nothing about the group."""
+        self.loops.stand_by()
+        self._context.metrics.remove_group(self.namespace, self.name)
 
     # Watch events
 
     def changed(self, body: Mapping[str, Any]) -> None:
         """Store a newer version of the group's object."""
         before, self._body = self._body, body
+        if not self.loops.acts:
+            self._snapshot.take_status(body)
+            self._wake("follow")
         if any(find(body) != find(before) for find in (overriding_identity, approved_revision)):
             self._wake("reconcile")
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
@@ -222,7 +222,7 @@ class GroupWorker:
             labeled=not decision.patches,
         )
         self._record_phases(phases)
-        if leader != before:
+        if leader != before and self.loops.acts:
             change = self._history.changes[0]
             note = leader_change_event(change)
             logger.info("%s/%s: %s", self.namespace, self.name, note.message)
@@ -333,6 +333,8 @@ class GroupWorker:
             self._on_gone()
 
     def _count_double_masters(self, count: int) -> None:
+        if not self.loops.acts:
+            return
         if count:
             logger.error(
                 "%s/%s: two pods had the master label at the same time", self.namespace, self.name
@@ -340,11 +342,7 @@ class GroupWorker:
         self._context.metrics.count_double_masters(self.namespace, self.name, count)
 
     def _record_phases(self, phases: Sequence[PhaseTime]) -> None:
-        for each in phases:
+        for each in phases if self.loops.acts else ():
             series = self._context.metrics.failover_s.labels(self.namespace, self.name, each.phase)
             series.observe(each.seconds)
         self._wake("report")
-
-    def _wake(self, *loops: str) -> None:
-        for loop in loops:
-            self.wakes[loop].set()

@@ -15,6 +15,7 @@ from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
+from dledger_operator.behaviours.leases.duties import Duty
 from dledger_operator.behaviours.report.audit_findings import finding_of, latest
 from dledger_operator.observed_state import AuditFinding
 
@@ -90,16 +91,51 @@ class Workers:
         self._context = context
         self._groups: _WorkerPool[GroupWorker] = _WorkerPool()
         self._audits: _WorkerPool[AuditWorker] = _WorkerPool()
+        self._group_bodies: dict[Key, Mapping[str, Any]] = {}
+        self._audit_bodies: dict[Key, Mapping[str, Any]] = {}
         self._findings: dict[Key, AuditFinding] = {}
         """What the last audit of each group found, also before the group's worker starts."""
+
+    def duties_changed(self) -> None:
+        """Start and stop what this process does, because it got or lost a Lease."""
+        duties, metrics = self._context.duties, self._context.metrics
+        metrics.lease_held.set(float(duties.acts))
+        metrics.namespaces_of_others.set(len(duties.of_others()))
+        for body in [*self._group_bodies.values()]:
+            self._run_group(body)
+        for body in [*self._audit_bodies.values()]:
+            self._run_audit(body)
 
     def group_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a group, or pass the new version to its worker."""
         key, uid = _identity(body)
+        self._group_bodies[key] = body
+        self._watch_namespaces()
         worker = self._groups.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
             return
+        self._run_group(body)
+
+    def _run_group(self, body: Mapping[str, Any]) -> None:
+        """Let the group's worker do what this process has to do, or stop it."""
+        key, uid = _identity(body)
+        duties, worker = self._context.duties, self._groups.get(key)
+        duty, epoch = duties.of(key[0]), duties.epoch(key[0])
+        if duty is Duty.NOTHING:
+            self._groups.stop(key)
+            return
+        if worker is not None and worker.uid == uid and duty is Duty.FOLLOW:
+            worker.stand_by()
+            return
+        # What a worker remembers counts only if no other process has acted meanwhile.
+        if worker is None or worker.uid != uid or worker.loops.epoch != epoch:
+            worker = self._start_group(body)
+        if duty is Duty.ALL:
+            worker.act(epoch)
+
+    def _start_group(self, body: Mapping[str, Any]) -> GroupWorker:
+        key, uid = _identity(body)
         logger.info("%s/%s: started the group's worker", *key)
         worker = GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
         self._groups.start(key, worker)
@@ -107,6 +143,11 @@ class Workers:
             worker.audited(finding)
         for audit in self._audits.workers():
             audit.wake()  # it may wait for this group
+        return worker
+
+    def _watch_namespaces(self) -> None:
+        keys = [*self._group_bodies, *self._audit_bodies]
+        self._context.duties.watch_namespaces({namespace for namespace, _ in keys})
 
     def group_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop a group's worker; Kubernetes deletes the group's children."""
@@ -138,10 +179,23 @@ class Workers:
         An audit that has ended gets no worker.
         """
         key, uid = _identity(body)
+        self._audit_bodies[key] = body
+        self._watch_namespaces()
         self._take_finding(body)
         worker = self._audits.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
+            return
+        self._run_audit(body)
+
+    def _run_audit(self, body: Mapping[str, Any]) -> None:
+        """Start or stop the audit's worker, as this process has to."""
+        key, uid = _identity(body)
+        if self._context.duties.of(key[0]) is not Duty.ALL:
+            self._audits.stop(key)
+            return
+        worker = self._audits.get(key)
+        if worker is not None and worker.uid == uid:
             return
         fresh = AuditWorker(body, self._context, lambda: self._audit_gone(key, uid))
         if not fresh.ended():
@@ -171,13 +225,15 @@ class Workers:
         """
         now_s = asyncio.get_running_loop().time()
         for group in self._groups.workers():
-            for loop, wake in group.wakes.items():
+            for loop, wake in group.loops.wakes.items():
                 if wake.busy_since_s is not None and now_s - wake.busy_since_s > TURN_S_MAX:
                     where = f"{group.namespace}/{group.name}: {loop}"
                     raise WorkerFailedError(f"{where}: its turn lasts longer than {TURN_S_MAX:g} s")
         for task in (*self._groups.tasks(), *self._audits.tasks()):
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise WorkerFailedError(f"{task.get_name()}: {task.exception()!r}")
+        if failed := self._context.duties.failed():
+            raise WorkerFailedError(failed)
         return {"groups": len(self._groups), "audits": len(self._audits)}
 
     async def stop(self) -> None:
@@ -188,13 +244,22 @@ class Workers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _group_gone(self, key: Key, uid: str) -> None:
+        _forget(self._group_bodies, key, uid)
+        self._watch_namespaces()
         if self._groups.stop(key, uid):
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
             self._context.metrics.remove_group(*key)
             self._findings.pop(key, None)
 
     def _audit_gone(self, key: Key, uid: str) -> None:
+        _forget(self._audit_bodies, key, uid)
+        self._watch_namespaces()
         self._audits.stop(key, uid)
+
+
+def _forget(bodies: dict[Key, Mapping[str, Any]], key: Key, uid: str) -> None:
+    if key in bodies and bodies[key]["metadata"]["uid"] == uid:
+        del bodies[key]
 
 
 def _identity(body: Mapping[str, Any]) -> tuple[Key, str]:

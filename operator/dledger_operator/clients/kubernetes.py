@@ -40,6 +40,7 @@ from dledger_operator.clients.errors import (
     NotFoundError,
     RefusedError,
 )
+from dledger_operator.clients.leases import LeaseClient
 
 DLedgerGroup: Final = create_namespaced_resource(
     names.API_GROUP, names.API_VERSION, names.GROUP_KIND, names.GROUPS_PLURAL
@@ -67,6 +68,7 @@ class KubeApi:
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
+        self.leases = LeaseClient(client)
 
     @classmethod
     def open(cls) -> Self:

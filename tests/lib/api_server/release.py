@@ -42,9 +42,9 @@ class Release:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The operator's environment variables."""
+        """The operator's environment variables that are not taken from the pod."""
         (container,) = self.pod["spec"]["containers"]
-        return {variable["name"]: variable["value"] for variable in container["env"]}
+        return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
     @property
     def account(self) -> str:

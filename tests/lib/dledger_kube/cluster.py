@@ -165,7 +165,7 @@ class Namespace:
         """Write a kubeconfig that authenticates as a ServiceAccount."""
         content = json.loads(self.server.kubeconfig.read_text())
         content["users"][0]["user"] = {"token": self.token(service_account)}
-        written = folder / "kubeconfig"
+        written = folder / f"kubeconfig-{service_account}"
         written.write_text(json.dumps(content))
         return written
 

@@ -8,18 +8,26 @@ from dledger_kube.cluster import Namespace
 
 CHART: Final = Path(__file__).resolve().parents[3] / "helm" / "dledger-operator"
 KUBERNETES: Final = "1.34.0"  # the default is the version of helm's own library
-ACCOUNT: Final = "the-operator"
+RELEASE: Final = "operator"
 
 
-def operator_kubeconfig(server: ApiServer, namespace: Namespace, folder: Path) -> Path:
+def lease_name(release: str = RELEASE) -> str:
+    """Return the name of the Lease that the replicas of a release share."""
+    return f"{release}-dledger-operator"
+
+
+def operator_kubeconfig(
+    server: ApiServer, namespace: Namespace, folder: Path, *, release: str = RELEASE
+) -> Path:
     """Write a kubeconfig of a ServiceAccount with the chart's role for one namespace."""
-    namespace.make_service_account(ACCOUNT)
+    account = f"the-{release}"
+    namespace.make_service_account(account)
     role = server.helm(
-        "template", "operator", str(CHART), "--namespace", namespace.name,
+        "template", release, str(CHART), "--namespace", namespace.name,
         "--kube-version", KUBERNETES,
         "--set", f"watchNamespaces={{{namespace.name}}}",
-        "--set", f"serviceAccount.create=false,serviceAccount.name={ACCOUNT}",
+        "--set", f"serviceAccount.create=false,serviceAccount.name={account}",
         "--show-only", "templates/rbac.yaml",
     )  # fmt: skip
     server.kubectl("apply", "--filename=-", input_text=role)
-    return namespace.kubeconfig_of(ACCOUNT, folder)
+    return namespace.kubeconfig_of(account, folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dledger_kube.operator_account import RELEASE, lease_name
 from tools.groups.ports import free_ports
 
 WAIT_S = 60.0
@@ -18,7 +19,15 @@ _ports = free_ports()
 class OperatorProcess:
     """`dledger-operator` for one namespace; the end of its block kills it."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        namespace: str,
+        folder: Path,
+        *,
+        release: str = RELEASE,
+        identity: str = "operator-0",
+    ) -> None:
         self._metrics_port, self._health_port = next(_ports), next(_ports)
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -29,10 +38,13 @@ class OperatorProcess:
             "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
             "DLEDGER_OPERATOR_AUDIT_IMAGE": "dledger-audit:1",
             "DLEDGER_OPERATOR_WATCH_NAMESPACES": namespace,
+            "DLEDGER_OPERATOR_LEASE_NAMESPACE": namespace,
+            "DLEDGER_OPERATOR_LEASE_NAME": lease_name(release),
+            "DLEDGER_OPERATOR_IDENTITY": identity,
             "DLEDGER_OPERATOR_METRICS_PORT": str(self._metrics_port),
             "DLEDGER_OPERATOR_HEALTH_PORT": str(self._health_port),
         }
-        self._log = folder / "operator.log"
+        self._log = folder / f"{identity}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -1,0 +1,75 @@
+"""Runs the loops of one group: following the leader always, the others while asked to act."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.loops import GROUP_PACES, Wake, repeat
+
+Run = Callable[[], Awaitable[float | None]]
+
+
+class GroupLoops:
+    """The loops of one group, each a task of its own."""
+
+    def __init__(self, context: Context, what: str) -> None:
+        """Create loops that stand by; `what` names the group in log lines."""
+        self.wakes = {loop: Wake() for loop in GROUP_PACES}
+        self.epoch: object = None
+        """What `act` was called with last. Another value means that another process may have acted
+        since then.
+        """
+        self.acts = False
+        self._context = context
+        self._what = what
+        self._asked = asyncio.Event()
+        """Set when `acts` has changed."""
+
+    def act(self, epoch: object) -> None:
+        """Run all loops from now on."""
+        self.epoch, self.acts = epoch, True
+        self._asked.set()
+
+    def stand_by(self) -> None:
+        """Only follow the leader from now on, because another process does the rest."""
+        self.acts = False
+        self._asked.set()
+
+    def wake(self, *loops: str) -> None:
+        """Let these loops run now."""
+        for loop in loops:
+            self.wakes[loop].set()
+
+    async def run(self, follow: Run, others: Mapping[str, Run]) -> None:
+        """Run until cancelled."""
+        acting: list[asyncio.Task[None]] = []
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat("follow", follow))
+            while True:
+                self._asked.clear()
+                if self.acts and not acting:
+                    acting = [tasks.create_task(self._repeat(*each)) for each in others.items()]
+                elif not self.acts and acting:
+                    await self._stop(acting)
+                    acting = []
+                await self._asked.wait()
+
+    async def _repeat(self, loop: str, run: Run) -> None:
+        await repeat(
+            run,
+            what=f"{self._what}: {loop}",
+            wake=self.wakes[loop],
+            pace=GROUP_PACES[loop],
+            random=self._context.random,
+            on_failure=partial(self._context.count_failure, loop),
+        )
+
+    async def _stop(self, acting: list[asyncio.Task[None]]) -> None:
+        """Stop loops in the middle of their turns: another process may act at any moment."""
+        for task in acting:
+            task.cancel()
+        await asyncio.gather(*acting, return_exceptions=True)
+        for loop, wake in self.wakes.items():
+            if loop != "follow":
+                wake.busy_since_s = None

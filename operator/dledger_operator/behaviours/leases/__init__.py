@@ -1,0 +1,1 @@
+"""Leases: which process of the operator does what, and in which namespaces."""

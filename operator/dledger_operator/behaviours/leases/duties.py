@@ -1,0 +1,154 @@
+"""Decides what this process does in a namespace, by two kinds of Leases.
+
+The replicas of a release share a Lease in the release's namespace. All of them follow leaders: a
+label is written on the version of the pod that was read and never for an older term, so two that do
+it agree. Everything else is done by the holder alone.
+
+Each namespace with groups has a Lease that a release holds, whichever of its replicas renews it. A
+second release over the same namespace touches nothing there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.behaviours.leases.lease_keeper import LeaseApi, LeaseKeeper
+from dledger_operator.behaviours.leases.lease_turn import LeaseTerms
+from dledger_operator.config import LeaseNames
+
+logger = logging.getLogger(__name__)
+
+REPLICA_TERMS: Final = LeaseTerms(
+    duration_s=4, hold_s=3.2, renew_s=0.8, look_s=0.8, request_s_max=1.5
+)
+"""Another replica acts at most 4.8 s after the holder has died: a look, and the duration."""
+NAMESPACE_TERMS: Final = LeaseTerms(
+    duration_s=120, hold_s=100.0, renew_s=40.0, look_s=2.0, request_s_max=5.0
+)
+
+
+class Duty(Enum):
+    """What this process does for the groups and audits of a namespace."""
+
+    NOTHING = "nothing"
+    FOLLOW = "follow"
+    """Follow leaders, so that labels and Services are right."""
+    ALL = "all"
+
+
+class Duties:
+    """What this process does, by namespace. Without Leases it does everything everywhere."""
+
+    def __init__(
+        self,
+        api: LeaseApi,
+        lease: LeaseNames | None,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._api = api
+        self._lease = lease
+        self._clock = clock
+        self._now = now
+        self._on_change: Callable[[], None] = lambda: None
+        self._replica: LeaseKeeper | None = None
+        if lease is not None:
+            self._replica = self._keeper(lease.namespace, lease.name, lease.replica)
+        self._namespaces: dict[str, LeaseKeeper] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._told: dict[str, str] = {}
+
+    def start(self, on_change: Callable[[], None]) -> None:
+        """Begin to take Leases; `on_change` is called when a duty may have changed."""
+        self._on_change = on_change
+        if self._replica:
+            self._spawn("", self._replica.run())
+        on_change()
+
+    async def stop(self) -> None:
+        """Give up the release's Lease, so that another replica goes on at once."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._replica:
+            await self._replica.give_up()
+
+    def watch_namespaces(self, namespaces: set[str]) -> None:
+        """Take the Leases of exactly these namespaces."""
+        if self._lease is None:
+            return
+        for gone in self._namespaces.keys() - namespaces:
+            del self._namespaces[gone]
+            self._tasks.pop(gone).cancel()
+        for each in namespaces - self._namespaces.keys():
+            keeper = self._keeper(each, names.NAMESPACE_LEASE, self._lease.release)
+            self._namespaces[each] = keeper
+            self._spawn(each, keeper.run())
+
+    def of(self, namespace: str) -> Duty:
+        """Return what this process does in a namespace.
+
+        A namespace whose Lease could not be renewed is still followed: that another release has
+        taken it is not known.
+        """
+        if self._replica is None:
+            return Duty.ALL
+        keeper = self._namespaces.get(namespace)
+        if keeper is None or keeper.other or keeper.epoch is None:
+            return Duty.NOTHING
+        return Duty.ALL if keeper.held and self._replica.held else Duty.FOLLOW
+
+    def epoch(self, namespace: str) -> tuple[int | None, int | None]:
+        """Return what changes when another process may have acted in a namespace."""
+        keeper, replica = self._namespaces.get(namespace), self._replica
+        return (replica.epoch if replica else None, keeper.epoch if keeper else None)
+
+    @property
+    def acts(self) -> bool:
+        """Whether this process is the one of its release that does everything."""
+        return self._replica is None or self._replica.held
+
+    def of_others(self) -> dict[str, str]:
+        """Return the namespaces that other releases hold, with the holder of each."""
+        return {name: each.other for name, each in self._namespaces.items() if each.other}
+
+    def failed(self) -> str:
+        """Return why a task of a Lease has ended, which it never should; empty if none has."""
+        for task in self._tasks.values():
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                return f"{task.get_name()}: {task.exception()!r}"
+        return ""
+
+    def _keeper(self, namespace: str, name: str, holder: str) -> LeaseKeeper:
+        of_namespace = name == names.NAMESPACE_LEASE
+        return LeaseKeeper(
+            self._api,
+            namespace=namespace,
+            name=name,
+            holder=holder,
+            terms=NAMESPACE_TERMS if of_namespace else REPLICA_TERMS,
+            clock=self._clock,
+            now=self._now,
+            on_change=self._changed,
+        )
+
+    def _spawn(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[key] = asyncio.create_task(work, name=f"Lease of {key or 'the release'}")
+
+    def _changed(self) -> None:
+        others = self.of_others()
+        for namespace, holder in others.items() - self._told.items():
+            logger.warning(
+                "%s: another release (%s) manages the groups of this namespace; this one does "
+                "nothing there. Uninstall one of them, or give them different namespaces "
+                "(watchNamespaces)", namespace, holder,
+            )  # fmt: skip
+        self._told = others
+        self._on_change()

@@ -1,0 +1,67 @@
+"""Decides what to do with a Lease: take it, renew it, or wait. Pure but for what it remembers.
+
+The rule is that of Kubernetes' own leader election: the clocks of two machines are never compared.
+A Lease is free when this process has seen no renewal for the Lease's duration on its own clock.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dledger_operator.api_objects import LeaseView
+
+DURATION_S_MAX: Final = 300.0
+"""A longer duration, which somebody may have written, counts as this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTerms:
+    """The times of a Lease, in seconds."""
+
+    duration_s: int
+    """Others take the Lease when they have seen no renewal for this long."""
+    hold_s: float
+    """The holder stops acting this long after it began its last successful renewal. It is shorter
+    than `duration_s`: what the holder has begun by then ends before another one acts.
+    """
+    renew_s: float
+    """How often the holder renews the Lease."""
+    look_s: float
+    """How often others look at it, and how soon a failed request is repeated."""
+    request_s_max: float
+    """Maximum time of one look or renewal."""
+
+
+class LeaseStep(Enum):
+    """What to do with a Lease now."""
+
+    CREATE = "create"
+    TAKE = "take"
+    RENEW = "renew"
+    WAIT = "wait"
+
+
+class LeaseWatch:
+    """What one process has seen of one Lease."""
+
+    def __init__(self, holder: str) -> None:
+        """Create a watch for the process that would hold the Lease as `holder`."""
+        self._holder = holder
+        self._seen_version = ""
+        self._seen_s = 0.0
+
+    def step(self, lease: LeaseView | None, now_s: float) -> LeaseStep:
+        """Return what to do with the Lease that was just read; None if it does not exist."""
+        if lease is None:
+            return LeaseStep.CREATE
+        if lease.resource_version != self._seen_version:
+            self._seen_version, self._seen_s = lease.resource_version, now_s
+        if lease.holder == self._holder:
+            return LeaseStep.RENEW
+        if not lease.holder or now_s >= self.free_at_s(lease):
+            return LeaseStep.TAKE
+        return LeaseStep.WAIT
+
+    def free_at_s(self, lease: LeaseView) -> float:
+        """Return when another one's Lease is free if it is not renewed until then."""
+        return self._seen_s + min(lease.duration_s, DURATION_S_MAX)

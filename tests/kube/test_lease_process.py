@@ -1,0 +1,105 @@
+"""Two operators at once: the replicas of a release, and two releases."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api_server.client import ApiServer
+from dledger_kube.operated import operated
+from dledger_kube.operator_account import operator_kubeconfig
+from dledger_kube.operator_process import OperatorProcess
+from dledger_kube.played import Cluster, led_by
+
+pytest_plugins = ["api_server.fixtures"]
+
+
+@pytest.fixture
+async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with operated(api_server, tmp_path, members=3) as parts:
+        yield Cluster(*parts)
+
+
+def second_replica(cluster: Cluster, folder: Path) -> OperatorProcess:
+    kubeconfig = Path(cluster.operator.environment["KUBECONFIG"])
+    return OperatorProcess(kubeconfig, cluster.namespace.name, folder, identity="operator-1")
+
+
+def second_release(cluster: Cluster, folder: Path) -> OperatorProcess:
+    namespace = cluster.namespace
+    kubeconfig = operator_kubeconfig(namespace.server, namespace, folder, release="other")
+    return OperatorProcess(
+        kubeconfig, namespace.name, folder, release="other", identity="stranger-0"
+    )
+
+
+async def until_lease_is(cluster: Cluster, operator: OperatorProcess, held: float) -> None:
+    line = f"dledger_operator_lease_held {held}"
+
+    def shown() -> bool:
+        with contextlib.suppress(OSError):
+            return line in operator.metrics().splitlines()
+        return False
+
+    await cluster.until(line, shown)
+
+
+async def test_the_second_replica_follows_and_takes_over_within_five_seconds(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    await until_lease_is(cluster, cluster.operator, 1.0)
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+    await cluster.until(
+        "the status names n1's term", lambda: cluster.last_change().get("term") == 7
+    )
+    with second_replica(cluster, tmp_path) as second:
+        await until_lease_is(cluster, second, 0.0)
+        await cluster.until(
+            "the second one follows", lambda: "started the group's worker" in second.log()
+        )
+        assert "dledger_group_leader{" not in await asyncio.to_thread(second.metrics)
+
+        cluster.operator.kill()
+        killed_s = time.monotonic()
+        await cluster.elect(2, 8)
+        await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2))
+        labeled_s = time.monotonic() - killed_s
+        await until_lease_is(cluster, second, 1.0)
+        taken_s = time.monotonic() - killed_s
+        await cluster.until(
+            "the status names n2's term", lambda: cluster.last_change().get("term") == 8
+        )
+        reported_s = time.monotonic() - killed_s
+        print(f"labeled {labeled_s:.2f} s, taken {taken_s:.2f} s, reported {reported_s:.2f} s")
+
+        assert labeled_s < taken_s, "labels do not wait for the Lease"
+        cluster.operator.start()
+        await until_lease_is(cluster, cluster.operator, 0.0)
+        assert await asyncio.to_thread(second.stop) == 0
+        await until_lease_is(cluster, cluster.operator, 1.0)
+
+
+async def test_a_second_release_touches_nothing_and_says_so(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+    with second_release(cluster, tmp_path) as stranger:
+        here = cluster.namespace.name
+        await cluster.until("it says so", lambda: f"{here}: another release" in stranger.log())
+        cluster.operator.kill()
+        await cluster.elect(2, 8)
+        await until_lease_is(cluster, stranger, 1.0)  # its own release's
+        metrics = (await asyncio.to_thread(stranger.metrics)).splitlines()
+        assert "dledger_operator_namespaces_of_others 1.0" in metrics
+        assert cluster.roles() == led_by(1), "a stranger's pods keep their labels"
+        assert "started the group's worker" not in stranger.log()
+
+        cluster.operator.start()
+        await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2))

@@ -1,0 +1,221 @@
+"""Leases: at most one holder at any moment, whatever fails, and soon another one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from dledger_operator.api_objects import LeaseView
+from dledger_operator.behaviours.leases.duties import REPLICA_TERMS, Duties, Duty
+from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
+from dledger_operator.behaviours.leases.lease_turn import DURATION_S_MAX, LeaseTerms
+from dledger_operator.clients.errors import ConflictError, UnavailableError
+from dledger_operator.config import LeaseNames
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class LeaseStore:
+    """The Leases of an API server. `fault` says what happens to the next request: `lost` before the
+    server has it, `unanswered` after the server did it.
+    """
+
+    def __init__(self) -> None:
+        self.leases: dict[tuple[str, str], LeaseView] = {}
+        self.fault: Callable[[], str] = lambda: ""
+        self._version = 0
+
+    async def get(self, namespace: str, name: str) -> LeaseView | None:
+        if self.fault():
+            raise UnavailableError("no answer")
+        return self.leases.get((namespace, name))
+
+    async def create(
+        self, namespace: str, name: str, *, holder: str, duration_s: int, now: datetime
+    ) -> LeaseView:
+        made = LeaseView(
+            namespace=namespace,
+            name=name,
+            resource_version="",
+            holder=holder,
+            duration_s=duration_s,
+            transitions=0,
+        )
+        return self._write(made, expected="")
+
+    async def renew(
+        self, lease: LeaseView, *, holder: str, duration_s: int, now: datetime
+    ) -> LeaseView:
+        passes = bool(holder) and holder != lease.holder
+        changed = replace(
+            lease,
+            holder=holder,
+            duration_s=duration_s,
+            transitions=lease.transitions + passes,
+        )
+        return self._write(changed, expected=lease.resource_version)
+
+    def _write(self, lease: LeaseView, expected: str) -> LeaseView:
+        fault, key = self.fault(), (lease.namespace, lease.name)
+        if fault == "lost":
+            raise UnavailableError("no answer")
+        found = self.leases.get(key)
+        if (found.resource_version if found else "") != expected:
+            raise ConflictError("changed")
+        self._version += 1
+        self.leases[key] = replace(lease, resource_version=str(self._version))
+        if fault:
+            raise UnavailableError("no answer")
+        return self.leases[key]
+
+
+class Replica:
+    """A keeper with a clock of its own that a test moves."""
+
+    def __init__(
+        self, store: LeaseStore, holder: str, now_s: float, terms: LeaseTerms = REPLICA_TERMS
+    ) -> None:
+        self.now_s = now_s
+        self.changes: list[bool] = []
+        self.keeper = LeaseKeeper(
+            store,
+            namespace="system",
+            name="operator",
+            holder=holder,
+            terms=terms,
+            clock=lambda: self.now_s,
+            now=lambda: NOW,
+            on_change=lambda: self.changes.append(self.keeper.held),
+        )
+
+
+async def test_the_first_one_holds_and_the_second_waits() -> None:
+    store = LeaseStore()
+    first, second = Replica(store, "a", 0.0), Replica(store, "b", 1e6)
+
+    await first.keeper.turn()
+    await second.keeper.turn()
+
+    assert (first.keeper.held, second.keeper.held) == (True, False)
+    assert second.keeper.other == "a"
+
+
+async def test_a_dead_holders_lease_is_taken_within_five_seconds() -> None:
+    """The worst moment: the holder renews right after the other one has looked, and dies."""
+    store = LeaseStore()
+    first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
+    await first.keeper.turn()
+    pause_s = await second.keeper.turn()
+    await first.keeper.turn()
+
+    while not second.keeper.held:
+        second.now_s += pause_s
+        pause_s = await second.keeper.turn()
+
+    assert second.now_s < 5.0
+    first.now_s = second.now_s
+    assert not first.keeper.held
+
+
+async def test_a_lease_that_was_given_up_is_taken_at_once() -> None:
+    store = LeaseStore()
+    first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
+    await first.keeper.turn()
+    await second.keeper.turn()
+
+    await first.keeper.give_up()
+    await second.keeper.turn()
+
+    assert (first.keeper.held, second.keeper.held) == (False, True)
+
+
+async def test_a_holder_that_cannot_renew_stops_before_another_one_begins() -> None:
+    store = LeaseStore()
+    first = Replica(store, "a", 0.0)
+    await first.keeper.turn()
+
+    store.fault = lambda: "lost"
+    first.now_s = REPLICA_TERMS.hold_s + 0.01
+    await first.keeper.turn()
+
+    assert first.changes == [True, False]
+    assert REPLICA_TERMS.hold_s < REPLICA_TERMS.duration_s
+
+
+async def test_the_epoch_tells_whether_another_one_may_have_acted() -> None:
+    store = LeaseStore()
+    first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
+    await first.keeper.turn()
+    before = first.keeper.epoch
+
+    first.now_s = 3.5
+    await first.keeper.turn()
+    assert first.keeper.epoch == before, "nobody took it meanwhile"
+
+    await second.keeper.turn()
+    second.now_s = 10.0
+    await second.keeper.turn()
+    await second.keeper.give_up()
+    first.now_s = 11.0
+    await first.keeper.turn()  # a conflict: it must be read again
+    await first.keeper.turn()
+    assert first.keeper.held
+    assert first.keeper.epoch != before
+
+
+async def test_an_absurd_duration_that_somebody_wrote_is_bounded() -> None:
+    store = LeaseStore()
+    stranger = Replica(store, "x", 0.0, replace(REPLICA_TERMS, duration_s=10**9))
+    await stranger.keeper.turn()
+    first = Replica(store, "a", 0.0)
+    await first.keeper.turn()
+    first.now_s = DURATION_S_MAX
+
+    await first.keeper.turn()
+
+    assert first.keeper.held
+
+
+@pytest.mark.parametrize("seed", range(300))
+async def test_never_two_hold_whatever_fails_and_stands_still(seed: int) -> None:
+    random, store = Random(seed), LeaseStore()
+    replicas = [Replica(store, name, random.uniform(0, 1e6)) for name in "abc"]
+    faults = random.uniform(0.0, 0.6)
+    store.fault = lambda: random.choice(["lost", "unanswered"]) if random.random() < faults else ""
+    for _ in range(300):
+        passed_s = random.choice([0.0, 0.1, 0.8, 3.0])
+        for each in replicas:
+            each.now_s += passed_s
+        awake = random.choice(replicas)
+        if random.random() < 0.02:
+            await awake.keeper.give_up()
+        else:
+            await awake.keeper.turn()
+        assert sum(each.keeper.held for each in replicas) <= 1
+
+    store.fault = lambda: ""
+    for _ in range(20):
+        for each in replicas:
+            each.now_s += 0.8
+            await each.keeper.turn()
+    assert sum(each.keeper.held for each in replicas) == 1
+
+
+LEASE = LeaseNames(namespace="system", name="operator", replica="operator-1")
+
+
+async def test_without_leases_this_process_does_everything() -> None:
+    duties = Duties(LeaseStore(), None, clock=lambda: 0.0, now=lambda: NOW)
+
+    assert duties.of("air") is Duty.ALL
+    assert duties.acts
+
+
+async def test_a_namespace_is_left_alone_until_its_lease_is_known() -> None:
+    duties = Duties(LeaseStore(), LEASE, clock=lambda: 0.0, now=lambda: NOW)
+    duties.watch_namespaces({"air"})
+
+    assert duties.of("air") is Duty.NOTHING
+    await duties.stop()
