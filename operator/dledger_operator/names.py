@@ -55,6 +55,10 @@ DATA_VOLUME: Final = "data"
 DATA_FOLDER: Final = "/data"
 # A subfolder, because the file system keeps its own lost+found in the root of the volume.
 STORE_FOLDER: Final = "/data/store"
+SETTINGS_VOLUME: Final = "settings"
+SETTINGS_FOLDER: Final = "/etc/dledger"
+LIVE_SETTINGS_KEY: Final = "live.env"
+LIVE_SETTINGS_FILE: Final = f"{SETTINGS_FOLDER}/{LIVE_SETTINGS_KEY}"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 GROUP_NAME_LENGTH_MAX: Final = 40

@@ -143,6 +143,10 @@ class ObservedMember:
     """The name of the pod's revision; empty for a pod of an earlier release of the operator."""
     behind: str = ""
     """In which parts the pod differs from what the spec asks for; empty if in none."""
+    lacks: str = ""
+    """Which live settings of the spec the member does not have in force yet, as it says itself;
+    empty if none, or if it does not answer.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +223,11 @@ class ObservedGroup:
     def behind(self) -> Sequence[ObservedMember]:
         """Members whose pods differ from what the spec asks for."""
         return [each for each in self.members if each.behind]
+
+    @property
+    def lacking(self) -> Sequence[ObservedMember]:
+        """Members that do not have a live setting of the spec in force yet."""
+        return [each for each in self.members if each.lacks]
 
     @property
     def is_run_by_no_pod(self) -> bool:

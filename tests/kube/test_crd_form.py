@@ -9,6 +9,7 @@ import pytest
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
+from dledger_operator.spec import member_settings
 from tools import crd_reference
 
 CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crd_reference.load(crd_reference.CRDS)}
@@ -85,7 +86,15 @@ def test_the_enums_of_the_schemas_match_the_formats() -> None:
     flush_disk_types = fields("DLedgerGroup")["spec.log.flushDiskType"]["enum"]
     verdicts = fields("DLedgerAudit")["status.verdict"]["enum"]
 
+    group = fields("DLedgerGroup")
     assert set(flush_disk_types) == set(FlushDiskType)
+    for path, words in (
+        ("spec.log.onDamage", member_settings.ON_DAMAGE),
+        ("spec.stateMachine.type", member_settings.STATE_MACHINES),
+        ("spec.appendsToFollowers", member_settings.APPENDS_TO_FOLLOWERS),
+        ("spec.logLevel", member_settings.LOG_LEVELS),
+    ):
+        assert group[path]["enum"] == list(words)
     assert set(verdicts) == set(Verdict)
 
 

@@ -25,6 +25,7 @@ DEFAULTS = {
         "limits": {"memory": "512Mi"},
     },
     "scheduling": {"topologySpread": "Soft"},
+    "stateMachine": {"type": "None"},
     "updatePolicy": "Automatic",
     "paused": False,
 }

@@ -6,6 +6,7 @@ import pytest
 
 from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, group, stored
+from dledger_kube.refused_settings import IMMUTABLE_STATE, REFUSED_SETTINGS
 from tools import crd_reference
 
 pytest_plugins = ["api_server.fixtures"]
@@ -178,6 +179,8 @@ def test_every_rule_of_the_schema_is_violated_by_one_case() -> None:
         *(answer for _, answer in REFUSED.values()),
         *(answer for _, answer in UNCHANGEABLE.values()),
         *NAMES_REFUSED.values(),
+        *(answer for _, answer in REFUSED_SETTINGS.values()),
+        IMMUTABLE_STATE,
     ]
     crd = next(
         crd

@@ -6,7 +6,7 @@ The test plays the StatefulSet controller and the kubelets; fake members answer 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,38 @@ async def test_a_setting_is_rolled_out_followers_first_across_a_crash_of_the_ope
     assert [leader for leader, _ in rolling.members.transfers] == ["n1"]
     assert rolling.variables("DLEDGER_FLUSH_DISK_TYPE") == {"AsyncFlush"}
     assert rolling.plan() == {}
+
+
+def live_file(rolling: Rolling) -> str:
+    data = rolling.namespace.get("configmaps", "flights-settings")["data"]
+    return str(data["live.env"])
+
+
+async def test_a_live_setting_reaches_running_members_and_replaces_no_pod(
+    rolling: Rolling,
+) -> None:
+    """Whatever the update policy says; a member that does not have it yet is named."""
+    retention = {"log": {"retention": {"maxAge": "72h"}}}
+    await asyncio.to_thread(rolling.change, updatePolicy="OnApproval", **retention)
+    await rolling.until(
+        "members lack it", lambda: rolling.condition("Progressing")["reason"] == "SettingsPending"
+    )
+    file = "DLEDGER_FILE_RESERVED_HOURS=72\n"
+    await rolling.until("the file has it", lambda: live_file(rolling) == file)
+
+    for node in rolling.nodes[:2]:
+        node.status = replace(node.status, settings={"DLEDGER_FILE_RESERVED_HOURS": "72"})
+    last = "members that do not have these settings in force yet: flights-2 ("
+    await rolling.until(
+        "only n2 lacks it", lambda: last in rolling.condition("Progressing")["message"]
+    )
+    shown = {each["id"]: each for each in rolling.status()["members"]}
+    assert shown["n0"]["settings"] == {"DLEDGER_FILE_RESERVED_HOURS": "72"}
+    assert "72" in shown["n2"]["lacks"]
+
+    rolling.nodes[2].status = replace(rolling.nodes[2].status, settings=shown["n0"]["settings"])
+    await rolling.until("nothing is left to do", rolling.is_done)
+    assert (rolling.made, rolling.plan()) == ([], {})
 
 
 async def test_a_bad_image_costs_one_pod_and_the_right_one_goes_on(rolling: Rolling) -> None:

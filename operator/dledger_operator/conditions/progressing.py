@@ -8,12 +8,14 @@ from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Progressing"
 ROLLING_OUT: Final = "RollingOut"
+SETTINGS_PENDING: Final = "SettingsPending"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report whether the spec is reached: every desired member votes, the group has no other member
-    and no extra pod, and every pod is of the revision that the spec asks for. The message lists the
-    remaining steps and what blocks them.
+    and no extra pod, every pod is of the revision that the spec asks for, and every member that
+    answers has the live settings in force. The message lists the remaining steps and what blocks
+    them.
     """
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners
@@ -23,7 +25,7 @@ def judge(observed: ObservedGroup) -> Judgment:
         problem = observed.roll_problem
         message = f"every pod is made of what the spec asks for; {problem.message}"
         return Judgment(holds=True, reason=problem.reason, message=message)
-    if scaled and not observed.behind:
+    if scaled and not observed.behind and not observed.lacking:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
         if observed.plan and observed.plan.waiting:
             message += f"; an update is ready: {observed.plan.waiting.message}"
@@ -34,12 +36,16 @@ def judge(observed: ObservedGroup) -> Judgment:
         parts.append(_members_left(observed, to_add, sorted((voters | learners | extra) - wanted)))
     if observed.behind:
         parts.append(pods_behind(observed))
+    if observed.lacking:
+        parts.append(_without_settings(observed))
     message = "; ".join(parts)
     if observed.paused:
         return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
     waiting = observed.plan.waiting if observed.plan else None
     if waiting and observed.behind:
         message += f"; {waiting.message}"
+    if scaled and not observed.behind:
+        return Judgment(holds=True, reason=SETTINGS_PENDING, message=message)
     if scaled:
         return Judgment(
             holds=True, reason=waiting.reason if waiting else ROLLING_OUT, message=message
@@ -54,6 +60,11 @@ def pods_behind(observed: ObservedGroup) -> str:
     """Name the pods that do not run what the spec asks for, and in which parts they differ."""
     listed = ", ".join(f"{member.pod} ({member.behind})" for member in observed.behind)
     return f"pods that do not run what the spec asks for: {listed}"
+
+
+def _without_settings(observed: ObservedGroup) -> str:
+    listed = ", ".join(f"{member.pod} ({member.lacks})" for member in observed.lacking)
+    return f"members that do not have these settings in force yet: {listed}"
 
 
 def _members_left(observed: ObservedGroup, to_add: list[str], to_remove: list[str]) -> str:

@@ -1,7 +1,12 @@
-"""The settings that all members share, and the ConfigMap with those that are not a pod's own."""
+"""The settings that all members share, and the ConfigMap with those that are not a pod's own.
+
+Settings that a running member takes are in a file of the ConfigMap, which pods mount. They are in
+no pod, so that a change of them replaces none.
+"""
 
 from typing import Final
 
+from dledger_formats import live_settings
 from dledger_formats.settings import variable_name
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
@@ -9,11 +14,11 @@ from dledger_operator.resources.metadata import child
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 
-# The settings that a group determines. All others keep the node's defaults.
+# The settings that a group determines. The spec may set others; the rest keep the node's defaults.
 _SETTINGS: Final = (
     "group", "peers", "addable_peers", "initial_group_state", "store_base_dir",
     "heartbeat_interval_ms", "election_timeout_ms", "flush_disk_type", "segment_size_bytes",
-    "index_segment_size_bytes", "log_format",
+    "index_segment_size_bytes", "log_format", "live_settings_file",
 )  # fmt: skip
 PEERS_KEY: Final = variable_name("peers")
 STATE_KEY: Final = variable_name("initial_group_state")
@@ -21,18 +26,27 @@ FLUSH_KEY: Final = variable_name("flush_disk_type")
 
 
 def build(group: Group, shape: Shape) -> Manifest:
-    """Build the ConfigMap: the records of the founding.
+    """Build the ConfigMap: the records of the founding, and the file with live settings.
 
     A container reads the initial group state from it at each start, because a member that restarts
-    must not found a group again. All other settings are in the pod: a container that restarts must
-    not mix those of two revisions.
+    must not found a group again. All settings that are not live are in the pod: a container that
+    restarts must not mix those of two revisions.
     """
     manifest = child(group, "ConfigMap", "v1", names.settings_config_map(group.name))
     every = environment(group, shape)
-    return manifest | {"data": {key: every[key] for key in (PEERS_KEY, STATE_KEY)}}
+    data = {key: every[key] for key in (PEERS_KEY, STATE_KEY)}
+    live = live_settings.to_text(live_values(group, shape))
+    return manifest | {"data": {**data, names.LIVE_SETTINGS_KEY: live}}
 
 
 def environment(group: Group, shape: Shape) -> dict[str, str]:
     """Return the environment variables that all members share."""
     every = group.node_settings(shape).to_environment()
-    return {variable: every[variable] for variable in map(variable_name, _SETTINGS)}
+    chosen = (field for field in group.settings if field not in live_settings.LIVE)
+    return {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
+
+
+def live_values(group: Group, shape: Shape) -> dict[str, str]:
+    """Return the variables that the spec sets and that running members take."""
+    every = group.node_settings(shape).to_environment()
+    return {variable: every[variable] for variable in map(variable_name, group.live_settings)}

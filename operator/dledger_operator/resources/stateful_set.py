@@ -35,6 +35,13 @@ def with_identity(template: Manifest, shape: Shape) -> Manifest:
     return changed
 
 
+def reads_live_settings(template: Manifest) -> bool:
+    """Tell whether the pods of an existing template read the file with live settings."""
+    containers = template.get("spec", {}).get("containers", [])
+    variables = (each["name"] for container in containers for each in container.get("env") or [])
+    return variable_name("live_settings_file") in variables
+
+
 def build(group: Group, shape: Shape) -> Manifest:
     """Build the StatefulSet.
 
@@ -121,8 +128,22 @@ def _pod_spec(group: Group) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
         "securityContext": security.pod_security_context(),
+        "volumes": [_settings_volume(group)],
         **_placement(group),
     }
+
+
+def _settings_volume(group: Group) -> Manifest:
+    """Build the volume of the file with live settings. A pod starts without the file, too: its
+    member then keeps its defaults, which remove nothing, and says what it lacks.
+    """
+    key = names.LIVE_SETTINGS_KEY
+    source = {
+        "name": names.settings_config_map(group.name),
+        "items": [{"key": key, "path": key}],
+        "optional": True,
+    }
+    return {"name": names.SETTINGS_VOLUME, "configMap": source}
 
 
 def _container(group: Group) -> Manifest:
@@ -142,7 +163,14 @@ def _container(group: Group) -> Manifest:
         "livenessProbe": _probe("/healthz", period_s=10, failures=6, timeout_s=5),
         "resources": dict(group.resources),
         "securityContext": security.container_security_context(),
-        "volumeMounts": [{"name": names.DATA_VOLUME, "mountPath": names.DATA_FOLDER}],
+        "volumeMounts": [
+            {"name": names.DATA_VOLUME, "mountPath": names.DATA_FOLDER},
+            {
+                "name": names.SETTINGS_VOLUME,
+                "mountPath": names.SETTINGS_FOLDER,
+                "readOnly": True,
+            },
+        ],
     }
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from dledger_formats.http.status import FlushDiskType
+from dledger_formats.live_settings import LIVE
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
+from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
@@ -91,6 +93,8 @@ class Group:
     storage: Storage
     flush_disk_type: FlushDiskType
     segment_size_bytes: int
+    settings: SettingValues
+    """The other settings of members that the spec sets, by the fields of `NodeSettings`."""
     heartbeat_interval_ms: int
     election_timeout_ms: int
     roles: Roles
@@ -111,6 +115,11 @@ class Group:
     def member_ids(self) -> tuple[str, ...]:
         """Ids of the members that `spec.replicas` asks for."""
         return tuple(names.member_id(ordinal) for ordinal in range(self.replicas))
+
+    @property
+    def live_settings(self) -> SettingValues:
+        """The settings that the spec sets and that running members take."""
+        return {field: value for field, value in self.settings.items() if field in LIVE}
 
     def node_settings(self, shape: Shape) -> NodeSettings:
         """Return the settings of member n0; the other members differ only in `self_id`."""
@@ -133,6 +142,8 @@ class Group:
             # DLedger's ratio: 1 GiB of data to 160 MiB of index.
             index_segment_size_bytes=self.segment_size_bytes * 5 // 32,
             log_format="json",
+            live_settings_file=names.LIVE_SETTINGS_FILE,
+            **self.settings,  # type: ignore[arg-type]
         )
 
     @classmethod
@@ -159,6 +170,7 @@ class Group:
             storage=_storage(storage),
             flush_disk_type=FlushDiskType(log.choice("flushDiskType", tuple(FlushDiskType))),
             segment_size_bytes=log.converted("segmentSize", quantity_bytes, "1Gi"),
+            settings=read_settings(spec),
             heartbeat_interval_ms=election.converted("heartbeatInterval", duration_ms, "250ms"),
             election_timeout_ms=election.converted("timeout", duration_ms, "1s"),
             roles=_roles(spec.section("roles")),

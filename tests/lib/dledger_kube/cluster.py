@@ -90,7 +90,10 @@ class Namespace:
             "spec": {
                 **template["spec"],
                 "serviceAccountName": "default",
-                "volumes": [{"name": names.DATA_VOLUME, "emptyDir": {}}],
+                "volumes": [
+                    {"name": names.DATA_VOLUME, "emptyDir": {}},
+                    *template["spec"].get("volumes", []),
+                ],
             },
         }
         made: Object = self.server.request("POST", self.path("pods"), sent)

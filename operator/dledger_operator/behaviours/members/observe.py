@@ -15,6 +15,7 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children.claims import DELETE
+from dledger_operator.behaviours.members.settings_in_force import lacking_settings
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
@@ -165,6 +166,7 @@ def _member(
         image=pod.image if pod else "",
         revision=pod.revision.name if pod and pod.revision else "",
         behind=why_behind(pod.revision, wanted) if pod and wanted else "",
+        lacks=lacking_settings(group, status) if status and wanted else "",
     )
 
 

@@ -168,7 +168,14 @@ def _member(member: ObservedMember) -> Manifest:
             "term": status.term,
             "flushDiskType": status.flush_disk_type.value,
         }
-    runs = {"image": member.image, "revision": member.revision, "behind": member.behind}
+        if status.settings:
+            shown["settings"] = dict(status.settings)
+    runs = {
+        "image": member.image,
+        "revision": member.revision,
+        "behind": member.behind,
+        "lacks": member.lacks,
+    }
     return shown | {key: value for key, value in runs.items() if value}
 
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
-from dledger_operator.resources.stateful_set import with_identity
+from dledger_operator.resources.stateful_set import reads_live_settings, with_identity
 from dledger_operator.spec.group import ON_APPROVAL, Group
+from dledger_operator.spec.member_settings import without_live
 from dledger_operator.spec.revision import Revision, digest
 from dledger_operator.spec.shape import Shape
 
@@ -23,9 +24,9 @@ WAITING_FOR_APPROVAL: Final = "WaitingForApproval"
 WAITING_FOR_WINDOW: Final = "WaitingForWindow"
 _POD_FIELDS: Final = (
     "image", "log", "election", "resources", "scheduling", "podLabels", "podAnnotations",
-    "restartedAt",
+    "restartedAt", "limits", "stateMachine", "appendsToFollowers",
 )  # fmt: skip
-"""The fields of the spec that pods are made of."""
+"""The fields of the spec that pods are made of, with live settings, which are left out."""
 
 
 class Cause(enum.StrEnum):
@@ -53,7 +54,7 @@ def approved_revision(body: Mapping[str, Any]) -> str:
 
 def applied_spec(body: Mapping[str, Any]) -> AppliedSpec:
     """Return the record of a spec. Nothing that the operator adds is part of it."""
-    metadata, spec = body["metadata"], body.get("spec") or {}
+    metadata, spec = body["metadata"], without_live(body.get("spec") or {})
     return AppliedSpec(
         generation=metadata.get("generation", 1),
         digest=digest({field: spec[field] for field in _POD_FIELDS if field in spec}),
@@ -86,6 +87,8 @@ def find_held(
     if approved == wanted.name:
         return None
     cause = _cause(spec, stateful_set.applied_spec)
+    if group.live_settings and not reads_live_settings(stateful_set.template):
+        cause = Cause.SPEC  # pods of an earlier release: only new ones can take what is asked for
     if cause is Cause.OPERATOR or group.update_policy == ON_APPROVAL:
         return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
     closed = closed_window(group, wanted, approved=approved, now=now)
