@@ -6,6 +6,7 @@ so `currterm` stays as it is.
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.http.status import FlushDiskType
+from dledger_formats.settings import NodeSettings
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -21,9 +23,22 @@ FLUSHED = [b"flushed %d" % number for number in range(100)]
 UNFLUSHED = [b"in memory %d" % number for number in range(100)]
 
 
+class SwitchingGroup(NodeGroup):
+    """A group with AsyncFlush, except that some members start with SyncFlush."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.in_sync: set[str] = set()
+
+    def settings(self, member: str) -> NodeSettings:
+        in_sync = member in self.in_sync
+        mode = FlushDiskType.SYNC_FLUSH if in_sync else FlushDiskType.ASYNC_FLUSH
+        return replace(super().settings(member), flush_disk_type=mode)
+
+
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[NodeGroup]:
-    with NodeGroup(tmp_path, flush_disk_type=FlushDiskType.ASYNC_FLUSH) as group:
+def group(tmp_path: Path) -> Iterator[SwitchingGroup]:
+    with SwitchingGroup(tmp_path) as group:
         yield group
 
 
@@ -99,3 +114,20 @@ async def test_one_follower_that_lost_its_end_elects_the_leader_while_the_other_
 
     assert group.master() == leader
     assert await bodies_of(group) == FLUSHED + UNFLUSHED
+
+
+async def test_a_leader_that_lost_its_end_comes_back_in_sync_flush_and_votes_for_who_has_it(
+    group: SwitchingGroup, tmp_path: Path
+) -> None:
+    leader = group.master()
+    await after_power_losses(group, [leader], tmp_path / "flushed")
+    group.in_sync.add(leader)
+    assert "flushed=true" not in (folder_of(group, leader) / "currterm").read_text()
+
+    group.start(leader)
+    group.wait_for_status(leader, lambda view: view.ready, "has what it lost")
+    group.kill(group.master())
+
+    assert await bodies_of(group) == FLUSHED + UNFLUSHED
+    currterm = folder_of(group, leader) / "currterm"
+    wait_for(lambda: "flushed=true" in currterm.read_text(), f"{leader} calls its disk flushed")

@@ -299,3 +299,81 @@ def test_it_joins_until_what_it_was_pushed_is_flushed() -> None:
 
     driver.flush()
     assert not driver.hard_state.joining
+
+
+def restarted(driver: CoreDriver, **settings: object) -> CoreDriver:
+    """The member's next start, with the hard state that it saved."""
+    saved = driver.hard_state
+    return starting(
+        flushed=saved.flushed, term=saved.term, promised_end=saved.promised_end, **settings
+    )
+
+
+def test_a_leader_that_starts_in_sync_flush_still_compares_the_end_that_it_confirmed() -> None:
+    """It ran AsyncFlush and its host lost power: what it committed in memory counts."""
+    running = starting()
+    running.work()
+    driver = restarted(running, confirms_unflushed=False)
+    driver.receive(answer("n1", Mark(2, 2, 2, end=LOST)))
+    driver.receive(answer("n2"))
+
+    assert not votes(driver, vote_request(3, sender="n2", end=(2, 2)))
+    driver.tick(5 * ELECTION_TICKS)
+    assert driver.raft.role is Role.FOLLOWER
+
+
+def test_a_disk_of_java_or_an_earlier_version_counts_as_unflushed() -> None:
+    driver = starting(confirms_unflushed=False, flushed=False)
+    driver.receive(answer("n1", Mark(2, 2, 2, end=LOST)))
+    driver.receive(answer("n2"))
+
+    assert not votes(driver, vote_request(3, sender="n2", end=(2, 2)))
+
+
+def test_the_first_work_under_async_flush_withdraws_that_all_was_flushed() -> None:
+    driver = starting(flushed=True)
+
+    ready = driver.raft.ready()
+
+    assert ready is not None
+    assert ready.hard_state is not None
+    assert not ready.hard_state.flushed
+
+
+def test_sync_flush_counts_once_all_others_have_answered_and_nothing_is_missing() -> None:
+    driver = starting(confirms_unflushed=False, flushed=False)
+    driver.receive(answer("n1"))
+    driver.tick(RECALL_TICKS)
+    assert not driver.hard_state.flushed, "n2 may remember more"
+
+    driver.receive(answer("n2"))
+
+    assert driver.hard_state.flushed
+
+
+def test_sync_flush_does_not_count_while_the_lost_end_is_missing() -> None:
+    driver = starting(confirms_unflushed=False, flushed=False)
+    driver.receive(answer("n1", CONFIRMED))
+    driver.receive(answer("n2"))
+    assert not driver.hard_state.flushed
+
+    pushed(driver, 6)
+
+    assert driver.hard_state.promised_end is None
+    assert driver.hard_state.flushed
+
+
+def test_async_flush_never_says_that_all_was_flushed() -> None:
+    driver = knowing(None, None)
+    driver.tick()
+
+    assert not driver.raft.recalling
+    assert not driver.hard_state.flushed
+
+
+def test_what_the_leader_had_committed_counts_although_its_follower_had_not_flushed_it() -> None:
+    """The leader ran AsyncFlush, and the follower that remembers this SyncFlush."""
+    driver = knowing(None, Mark(2, 5, 2, end=LogEnd(2, 3)))
+
+    assert not votes(driver, vote_request(3, sender="n2", end=(4, 2)))
+    assert votes(driver, vote_request(4, sender="n1", end=(5, 2)))

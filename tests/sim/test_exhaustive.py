@@ -192,7 +192,7 @@ def test_the_search_finds_an_intact_disk_that_is_treated_as_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        recalling, "_is_older", lambda member, mark: mark.index >= member.log.end_index
+        recalling, "_is_older", lambda member, _, mark: mark.index >= member.log.end_index
     )
 
     with pytest.raises(ViolationError, match="an intact disk is not treated as rolled back"):

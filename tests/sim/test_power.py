@@ -44,6 +44,7 @@ def test_no_power_loss_of_one_host_loses_anything(chunk: int) -> None:
         "log_that_a_power_loss_shortened_is_believed",
         "member_that_lost_its_end_votes_by_its_disk",
         "member_that_lost_its_end_stands_for_election",
+        "lost_end_is_sought_by_the_present_flush_mode",
     ],
 )
 def test_power_losses_find_a_planted_bug(name: str) -> None:

@@ -48,6 +48,14 @@ def test_a_term_file_without_our_keys_is_not_joining(tmp_path: Path) -> None:
     assert begin_hard_state(tmp_path, -1) == HardState(term=0, vote_for=None)
 
 
+def test_a_file_of_java_or_an_earlier_version_does_not_say_that_all_was_flushed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "currterm").write_text("voteLeader=n1\ncurrTerm=4\n")
+
+    assert not load_hard_state(tmp_path).flushed
+
+
 def test_half_a_promised_end_is_damage(tmp_path: Path) -> None:
     (tmp_path / "currterm").write_text("voteLeader=\ncurrTerm=4\npromisedTerm=3\n")
 
@@ -63,6 +71,7 @@ def test_half_a_promised_end_is_damage(tmp_path: Path) -> None:
         vote_for=st.from_regex(r"[A-Za-z0-9_]{1,32}", fullmatch=True) | st.none(),
         joining=st.booleans(),
         alone=st.booleans(),
+        flushed=st.booleans(),
         promised_end=st.builds(LogEnd, st.integers(0, 2**62), st.integers(0, 2**62)) | st.none(),
     )
 )

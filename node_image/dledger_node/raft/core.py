@@ -259,6 +259,8 @@ class Raft(CoreView):
                 entry_pusher.send_due(member, member.role_state)
         if member.joining is not None:
             joining.become_voter_if_safe(member, member.joining)
+        if not member.flushed:
+            recalling.note_settled(member)
         hard_state = member.hard_state_to_save(self._saved_hard_state)
         if (
             hard_state is None

@@ -58,7 +58,7 @@ highest term in the answers.
 from collections.abc import Iterable
 
 from dledger_node.raft import leader_elector, quorum
-from dledger_node.raft.member_state import Follower, Joining, Leader, MemberState
+from dledger_node.raft.member_state import Follower, Leader, MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -72,6 +72,7 @@ from dledger_node.raft.messages import (
     TakeLeadershipRequest,
     VoteRequest,
 )
+from dledger_node.raft.start_states import Joining
 
 
 def tick(member: MemberState, joining: Joining) -> None:

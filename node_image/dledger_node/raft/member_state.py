@@ -13,13 +13,14 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import EMPTY, LogEnd, LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms
 from dledger_node.raft.membership import MembershipEntry
-from dledger_node.raft.messages import JoinResponse, Message
+from dledger_node.raft.messages import Message
 from dledger_node.raft.progress import Progress
 from dledger_node.raft.ready import HardState, ReadState, Truncate, Write, WriteSnapshot
 from dledger_node.raft.recall_messages import Mark
 from dledger_node.raft.refusals import CONTRADICTIONS, RefusalCause
+from dledger_node.raft.start_states import Joining, Recalling
 
 
 class Role(enum.Enum):
@@ -128,41 +129,6 @@ class Leader:
     """The tick since which that peer has been continuously fit to lead."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Joining:
-    """What a joining member has learned since its start; the rules are in `joining`."""
-
-    incarnation: int
-    """The number drawn at this start, sent in every JoinRequest."""
-    reason: str = ""
-    """Human-readable reason why this member does not trust its disk; empty for an empty disk."""
-    answers: dict[str, JoinResponse] = field(default_factory=dict)
-    """The last answer of each peer, by its id."""
-    ask_due: int = 0
-    """The tick at which this member asks all peers again."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Recalling:
-    """The state of a recalling member; the rules are in `recalling`."""
-
-    incarnation: int
-    """The number drawn at this start, sent in every RecallRequest."""
-    asked: set[str]
-    """The peers that may have a mark of this member. Sorted before it is iterated over."""
-    answered: set[str] = field(default_factory=set)
-    waits: bool = True
-    """Whether this member has promised and saved nothing yet, so that its term is the disk's."""
-    told_term: int = -1
-    """The highest term in the answers."""
-    told_end: LogEnd = EMPTY
-    """The most up-to-date end in the marks of the answers."""
-    knows_all: bool = False
-    """Whether no silent peer can remember a later end (`Mark.is_whole`)."""
-    ask_due: int = 0
-    """The tick at which this member asks the silent peers again."""
-
-
 RoleState: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
@@ -199,6 +165,8 @@ class MemberState:
     """Where the log ended that this member confirmed and lost; None if it lacks nothing. While this
     is set, the member does not stand for election, and votes only for logs that end no earlier.
     """
+    flushed: bool = False
+    """See `HardState.flushed`. Always False under AsyncFlush."""
     unsure_term: int = -1
     """In this term and earlier ones, this member may have given a vote that its disk lacks."""
     marks: dict[str, Mark] = field(default_factory=dict)
@@ -278,6 +246,7 @@ class MemberState:
             and (self.joining is not None) == saved.joining
             and self.alone == saved.alone
             and self.promised_end == saved.promised_end
+            and self.flushed == saved.flushed
         ):
             return None
         return HardState(
@@ -286,6 +255,7 @@ class MemberState:
             joining=self.joining is not None,
             alone=self.alone,
             promised_end=self.promised_end,
+            flushed=self.flushed,
         )
 
     def send(self, message: Message) -> None:

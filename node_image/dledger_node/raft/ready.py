@@ -22,6 +22,10 @@ class HardState:
     """Where the log ended that the member confirmed and its host lost with its power (AsyncFlush);
     None if its log is at least as up to date. See `recalling`.
     """
+    flushed: bool = False
+    """Whether all that the member ever confirmed was flushed first. If False, or unknown because
+    Java or an earlier version wrote the file, its host may have lost the end of the log.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

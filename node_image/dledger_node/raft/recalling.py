@@ -40,7 +40,11 @@ answered, and joins if it learns only then that its disk is older.
 
 Under AsyncFlush (`confirms_unflushed`) a loss of power takes the end of the log, which the member
 has confirmed or counted, and nothing else: term and vote are on disk, and entries are written
-before they are pushed or confirmed. So the member only has to learn where that log ended.
+before they are pushed or confirmed. So the member only has to learn where that log ended. What
+counts is the mode in which it confirmed entries, not the one in which it starts again, so the disk
+says whether all of them were flushed (`HardState.flushed`). The first Ready under AsyncFlush
+withdraws that, before any promise. A member under SyncFlush says it again once all others have
+answered and it lacks nothing that they remember.
 
 - Each mark has the latest such end (`Mark.end`): a leader knows what was confirmed to it, and a
   follower what it confirmed to its leader, which counts its own memory. What a learner holds counts
@@ -61,10 +65,11 @@ from typing import TypeAlias
 
 from dledger_node.raft import joining, leader_elector, marks
 from dledger_node.raft.log_terms import BEFORE_FIRST, EMPTY, LogEnd
-from dledger_node.raft.member_state import Joining, MemberState, Recalling
+from dledger_node.raft.member_state import MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import JoinRequest, JoinResponse, Message
 from dledger_node.raft.recall_messages import Mark, RecallRequest, RecallResponse
+from dledger_node.raft.start_states import Joining, Recalling
 
 _NonBinding: TypeAlias = JoinRequest | JoinResponse | RecallRequest | RecallResponse
 """Messages that a member may handle while it is recalling, since they lead to no promise."""
@@ -126,10 +131,10 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
     recalling.asked.discard(member.self_id)
     recalling.told_term = max(recalling.told_term, response.term)
     if response.mark is not None:
-        if _is_older(member, response.mark):
+        if _is_older(member, recalling, response.mark):
             _join_older(member, recalling, response.sender, response.mark)
             return
-        if member.config.confirms_unflushed:
+        if not recalling.disk_flushed:
             _note_end(member, recalling, response, response.mark)
     have_all_answered = recalling.asked <= recalling.answered
     if have_all_answered or not recalling.waits:
@@ -144,6 +149,17 @@ def note_flushed(member: MemberState, end: LogEnd) -> None:
     if member.promised_end is not None and end >= member.promised_end:
         member.promised_end = None
         leader_elector.restart_election_timer(member)
+
+
+def note_settled(member: MemberState) -> None:
+    """Record under SyncFlush that this disk has all that the member confirmed in AsyncFlush before.
+
+    All others have answered by then, and what they remember is here and flushed.
+    """
+    config = member.config
+    waits = member.recalling or member.joining or member.promised_end
+    if config.recall_ticks and not config.confirms_unflushed and waits is None:
+        member.flushed = True
 
 
 def awaited(member: MemberState, promised_end: LogEnd) -> str:
@@ -161,14 +177,16 @@ def _note_end(
 ) -> None:
     """Record where the log ended that this member had promised, as far as a peer knows.
 
-    What a learner holds counts toward no commit. Only what it knows to be committed counts.
+    What a learner holds counts toward no commit. Only what it knows to be committed counts. Under
+    SyncFlush a peer may know that an entry is committed before it has flushed that entry itself.
     """
-    end = mark.end
+    known_term = mark.term if mark.index_term == BEFORE_FIRST else mark.index_term
+    known_end = LogEnd(known_term, mark.index) if mark.index > BEFORE_FIRST else EMPTY
+    end = max(mark.end, known_end)
     told = response.memberships or (Membership(member.config.voters),)
     possible = (*told, *member.memberships.possible(member.committed_index))
     if not any(response.sender in membership.voters for membership in possible):
-        known_term = mark.term if mark.index_term == BEFORE_FIRST else mark.index_term
-        end = LogEnd(known_term, mark.index) if mark.index > BEFORE_FIRST else EMPTY
+        end = known_end
     recalling.told_end = max(recalling.told_end, end)
     recalling.knows_all |= mark.is_whole and mark.term == member.term
 
@@ -191,11 +209,11 @@ def _keep_promise(member: MemberState, recalling: Recalling) -> None:
         member.joining = None
 
 
-def _is_older(member: MemberState, mark: Mark) -> bool:
+def _is_older(member: MemberState, recalling: Recalling, mark: Mark) -> bool:
     """Tell whether this disk lacks the promise in a mark. If a loss of power may have taken the end
     of the log, only a later term tells.
     """
-    if mark.term != member.term or member.config.confirms_unflushed:
+    if mark.term != member.term or not recalling.disk_flushed:
         return mark.term > member.term
     if mark.index < member.log.begin_index:
         return False

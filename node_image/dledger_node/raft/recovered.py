@@ -6,8 +6,9 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogEnd, LogTerms
-from dledger_node.raft.member_state import Follower, Joining, MemberState, Recalling
+from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.ready import HardState
+from dledger_node.raft.start_states import Joining, Recalling
 
 
 def recovered(
@@ -39,11 +40,12 @@ def recovered(
         role_state=Follower(leader_id=None, verified_index=committed_index),
         joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
         recalling=(
-            Recalling(incarnation=incarnation, asked=asked)
+            Recalling(incarnation=incarnation, disk_flushed=hard_state.flushed, asked=asked)
             if config.recall_ticks and asked and not hard_state.joining
             else None
         ),
         promised_end=_promised_end(hard_state, log) if has_peers else None,
+        flushed=hard_state.flushed and not config.confirms_unflushed,
         alone=(hard_state.alone or not has_peers) and not memberships.changed,
     )
     if log.end_term > member.term:

@@ -2,7 +2,7 @@
 
 A member that forgets its vote can elect two leaders in one term. So nothing here is guessed: a
 member without the file and with an empty log is joining, and must join its group before it votes
-(`raft.joining`); a damaged file stops the node. The keys `joining`, `alone`,
+(`raft.joining`); a damaged file stops the node. The keys `joining`, `alone`, `flushed`,
 `promisedTerm` and `promisedIndex` are not Java's; they are written only while they are set, Java
 ignores them, and files written by Java lack them.
 """
@@ -24,9 +24,10 @@ _TERM: Final = "currTerm"
 _VOTE: Final = "voteLeader"
 _JOINING: Final = "joining"
 _ALONE: Final = "alone"
+_FLUSHED: Final = "flushed"
 _PROMISED_TERM: Final = "promisedTerm"
 _PROMISED_INDEX: Final = "promisedIndex"
-_OPTIONAL: Final = (_JOINING, _ALONE, _PROMISED_TERM, _PROMISED_INDEX)
+_OPTIONAL: Final = (_JOINING, _ALONE, _FLUSHED, _PROMISED_TERM, _PROMISED_INDEX)
 _TRUE: Final = "true"
 
 
@@ -67,7 +68,7 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     """
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
-    values |= {key: _TRUE for key in (_JOINING, _ALONE) if getattr(state, key)}
+    values |= {key: _TRUE for key in (_JOINING, _ALONE, _FLUSHED) if getattr(state, key)}
     if state.promised_end is not None:
         values |= {
             _PROMISED_TERM: state.promised_end.term,
@@ -113,6 +114,7 @@ def _read(path: Path) -> HardState | None:
         vote_for=values[_VOTE] or None,
         joining=_flag(path, values, _JOINING),
         alone=_flag(path, values, _ALONE),
+        flushed=_flag(path, values, _FLUSHED),
         promised_end=_promised_end(path, values),
     )
 

@@ -14,6 +14,7 @@ from dledger_node.raft.messages import Message, PushResponse
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Copy, SimDisk
+from dledger_sim.group.kernel_disk import KernelDisk
 from dledger_sim.group.member import SimMember
 from dledger_sim.judges.checker import Checker
 
@@ -118,7 +119,16 @@ class OlderDisks:
         )
 
     def lose_power(self, member_id: str) -> None:
-        """Take from a crashed member's disk what it has not flushed; term and vote stay."""
+        """Take from a crashed member's disk what it has not flushed; term and vote stay.
+
+        Under SyncFlush that is what it has not confirmed.
+        """
+        disk = self._disks[member_id]
+        if isinstance(disk, KernelDisk) and disk.in_sync:
+            copy, lives = self._copies[member_id]
+            flushed = disk.durable[: disk.flushed_count]
+            copy = copy._replace(durable=flushed, checkpoint=disk.checkpoint)
+            self._copies[member_id] = copy, lives
         self._roll_back(member_id, log_alone=True)
         self._checker.promises.lost_power(member_id)
 

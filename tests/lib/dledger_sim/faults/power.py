@@ -8,6 +8,8 @@ from dledger_sim.group.moments import Moment
 
 CHANGES_RATE = 0.5
 """Share of the seeds in which members are added and removed."""
+SWITCHES_RATE = 0.5
+"""Share of the seeds in which members start again with the other flush mode."""
 OTHER_FAULTS = ("crash", "isolate", "reset_link", "cut_one_way", "clog")
 
 
@@ -42,8 +44,13 @@ def drawn(rng: random.Random) -> Conditions:
             *(fault for fault in OTHER_FAULTS if rng.random() < 0.35),
         ),
     )
-    if rng.random() >= CHANGES_RATE:
-        return drawn
+    if rng.random() < CHANGES_RATE:
+        drawn = _with_changes(drawn, rng)
+    switches = rng.choice((0.3, 0.6)) if rng.random() < SWITCHES_RATE else 0.0
+    return dataclasses.replace(drawn, flush_switches=switches)
+
+
+def _with_changes(drawn: Conditions, rng: random.Random) -> Conditions:
     return dataclasses.replace(
         drawn,
         member_count=rng.choice((4, 5, 5, 6)),

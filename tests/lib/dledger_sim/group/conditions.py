@@ -57,6 +57,8 @@ class Conditions:
     flush_us: int = 1_000
     async_flush: bool = False
     """Whether members confirm entries that only the kernel holds (AsyncFlush)."""
+    flush_switches: float = 0.0
+    """Probability that a member of such a group starts with SyncFlush instead."""
     slow_hard_state: float = 0.0
     """Probability that a save of term and vote takes so long that other inputs arrive before."""
     slow_change: float = 0.0

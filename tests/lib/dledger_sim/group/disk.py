@@ -166,6 +166,10 @@ class SimDisk:
         """Open the disk at a start; return the committed index of the last checkpoint."""
         return self.checkpoint
 
+    def starts(self, *, in_sync: bool) -> bool:
+        """Return whether the member starts with AsyncFlush; on most disks, none does."""
+        return False
+
     def read(self, first_index: int, end: int) -> list[Entry]:
         """Return the entries from `first_index` to before `end`, as the member serves them."""
         return self.cached[first_index:end]
@@ -225,7 +229,7 @@ class SimDisk:
             self.hard_state = BLANK
             self.snapshots, self.rotted = {}, False
         else:
-            self.hard_state = replace(self.hard_state, joining=True, alone=False)
+            self.hard_state = replace(self.hard_state, joining=True, alone=False, flushed=False)
         if 0 < kept == len(self.durable):
             end_term = self.durable[-1].term
             self.hard_state = replace(self.hard_state, term=end_term, vote_for=None)

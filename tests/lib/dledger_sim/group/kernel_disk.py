@@ -16,6 +16,16 @@ class KernelDisk(SimDisk):
     _unflushed: bool = False
     """Whether the kernel holds writes that no flush has begun to take to the disk."""
 
+    in_sync: bool = False
+    """Whether the member runs with SyncFlush, and so confirms only what is flushed."""
+    flushed_count: int = 0
+    """Number of entries that are on the disk; a start flushes the whole log."""
+
+    def starts(self, *, in_sync: bool) -> bool:
+        """See `SimDisk`."""
+        self.in_sync, self.flushed_count = in_sync, len(self.durable)
+        return not in_sync
+
     @property
     def has_unflushed(self) -> bool:
         """See `SimDisk`."""
@@ -25,6 +35,13 @@ class KernelDisk(SimDisk):
         """See `SimDisk`."""
         SimDisk.begin_flush(self)
         self._unflushed = False
+
+    def finish_flush(self) -> tuple[int, int] | None:
+        """See `SimDisk`."""
+        flushed = SimDisk.finish_flush(self)
+        if flushed is not None:
+            self.flushed_count = max(self.flushed_count, flushed[0] + 1)
+        return flushed
 
     def append(self, entry: Entry) -> None:
         """See `SimDisk`."""
@@ -38,4 +55,5 @@ class KernelDisk(SimDisk):
         SimDisk.truncate(self, first_index)
         self.pending.clear()
         del self.durable[first_index:]
+        self.flushed_count = min(self.flushed_count, first_index)
         self._unflushed = True

@@ -118,6 +118,8 @@ class SimMember:
         self._counted_us = self._world.now_us
         self.committed_index = self.disk.open()
         self._world.checker.started(self.member_id, self.committed_index)
+        in_sync = self._world.choices.chance(f"sync {self.member_id}", conditions.flush_switches)
+        async_flush = self.disk.starts(in_sync=in_sync)
         self.raft = Raft(
             RaftConfig(
                 self_id=self.member_id,
@@ -129,7 +131,7 @@ class SimMember:
                 inflight_ranges_max=conditions.inflight_ranges_max,
                 lease_ticks=conditions.lease_ticks,
                 recall_ticks=conditions.recall_ticks,
-                confirms_unflushed=conditions.async_flush,
+                confirms_unflushed=async_flush,
                 preferred_leader_ids=conditions.preferred_leader_ids,
             ),
             self.disk.hard_state,
@@ -151,7 +153,7 @@ class SimMember:
             self.raft,
             self._store,
             SimLinks(self.member_id, self.disk, self._world, perhaps_die=self._perhaps_die),
-            confirm_unflushed=conditions.async_flush,
+            confirm_unflushed=async_flush,
             release_reads=self._released.extend,
             fail=self._end,
         )
@@ -248,8 +250,7 @@ class SimMember:
         """Answer waiting requests. The loop calls this at the end of a turn that did work."""
         raft = self.raft
         assert raft is not None
-        leads = raft.role is Role.LEADER
-        leading_term = raft.term if leads else None
+        leading_term = raft.term if raft.role is Role.LEADER else None
         committed, unknown = self._appends.release(committed_index, leading_term)
         self._answer(unknown, Answer.UNKNOWN)
         if committed_index != self.committed_index:
@@ -262,8 +263,8 @@ class SimMember:
         self._answer_reads(committed_index, leading_term)
         if self.follower_reads is not None:
             self.follower_reads.on_turn(committed_index)
-        if leads:
-            self._world.checker.leads(self.member_id, raft.term)
+        if leading_term is not None:
+            self._world.checker.leads(self.member_id, leading_term)
 
     def judge(self) -> None:
         """Let the checker compare the core with the disk."""
@@ -340,11 +341,10 @@ class SimMember:
         self._answer(committed, Answer.DONE)
 
     def _commit(self, committed_index: int) -> None:
-        world = self._world
-        world.checker.told(self.member_id, committed_index)
+        self._world.checker.told(self.member_id, committed_index)
         self.committed_index = committed_index
         if self.keeper is not None:
             self.keeper.settle(committed_index)
-        if world.choices.chance(self._site_checkpoint, self.conditions.checkpoint):
+        if self._world.choices.chance(self._site_checkpoint, self.conditions.checkpoint):
             assert self.raft is not None
             self.disk.save_checkpoint(min(committed_index, self.raft.durable_index))

@@ -81,6 +81,7 @@ class Fuzzer:
             vote_for=rng.choice((None, *VOTERS)),
             joining=rng.random() < 0.15,
             alone=rng.random() < 0.1,
+            flushed=True,
         )
         self._terms = terms
         """The terms of the log, according to the writes."""

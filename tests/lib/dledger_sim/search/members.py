@@ -76,7 +76,7 @@ class Members:
 
     def first_state(self, number: int) -> int:
         """Return the state of a member at the founding of the group."""
-        hard_state = HardState(term=0, vote_for=None)
+        hard_state = HardState(term=0, vote_for=None, flushed=True)
         raft = self._raft(number, 0, Image(hard_state, (), -1, frozenset()))
         disk = Disk(hard_state, (), -1, frozenset(), -1, frozenset())
         return self._state(number, 0, raft, disk)

@@ -37,7 +37,8 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 class CoreDriver:
     """The core of n0 in a group of n0, n1 and so on.
 
-    `terms` are the terms of the durable entries at the start.
+    `terms` are the terms of the durable entries at the start. The disk says by default that the
+    member has always run in its present flush mode.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class CoreDriver:
         lease_ticks: int = 0,
         recall_ticks: int = 0,
         confirms_unflushed: bool = False,
+        flushed: bool | None = None,
         promised_end: LogEnd | None = None,
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
@@ -73,6 +75,7 @@ class CoreDriver:
             vote_for=vote_for,
             joining=joining,
             promised_end=promised_end,
+            flushed=(recall_ticks > 0 and not confirms_unflushed) if flushed is None else flushed,
         )
         voters = tuple(f"n{number}" for number in range(voter_count))
         log = log_of(terms)
