@@ -6,6 +6,7 @@ import pytest
 
 from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, group, stored
+from dledger_kube.refused_pods import REFUSED_PODS
 from dledger_kube.refused_settings import IMMUTABLE_STATE, REFUSED_SETTINGS
 from tools import crd_reference
 
@@ -181,6 +182,7 @@ def test_every_rule_of_the_schema_is_violated_by_one_case() -> None:
         *NAMES_REFUSED.values(),
         *(answer for _, answer in REFUSED_SETTINGS.values()),
         IMMUTABLE_STATE,
+        *(answer for _, answer in REFUSED_PODS.values()),
     ]
     crd = next(
         crd

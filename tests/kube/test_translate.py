@@ -114,6 +114,12 @@ def test_a_pod_is_ready_if_its_ready_condition_is_true() -> None:
                              "message": "0/3 nodes"}]},
             "Unschedulable", "0/3 nodes",
         ),
+        (
+            {"containerStatuses": [
+                container("proxy", state={"waiting": {"reason": "ErrImagePull"}}),
+            ]},
+            "ErrImagePull", "container proxy: ",
+        ),
         ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "Evicted", "low on"),
     ],
 )  # fmt: skip
@@ -133,7 +139,6 @@ def test_a_problem_has_the_reason_and_message_from_kubernetes(
         {},
         {"containerStatuses": [container(state={"waiting": {"reason": "ContainerCreating"}})]},
         {"containerStatuses": [container(state={"running": {}})]},
-        {"containerStatuses": [container("other", state={"waiting": {"reason": "ErrImagePull"}})]},
         {"conditions": [{"type": "PodScheduled", "status": "True"}]},
     ],
 )

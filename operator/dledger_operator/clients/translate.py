@@ -82,7 +82,9 @@ def pod_view(pod: Pod) -> PodView:
 
 
 def pod_problem(pod: Pod, container_name: str) -> Problem | None:
-    """Find why a pod does not start: scheduling, image pull, crash or eviction."""
+    """Find why a pod does not start: scheduling, image pull, crash or eviction. A problem of the
+    named container comes before those of its sidecars.
+    """
     status = pod.status
     if status is None:
         return None
@@ -91,9 +93,15 @@ def pod_problem(pod: Pod, container_name: str) -> Problem | None:
     for condition in status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
             return _problem(condition.reason or "Unschedulable", condition.message)
-    for container in status.containerStatuses or []:
-        if container.name == container_name and not container.ready:
-            return _container_problem(container)
+    for container in sorted(
+        status.containerStatuses or [], key=lambda each: each.name != container_name
+    ):
+        problem = None if container.ready else _container_problem(container)
+        if problem and container.name != container_name:
+            message = f"container {container.name}: {problem.message}"
+            return Problem(reason=problem.reason, message=message)
+        if problem:
+            return problem
     return None
 
 

@@ -6,7 +6,13 @@ from typing import Final
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import security
-from dledger_operator.resources.metadata import AUDIT_COMPONENT, PART_OF, operator_version, owner
+from dledger_operator.resources.metadata import (
+    AUDIT_COMPONENT,
+    PART_OF,
+    operator_version,
+    owner,
+    pull_secrets,
+)
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 
@@ -57,7 +63,10 @@ def build(
                     "restartPolicy": "Never",
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "securityContext": security.pod_security_context(),
+                    "securityContext": security.pod_security_context(
+                        fixed_user=group.pod_parts.fixed_user
+                    ),
+                    **pull_secrets(group),
                     "containers": [_container(audit, group, member_ids, image, image_pull_policy)],
                     "volumes": [
                         {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}},

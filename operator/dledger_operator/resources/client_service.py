@@ -29,10 +29,16 @@ def _build(group: Group, name: str, role: str, chosen: ClientService) -> Manifes
     recorded = {"label": roles.label, "master": roles.master, "slave": roles.slave}
     annotation = {names.ROLES_ANNOTATION: json.dumps({**recorded, "former": [*roles.former]})}
     manifest = annotated(child(group, "Service", "v1", name), {**chosen.annotations, **annotation})
-    return manifest | {
-        "spec": {
-            "type": chosen.type,
-            "selector": {**group_selector(group.name), group.roles.label: role},
-            "ports": [{"name": "remoting", "port": names.REMOTING_PORT, "targetPort": "remoting"}],
-        }
+    port = {"name": "remoting", "port": names.REMOTING_PORT, "targetPort": "remoting"}
+    if chosen.node_port:
+        port["nodePort"] = chosen.node_port
+    spec: Manifest = {
+        "type": chosen.type,
+        "selector": {**group_selector(group.name), group.roles.label: role},
+        "ports": [port],
     }
+    if chosen.load_balancer_class:
+        spec["loadBalancerClass"] = chosen.load_balancer_class
+    if chosen.load_balancer_source_ranges:
+        spec["loadBalancerSourceRanges"] = [*chosen.load_balancer_source_ranges]
+    return manifest | {"spec": spec}

@@ -76,3 +76,9 @@ def annotated(manifest: Manifest, annotations: Mapping[str, str]) -> Manifest:
     if annotations:
         manifest["metadata"]["annotations"] = dict(annotations)
     return manifest
+
+
+def pull_secrets(group: Group) -> Manifest:
+    """Return the part of a pod's spec that names the Secrets for pulling its images."""
+    secrets = [{"name": name} for name in group.pod_parts.image_pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}

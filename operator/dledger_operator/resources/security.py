@@ -5,13 +5,16 @@ from dledger_operator.api_objects import Manifest
 UID = 10001
 
 
-def pod_security_context() -> Manifest:
-    """Run as an unprivileged user, which also owns the volume."""
+def pod_security_context(*, fixed_user: bool) -> Manifest:
+    """Run as an unprivileged user, which also owns the volume.
+
+    Without a fixed user the cluster must choose user and group, as OpenShift does for each
+    namespace; the kubelet still refuses to run the pod as root.
+    """
+    user = {"runAsUser": UID, "runAsGroup": UID, "fsGroup": UID} if fixed_user else {}
     return {
         "runAsNonRoot": True,
-        "runAsUser": UID,
-        "runAsGroup": UID,
-        "fsGroup": UID,
+        **user,
         # Changing the owner of every file of a large store takes minutes at each start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},

@@ -12,10 +12,12 @@ from dledger_operator.resources.metadata import (
     annotated,
     child,
     group_selector,
+    pull_secrets,
     stable_labels,
 )
 from dledger_operator.spec import revision
-from dledger_operator.spec.group import Group, Scheduling
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.pod_parts import POD_INDEX_VARIABLE
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 
@@ -23,12 +25,15 @@ from dledger_operator.spec.shape import Shape
 TERMINATION_GRACE_PERIOD_S: Final = 30
 # A member reads a large store before it answers; the kubelet restarts it after this time.
 STARTUP_S_MAX: Final = 600
+NODE_KEY: Final = "kubernetes.io/hostname"
+ZONE_KEY: Final = "topology.kubernetes.io/zone"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_identity(template: Manifest, shape: Shape) -> Manifest:
     """Return an existing pod template with the variable of the identity, if it lacks it."""
     changed = copy.deepcopy(template)
-    for container in changed.get("spec", {}).get("containers", []):
+    for container in _member_containers(changed):
         known = {each["name"] for each in container.get("env", [])}
         missing = [each for each in _identity_variable(shape) if each["name"] not in known]
         container["env"] = [*container.get("env", []), *missing]
@@ -37,9 +42,15 @@ def with_identity(template: Manifest, shape: Shape) -> Manifest:
 
 def reads_live_settings(template: Manifest) -> bool:
     """Tell whether the pods of an existing template read the file with live settings."""
-    containers = template.get("spec", {}).get("containers", [])
+    containers = _member_containers(template)
     variables = (each["name"] for container in containers for each in container.get("env") or [])
     return variable_name("live_settings_file") in variables
+
+
+def _member_containers(template: Manifest) -> list[Manifest]:
+    """Return the member's container of an existing template, in a list; empty if it has none."""
+    containers = template.get("spec", {}).get("containers", [])
+    return [each for each in containers if each.get("name") == names.NODE_CONTAINER]
 
 
 def build(group: Group, shape: Shape) -> Manifest:
@@ -88,7 +99,7 @@ def pod_revision(group: Group, shape: Shape) -> Revision:
             revision.SETTINGS: revision.digest(settings),
             revision.RESOURCES: revision.digest(dict(group.resources)),
             revision.RESTART: group.restarted_at,
-            revision.TEMPLATE: revision.digest([metadata, spec, rest]),
+            revision.TEMPLATE: revision.digest([metadata, spec, rest, *_extra(group)]),
         }
     )
 
@@ -102,12 +113,23 @@ def _pod_template(group: Group, shape: Shape) -> Manifest:
     settings = config_map.environment(group, shape)
     container = _container(group) | {
         "image": group.image,
-        "env": [*_own_variables(group), *_variables(settings), *_identity_variable(shape)],
+        "env": [
+            *_own_variables(group),
+            *_variables(settings),
+            *_identity_variable(shape),
+            *map(dict, group.pod_parts.env),
+        ],
     }
     return {
         "metadata": metadata | {"annotations": metadata["annotations"] | recorded},
-        "spec": _pod_spec(group) | {"containers": [container]},
+        "spec": _pod_spec(group)
+        | {"containers": [container, *map(dict, group.pod_parts.sidecars)]},
     }
+
+
+def _extra(group: Group) -> list[Manifest]:
+    """Return what the spec adds to containers; empty if nothing."""
+    return [dict(each) for each in (*group.pod_parts.env, *group.pod_parts.sidecars)]
 
 
 def _pod_metadata(group: Group) -> Manifest:
@@ -127,8 +149,9 @@ def _pod_spec(group: Group) -> Manifest:
         # Service links would add DLEDGER_* variables, which the node rejects as unknown.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
-        "securityContext": security.pod_security_context(),
-        "volumes": [_settings_volume(group)],
+        "securityContext": security.pod_security_context(fixed_user=group.pod_parts.fixed_user),
+        "volumes": [_settings_volume(group), *map(dict, group.pod_parts.volumes)],
+        **pull_secrets(group),
         **_placement(group),
     }
 
@@ -179,7 +202,7 @@ def _own_variables(group: Group) -> list[Manifest]:
     founding = {"name": names.settings_config_map(group.name), "key": config_map.STATE_KEY}
     return [
         {
-            "name": "POD_INDEX",
+            "name": POD_INDEX_VARIABLE,
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{names.POD_INDEX_LABEL}']"}},
         },
         {"name": variable_name("self_id"), "value": "n$(POD_INDEX)"},
@@ -213,20 +236,39 @@ def _placement(group: Group) -> Manifest:
         placement["tolerations"] = [dict(toleration) for toleration in scheduling.tolerations]
     if scheduling.priority_class_name:
         placement["priorityClassName"] = scheduling.priority_class_name
-    if scheduling.topology_spread != "Off":
-        placement["topologySpreadConstraints"] = [_spread_over_nodes(group, scheduling)]
-        placement["affinity"] = {"podAntiAffinity": _prefer_other_zones(group)}
+    spread = [
+        _spread(group, key, hard=wanted == "Hard")
+        for key, wanted in (
+            (NODE_KEY, scheduling.topology_spread),
+            (ZONE_KEY, scheduling.zone_spread),
+        )
+        if wanted == "Hard" or (wanted == "Soft" and key == NODE_KEY)
+    ]
+    if spread:
+        placement["topologySpreadConstraints"] = spread
+    if affinity := _affinity(group):
+        placement["affinity"] = affinity
     return placement
 
 
-def _spread_over_nodes(group: Group, scheduling: Scheduling) -> Manifest:
-    hard = scheduling.topology_spread == "Hard"
+def _spread(group: Group, key: str, *, hard: bool) -> Manifest:
     return {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": key,
         "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
         "labelSelector": {"matchLabels": group_selector(group.name)},
     }
+
+
+def _affinity(group: Group) -> Manifest:
+    """Return the spec's affinity, with a preference for zones without members if it is wanted."""
+    scheduling = group.scheduling
+    affinity: Manifest = dict(scheduling.affinity)
+    if scheduling.topology_spread == "Off" or scheduling.zone_spread != "Soft":
+        return affinity
+    anti: Manifest = dict(affinity.get("podAntiAffinity") or {})
+    given = anti.get(PREFERRED) or []
+    return affinity | {"podAntiAffinity": anti | {PREFERRED: [*given, _prefer_other_zones(group)]}}
 
 
 def _prefer_other_zones(group: Group) -> Manifest:
@@ -237,14 +279,10 @@ def _prefer_other_zones(group: Group) -> Manifest:
     scheduler scores only nodes that have the labels of all constraints.
     """
     term = {
-        "topologyKey": "topology.kubernetes.io/zone",
+        "topologyKey": ZONE_KEY,
         "labelSelector": {"matchLabels": group_selector(group.name)},
     }
-    return {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "podAffinityTerm": term}
-        ]
-    }
+    return {"weight": 100, "podAffinityTerm": term}
 
 
 def _founding(shape: Shape) -> dict[str, str]:

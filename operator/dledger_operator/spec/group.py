@@ -9,6 +9,7 @@ from dledger_formats.live_settings import LIVE
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.member_settings import SettingValues, read_settings
+from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
 from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
@@ -21,6 +22,7 @@ IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 RETENTIONS: Final = ("Retain", "Delete")
 UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
+CLUSTER_IP, _, LOAD_BALANCER = SERVICE_TYPES
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "250m", "memory": "256Mi"},
@@ -67,6 +69,10 @@ class ClientService:
 
     type: str
     annotations: Mapping[str, str]
+    node_port: int = 0
+    """The port on every node; 0 lets the cluster choose one."""
+    load_balancer_class: str = ""
+    load_balancer_source_ranges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,10 @@ class Scheduling:
     node_selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, Any], ...]
     topology_spread: str
+    zone_spread: str
     priority_class_name: str
+    affinity: Mapping[str, Any]
+    """The affinity of the spec, as in a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +111,7 @@ class Group:
     slave_service: ClientService
     resources: Mapping[str, Any]
     scheduling: Scheduling
+    pod_parts: PodParts
     pod_labels: Mapping[str, str]
     pod_annotations: Mapping[str, str]
     update_policy: str
@@ -178,6 +188,7 @@ class Group:
             slave_service=_client_service(services.section("slave")),
             resources=dict(spec.section("resources").values) or DEFAULT_RESOURCES,
             scheduling=_scheduling(spec.section("scheduling")),
+            pod_parts=read_pod_parts(spec),
             pod_labels=spec.texts("podLabels"),
             pod_annotations=spec.texts("podAnnotations"),
             update_policy=update_policy,
@@ -266,8 +277,18 @@ def _roles(roles: SpecReader) -> Roles:
 
 
 def _client_service(service: SpecReader) -> ClientService:
+    """Parse a Service. What its type has no use for is left out, as the API server would refuse it:
+    the schema says so to users.
+    """
+    kind = service.choice("type", SERVICE_TYPES)
+    balanced = kind == LOAD_BALANCER
+    ranges = service.strings("loadBalancerSourceRanges")
     return ClientService(
-        type=service.choice("type", SERVICE_TYPES), annotations=service.texts("annotations")
+        type=kind,
+        annotations=service.texts("annotations"),
+        node_port=service.number("nodePort", 0) if kind != CLUSTER_IP else 0,
+        load_balancer_class=service.text("loadBalancerClass") if balanced else "",
+        load_balancer_source_ranges=ranges if balanced else (),
     )
 
 
@@ -276,5 +297,7 @@ def _scheduling(scheduling: SpecReader) -> Scheduling:
         node_selector=scheduling.texts("nodeSelector"),
         tolerations=scheduling.objects("tolerations"),
         topology_spread=scheduling.choice("topologySpread", TOPOLOGY_SPREADS),
+        zone_spread=scheduling.choice("zoneSpread", TOPOLOGY_SPREADS),
         priority_class_name=scheduling.text("priorityClassName"),
+        affinity=dict(scheduling.section("affinity").values),
     )

@@ -76,6 +76,14 @@ class SpecReader:
                 raise InvalidSpecError(f"{self._at(key)} contains {value!r}; it must hold objects")
         return tuple(dict(value) for value in values)
 
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Read a list of strings."""
+        values = self._typed(key, list, "a list", [])
+        for value in values:
+            if not isinstance(value, str):
+                raise InvalidSpecError(f"{self._at(key)} contains {value!r}; it must hold strings")
+        return tuple(values)
+
     def converted(self, key: str, convert: Callable[[Any], T], default: str | int) -> T:
         """Read a value with `convert`, which raises TypeError or ValueError if it is invalid."""
         value = self.values.get(key)

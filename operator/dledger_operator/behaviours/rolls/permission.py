@@ -24,7 +24,8 @@ WAITING_FOR_APPROVAL: Final = "WaitingForApproval"
 WAITING_FOR_WINDOW: Final = "WaitingForWindow"
 _POD_FIELDS: Final = (
     "image", "log", "election", "resources", "scheduling", "podLabels", "podAnnotations",
-    "restartedAt", "limits", "stateMachine", "appendsToFollowers",
+    "restartedAt", "limits", "stateMachine", "appendsToFollowers", "imagePullSecrets", "env",
+    "sidecars", "podSecurity",
 )  # fmt: skip
 """The fields of the spec that pods are made of, with live settings, which are left out."""
 
