@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from dledger_formats.http.status import NodeStatus
-from dledger_kube.objects import group, membership, node_status, pod, says
-from dledger_kube.pod_store import PodStore
+from dledger_kube.followed_group import FollowedGroup
+from dledger_kube.objects import node_status, says
 from dledger_operator import names
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.leader.member_pods import overstated
@@ -25,15 +25,6 @@ from dledger_operator.observed_state import Observation
 STEPS = 6000
 STEPS_BETWEEN_QUIET = 500
 TURNS_MAX = 10
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """The state of one member's process."""
-
-    term: int = 0
-    leader: int | None = None
-    master: bool = False
 
 
 @dataclass(slots=True)
@@ -48,38 +39,19 @@ class Operator:
     not_following: frozenset[str] = frozenset()
 
 
-class World:
-    """The group and its operators. Every step may happen at any time; `random` chooses."""
+class World(FollowedGroup):
+    """The group and its operators."""
 
     def __init__(self, replicas: int, random: Random) -> None:
-        self.random = random
-        self.group = group(replicas=replicas)
-        self.membership = membership(replicas)
-        self.members = [Member() for _ in range(replicas)]
-        self.leader_of: dict[int, int] = {}
-        self.elected: Member | None = None
-        self.incarnations = 0
-        self.terms_seen: dict[str, int] = {}
-        self.forged: dict[str, int] = {}
-        """The forged term of a pod, by its uid."""
+        super().__init__(replicas, random)
         self.taken_back = 0
         self.promotions = 0
         self.operators = [Operator(), Operator()]
-        self.store = PodStore(on_change=self.judge)
-        for ordinal in range(replicas):
-            self.store.put(pod(ordinal))
 
     def steps(self) -> dict[Callable[[], None], int]:
         """Return every step with its weight; steps that make progress have the highest ones."""
         return {
-            self.elect: 6,
-            self.learn_who_leads: 20,
-            self.commit_the_first_entry: 30,
-            self.campaign_without_success: 1,
-            self.restart_a_process: 1,
-            self.replace_a_pod: 1,
-            self.write_a_pod_status: 2,
-            self.forge_a_term: 1,
+            **self.disturbances(),
             self.ask_a_member: 150,
             self.observe_a_member: 200,
             self.lose_a_member: 6,
@@ -88,66 +60,6 @@ class World:
             self.patch_one_pod: 150,
             self.crash: 1,
         }
-
-    # Steps of the group
-
-    def elect(self) -> None:
-        voters = self.random.sample(
-            self.members, self.random.randint(self.membership.quorum, len(self.members))
-        )
-        term = max([0, *self.leader_of, *(member.term for member in self.members)])
-        term += self.random.randint(1, 3)
-        self.elected = voters[0]
-        self.leader_of[term] = self.members.index(voters[0])
-        for member in voters:
-            member.term, member.leader, member.master = term, None, False
-
-    def learn_who_leads(self) -> None:
-        member = self.random.choice(self.members)
-        leader = self.leader_of.get(member.term)
-        if leader is not None and self.members[leader] is not member:
-            member.leader = leader
-
-    def commit_the_first_entry(self) -> None:
-        leader = self.elected
-        if leader is None:
-            return
-        following = sum(member.term == leader.term for member in self.members)
-        if following >= self.membership.quorum:
-            leader.leader, leader.master = self.leader_of[leader.term], True
-
-    def campaign_without_success(self) -> None:
-        member = self.random.choice(self.members)
-        self._depose(member)
-        member.term += 1
-
-    def restart_a_process(self) -> None:
-        self._depose(self.random.choice(self.members))
-
-    def _depose(self, member: Member) -> None:
-        member.leader, member.master = None, False
-        if self.elected is member:
-            self.elected = None
-
-    # Steps of Kubernetes
-
-    def replace_a_pod(self) -> None:
-        ordinal = self.random.randrange(len(self.members))
-        self._depose(self.members[ordinal])
-        self.incarnations += 1
-        self.store.delete(f"flights-{ordinal}")
-        self.store.put(pod(ordinal, uid=f"uid-{ordinal}-{self.incarnations}", ready=False))
-
-    def write_a_pod_status(self) -> None:
-        stored = self.random.choice(self.store.pods())
-        leaving = stored.leaving or self.random.random() < 0.02
-        self.store.put(replace(stored, ready=self.random.random() < 0.8, leaving=leaving))
-
-    def forge_a_term(self) -> None:
-        stored = self.random.choice(self.store.pods())
-        term = max([stored.term, *self.leader_of]) + self.random.randint(10, 20)
-        self.forged[stored.uid] = term
-        self.store.put(replace(stored, term=term))
 
     # Steps of the operators
 
@@ -231,19 +143,6 @@ class World:
 
     def crash(self) -> None:
         self.operators[self.random.randrange(2)] = Operator()
-
-    # Invariants
-
-    def judge(self, pods: list[PodView]) -> None:
-        masters = [each for each in pods if each.role(self.group.roles) == "master"]
-        assert len(masters) <= 1, f"two masters: {masters}"
-        for each in masters:
-            led = self.leader_of.get(each.term) == int(each.member_id[1:])
-            assert led or self.forged.get(each.uid) == each.term, f"{each} never led"
-        for each in pods:
-            seen = self.terms_seen.get(each.uid, -1)
-            assert each.term >= seen or self.forged.get(each.uid) == seen, f"{each} went back"
-            self.terms_seen[each.uid] = each.term
 
     def settle(self) -> dict[str, str]:
         """Stop all disturbances, let one operator finish, and return the role of every member."""

@@ -1,0 +1,339 @@
+"""Whole turns of two operators, with the real code and every request a step of its own.
+
+Small scopes are explored exhaustively: every order of the requests of two operators that believe
+different things, with one fault anywhere. Longer histories are random: the group elects and changes
+its voters, pods are replaced, requests fail before or after the server has done them, and operators
+crash. `FollowedGroup.judge` checks every change of a pod. When all is quiet, a new operator makes
+the labels right.
+
+HISTORIES=20000 runs that many histories instead of a sample, and all scopes with a fault (minutes).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+
+from dledger_formats.http.status import NodeStatus
+from dledger_kube.followed_group import FollowedGroup, Member
+from dledger_kube.objects import leads, membership, node_status, pod, says, silent
+from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
+from dledger_operator.api_objects import PodView
+from dledger_operator.observed_state import Membership, Observation
+
+SAMPLE = 240
+HISTORIES = int(os.environ.get("HISTORIES", SAMPLE))
+SHARDS = 8
+STEPS = 250
+TURNS = 2
+
+
+class Operated(FollowedGroup):
+    """The group and two operators."""
+
+    def __init__(self, replicas: int, random: Random) -> None:
+        super().__init__(replicas, random)
+        self.now_s = 0.0
+        self.operators = [self.new_operator(), self.new_operator()]
+
+    def new_operator(self) -> SteppedFollower:
+        """Return an operator that has just started."""
+        return SteppedFollower(
+            self.store,
+            self.group,
+            self.membership,
+            clock=lambda: self.now_s,
+            answer=self.answer,
+        )
+
+    def answer(self, asked: PodView) -> NodeStatus | None:
+        """Answer for a pod's member, unless the pod has been replaced."""
+        ordinal = int(asked.member_id[1:])
+        if self.store.pods()[ordinal].uid != asked.uid:
+            return None
+        member = self.members[ordinal]
+        return node_status(asked.member_id, term=member.term, master=member.master)
+
+    def observation(self, ordinal: int) -> Observation:
+        """Return what a member says now."""
+        member, stored = self.members[ordinal], self.store.pods()[ordinal]
+        leader_id = None if member.leader is None else f"n{member.leader}"
+        return says(ordinal, member.term, leader_id, master=member.master, pod_uid=stored.uid)
+
+    def change_the_voters(self) -> None:
+        """Add or remove one voter, as the leader does whose first entry is committed."""
+        if self.elected is None or not self.elected.master:
+            return
+        leader = f"n{self.members.index(self.elected)}"
+        changed = self.membership.voters ^ {f"n{self.random.randrange(len(self.members))}"}
+        if changed and leader in changed:
+            self.membership = replace(self.membership, voters=frozenset(changed))
+
+    async def come_to_rest(self) -> None:
+        """End all disturbances, and let one new operator that sees the truth finish."""
+        for each in self.operators:
+            await each.crash()
+        for stored in self.store.pods():
+            self.store.put(replace(stored, ready=True, leaving=False))
+        self.elect()
+        for member in self.members:
+            assert self.elected is not None
+            member.term, member.leader = self.elected.term, self.leader_of[self.elected.term]
+            member.master = False
+        self.commit_the_first_entry()
+        operator = self.new_operator()
+        for ordinal, stored in enumerate(self.store.pods()):
+            operator.observations[stored.uid] = self.observation(ordinal)
+        for _ in range(TURNS):
+            await finish(operator)
+
+    def assert_labels_are_right(self) -> None:
+        """Compare every label with what the members do."""
+        assert self.elected is not None
+        leader = self.members.index(self.elected)
+        wanted = {
+            f"n{k}": "master" if k == leader
+            else "slave" if f"n{k}" in self.membership.voters
+            else "none"
+            for k in range(len(self.members))
+        }  # fmt: skip
+        assert {each.member_id: each.role(self.group.roles) for each in self.store.pods()} == wanted
+
+
+async def finish(operator: SteppedFollower) -> None:
+    """Run one turn without a fault."""
+    operator.begin()
+    await settle()
+    while operator.runs:
+        await operator.let_on(0, Outcome.OK)
+
+
+# Longer histories
+
+
+@dataclass(slots=True)
+class History:
+    """A random history of the group and its operators."""
+
+    world: Operated
+    random: Random
+    turns: int = 0
+    faults: int = 0
+
+    async def step(self) -> None:
+        """Do anything that may happen next."""
+        world, operator = self.world, self.random.choice(self.world.operators)
+        world.now_s += self.random.choice([0.0, 0.01, 0.1, 11.0])
+        kind = self.random.choices(
+            ["group", "voters", "observe", "lose", "believe", "turn", "request", "crash"],
+            [14, 1, 20, 1, 2, 12, 50, 1],
+        )[0]
+        ordinal = self.random.randrange(len(world.members))
+        if kind == "group":
+            steps, weights = zip(*world.disturbances().items(), strict=True)
+            self.random.choices(steps, weights)[0]()
+        elif kind == "voters":
+            world.change_the_voters()
+        elif kind == "observe":
+            seen = world.observation(ordinal)
+            operator.observations[seen.pod_uid] = seen
+        elif kind == "lose" and operator.observations:
+            uid = self.random.choice(sorted(operator.observations))
+            operator.observations[uid] = replace(operator.observations[uid], answers=False)
+        elif kind == "believe":
+            operator.membership = world.membership
+        elif kind == "turn" and not operator.runs:
+            self.turns += 1
+            operator.begin()
+            await settle()
+        elif kind == "request" and operator.requests:
+            faulty = self.random.random() < 0.1
+            self.faults += faulty
+            outcome = (
+                self.random.choice([Outcome.REFUSED, Outcome.UNANSWERED]) if faulty else Outcome.OK
+            )
+            await operator.let_on(self.random.randrange(len(operator.requests)), outcome)
+        elif kind == "crash":
+            await operator.crash()
+            world.operators[world.operators.index(operator)] = world.new_operator()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+async def test_no_history_of_two_operators_gives_two_masters(shard: int) -> None:
+    turns = faults = promotions = 0
+    for number in range(shard, HISTORIES, SHARDS):
+        random = Random(number)
+        history = History(Operated(random.choice([1, 3, 3, 5]), random), random)
+        for _ in range(STEPS):
+            await history.step()
+        await history.world.come_to_rest()
+        history.world.assert_labels_are_right()
+        turns, faults = turns + history.turns, faults + history.faults
+        promotions += sum(
+            "master" in set(labels.values()) for _, labels in history.world.store.patches
+        )
+
+    assert turns > HISTORIES / SHARDS * 5, "too few turns to prove anything"
+    assert faults > HISTORIES / SHARDS * 2
+    assert promotions > HISTORIES / SHARDS
+
+
+# Small scopes, exhaustively
+
+
+@dataclass(slots=True)
+class Choices:
+    """One path through a tree of choices; `advance` moves to the next path."""
+
+    taken: list[int] = field(default_factory=list)
+    width: list[int] = field(default_factory=list)
+    _next: int = 0
+
+    def pick(self, count: int) -> int:
+        """Choose one of `count` alternatives."""
+        if self._next == len(self.taken):
+            self.taken.append(0)
+            self.width.append(count)
+        assert self.width[self._next] == count, "the run is not deterministic"
+        self._next += 1
+        return self.taken[self._next - 1]
+
+    def advance(self) -> bool:
+        """Move to the next path. Return False if there is none."""
+        self._next = 0
+        while self.taken and self.taken[-1] + 1 == self.width[-1]:
+            self.taken.pop()
+            self.width.pop()
+        if not self.taken:
+            return False
+        self.taken[-1] += 1
+        return True
+
+
+def all_choices() -> Iterator[Choices]:
+    choices = Choices()
+    yield choices
+    while choices.advance():
+        yield choices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What two operators believe, and what happens while they act."""
+
+    pods: list[PodView]
+    believed: tuple[list[Observation], list[Observation]]
+    voters: tuple[Membership, Membership] = (membership(), membership())
+    event: Callable[[Operated], None] | None = None
+    """Happens once, at any moment."""
+    faults: int = int(HISTORIES > SAMPLE)
+    """How many requests fail, or operators crash, on each path."""
+
+
+OLD = [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")]
+NEW = [says(0, 8, "n2"), silent(1), leads(2, 8)]
+LABELED = [pod(0, "slave", 7), pod(1, "master", 7), pod(2, "slave", 7)]
+UNLABELED = [pod(0), pod(1), pod(2)]
+
+
+def replace_the_old_leaders_pod(world: Operated) -> None:
+    world.store.delete("flights-1")
+    world.store.put(pod(1, uid="uid-1-again", ready=False))
+
+
+def write_a_status(world: Operated) -> None:
+    world.store.put(replace(world.store.pods()[2], ready=False))
+
+
+SCOPES = {
+    "a failover, and one operator knows it": Scope(pods=LABELED, believed=(NEW, OLD), faults=1),
+    "first labels for two terms": Scope(pods=UNLABELED, believed=(NEW, OLD)),
+    "both know it": Scope(pods=UNLABELED, believed=(NEW, NEW), faults=1),
+    "the old leader's pod is replaced": Scope(
+        pods=LABELED, believed=(NEW, OLD), event=replace_the_old_leaders_pod
+    ),
+    "a kubelet writes": Scope(pods=LABELED, believed=(NEW, OLD), event=write_a_status),
+    "one believes in one voter": Scope(
+        pods=UNLABELED, believed=(NEW, OLD), voters=(membership(), membership(1))
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What may happen next: a request of an operator ends, or without one the operator crashes."""
+
+    operator: SteppedFollower
+    request: int | None
+    outcome: Outcome = Outcome.OK
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it uses up the one fault of a path."""
+        return self.request is None or self.outcome is not Outcome.OK
+
+    async def make(self) -> None:
+        """Let it happen."""
+        if self.request is None:
+            await self.operator.crash()
+        else:
+            await self.operator.let_on(self.request, self.outcome)
+
+
+def moves_of(operators: list[SteppedFollower], *, faults: bool) -> list[Move]:
+    """Return what may happen next."""
+    for operator in operators:
+        for number, request in enumerate(operator.requests):
+            if request.what.startswith("get "):
+                # What it reads does not change here, so its place in the order does not matter.
+                return [Move(operator, number)]
+    running = [operator for operator in operators if operator.runs]
+    # One operator's own patches concern different pods: their order matters to nobody.
+    moves = [Move(each, 0) for each in running]
+    if faults:
+        failing = (Outcome.REFUSED, Outcome.UNANSWERED)
+        moves += [replace(move, outcome=how) for move in moves for how in failing]
+        moves += [Move(each, None) for each in running]
+    return moves
+
+
+async def explore(scope: Scope, choices: Choices) -> None:
+    """Run one path: an order of the requests, at most one fault or crash, and the event."""
+    world = Operated(3, Random(0))
+    world.leader_of = {7: 1, 8: 2}
+    world.members = [
+        Member(term=8, leader=2),
+        Member(term=7, leader=1, master=True),
+        Member(term=8, leader=2, master=True),
+    ]
+    for each in scope.pods:
+        world.store.put(each)
+    for operator, seen, voters in zip(world.operators, scope.believed, scope.voters, strict=True):
+        operator.observations = {each.pod_uid: each for each in seen}
+        operator.membership = voters
+        operator.begin()
+    await settle()
+    event, faults = scope.event, scope.faults
+    while any(operator.runs for operator in world.operators):
+        moves = moves_of(world.operators, faults=faults > 0)
+        number = choices.pick(len(moves) + (event is not None))
+        if number == len(moves):
+            assert event is not None
+            event(world)
+            event = None
+        else:
+            faults -= moves[number].is_fault
+            await moves[number].make()
+    await world.come_to_rest()
+    world.assert_labels_are_right()
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
+async def test_no_order_of_two_operators_requests_gives_two_masters(scope: Scope) -> None:
+    paths = 0
+    for choices in all_choices():
+        await explore(scope, choices)
+        paths += 1
+    assert paths > 100, "too few paths to prove anything"

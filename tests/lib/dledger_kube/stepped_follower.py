@@ -1,0 +1,180 @@
+"""Whole turns of following a leader, request by request: a test decides which of the requests of
+several operators goes on next, and how it ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar, cast
+
+from dledger_formats.http.status import NodeStatus
+from dledger_kube.pod_store import PodStore
+from dledger_operator.api_objects import ChildView, PodView
+from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
+from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
+from dledger_operator.clients.errors import KubeError, UnavailableError
+from dledger_operator.observed_state import Membership, Observation
+from dledger_operator.spec.group import Group
+
+T = TypeVar("T")
+# Cycles of the event loop within which every task gets from one request to its next one.
+CYCLES = 12
+
+
+class Outcome(Enum):
+    """How a request ends."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    """It fails, and the server has done nothing."""
+    UNANSWERED = "unanswered"
+    """It fails, and the server has done it."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that waits."""
+
+    what: str
+    outcome: asyncio.Future[Outcome]
+
+
+class SteppedApi:
+    """The API server's pods and the members' answers; every request waits to be let on."""
+
+    def __init__(self, store: PodStore, answer: Callable[[PodView], NodeStatus | None]) -> None:
+        self._store = store
+        self._answer = answer
+        self.waiting: list[Request] = []
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        return await self._request("list", lambda: self._store.member_pods(namespace, group))
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        return await self._request(f"get {kind}", lambda: self._store.child(kind, namespace, name))
+
+    async def relabel_pod(
+        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
+    ) -> PodView:
+        known = cast("Mapping[str, str]", labels)
+        return await self._request(
+            f"relabel {pod.name}", lambda: self._store.relabel_pod(pod, known, annotations)
+        )
+
+    async def ask(self, pods: Sequence[PodView]) -> Mapping[str, NodeStatus]:
+        """Ask members for their status; one that is not reached is left out."""
+
+        async def asked(pod: PodView) -> NodeStatus | None:
+            async def answer() -> NodeStatus | None:
+                return self._answer(pod)
+
+            try:
+                return await self._request(f"ask {pod.member_id}", answer)
+            except UnavailableError:
+                return None
+
+        answers = await asyncio.gather(*map(asked, pods))
+        return {pod.uid: each for pod, each in zip(pods, answers, strict=True) if each}
+
+    async def _request(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
+        request = Request(what, asyncio.get_running_loop().create_future())
+        self.waiting.append(request)
+        try:
+            outcome = await request.outcome
+        finally:
+            self.waiting.remove(request)
+        if outcome is Outcome.REFUSED:
+            raise UnavailableError(f"{what}: refused")
+        result = await do()
+        if outcome is Outcome.UNANSWERED:
+            raise UnavailableError(f"{what}: no answer")
+        return result
+
+
+class _Polls:
+    """What the follower asks its polls for."""
+
+    def __init__(self, of: "SteppedFollower") -> None:
+        self._of = of
+
+    def sync(self, pods: Sequence[PodView]) -> None:
+        """Forget the answers of pods that are gone."""
+        present, known = {pod.uid for pod in pods}, self._of.observations
+        self._of.observations = {uid: known[uid] for uid in known.keys() & present}
+
+    def observations(self) -> list[Observation]:
+        return [*self._of.observations.values()]
+
+
+class SteppedFollower:
+    """One operator's turns. It sees what `observations` and `membership` say."""
+
+    def __init__(
+        self,
+        store: PodStore,
+        group: Group,
+        membership: Membership,
+        *,
+        clock: Callable[[], float],
+        answer: Callable[[PodView], NodeStatus | None],
+    ) -> None:
+        self.group = group
+        self.membership = membership
+        self.observations: dict[str, Observation] = {}
+        self.settled: FollowResult | None = None
+        self._api = SteppedApi(store, answer)
+        self._follower = LeaderFollower(
+            self._api,
+            cast("LeaderPolls", _Polls(self)),
+            ask=self._api.ask,
+            clock=clock,
+            on_decision=lambda _: None,
+            on_settled=self._settle,
+            on_conflict=lambda: None,
+        )
+        self._turn: asyncio.Task[None] | None = None
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that wait now."""
+        return self._api.waiting
+
+    @property
+    def runs(self) -> bool:
+        """Whether a turn is under way."""
+        return self._turn is not None and not self._turn.done()
+
+    def begin(self) -> None:
+        """Begin a turn, if none is under way."""
+        if not self.runs:
+            self._turn = asyncio.create_task(self._run_once())
+
+    async def let_on(self, number: int, outcome: Outcome) -> None:
+        """Let one of the waiting requests end, and wait for the next requests."""
+        self.requests[number].outcome.set_result(outcome)
+        await settle()
+        if self._turn is not None and self._turn.done():
+            self._turn.result()  # raises what an invariant of the test has found
+
+    async def crash(self) -> None:
+        """End the turn where it is."""
+        if self._turn is not None:
+            self._turn.cancel()
+            await asyncio.gather(self._turn, return_exceptions=True)
+        self._turn = None
+
+    async def _run_once(self) -> None:
+        try:
+            await self._follower.run_once(self.group, self.membership)
+        except KubeError:
+            return  # the loop would try again
+
+    def _settle(self, result: FollowResult) -> None:
+        self.settled = result
+
+
+async def settle() -> None:
+    """Let every task run until it waits for its next request."""
+    for _ in range(CYCLES):
+        await asyncio.sleep(0)
