@@ -85,6 +85,16 @@ class VolumeClaimView:
     """Whether the claim is being deleted."""
     problem: Problem | None
     """Why the claim is not bound."""
+    requested: str = ""
+    """The size that the claim asks for, as written; empty if it is not known."""
+    capacity: str = ""
+    """The size of its volume, as Kubernetes reports it; empty before it is bound."""
+    resizing: str = ""
+    """What Kubernetes says about a change of the size that is under way."""
+    resize_failed: bool = False
+    """Whether Kubernetes says that the volume cannot be grown."""
+    grown_at: datetime | None = None
+    """When the operator last grew it by itself; None for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ FOUNDING_ANNOTATION: Final = "dledger.io/initial-group-state"
 APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"
 APPROVED_REVISION_ANNOTATION: Final = "dledger.io/approved-revision"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
+GROWN_AT_ANNOTATION: Final = "dledger.io/grown-at"
 MEMBER_REMOVED_ANNOTATION: Final = "dledger.io/member-removed"
 IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"
 

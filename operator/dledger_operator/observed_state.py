@@ -143,6 +143,10 @@ class ObservedMember:
     """The name of the pod's revision; empty for a pod of an earlier release of the operator."""
     behind: str = ""
     """In which parts the pod differs from what the spec asks for; empty if in none."""
+    volume_requested: str = ""
+    """The size that the member's volume claim asks for; empty without a claim."""
+    volume_capacity: str = ""
+    """The size of its volume, as Kubernetes reports it; empty before it is bound."""
     lacks: str = ""
     """Which live settings of the spec the member does not have in force yet, as it says itself;
     empty if none, or if it does not answer.
@@ -208,6 +212,8 @@ class ObservedGroup:
     """Why the spec is not in effect: it is invalid, or the API server refused a child."""
     warning: Problem | None
     """A part of the spec that cannot be applied, although the rest was applied."""
+    growth: Problem | None = None
+    """What keeps a volume claim from the size that it should have."""
     scaling_problem: Problem | None
     """Why the next step of scaling cannot be taken now."""
     plan: RollPlan | None = None
@@ -228,6 +234,11 @@ class ObservedGroup:
     def lacking(self) -> Sequence[ObservedMember]:
         """Members that do not have a live setting of the spec in force yet."""
         return [each for each in self.members if each.lacks]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a member lacks a part of the spec: its pod, its settings or its volume."""
+        return bool(self.behind or self.lacking or self.growth)
 
     @property
     def is_run_by_no_pod(self) -> bool:

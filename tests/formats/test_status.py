@@ -57,6 +57,8 @@ STATUS = NodeStatus(
     mended_ranges=2,
     recovery_size_bytes=8192,
     recovery_verified_bytes=4096,
+    volume_size_bytes=10_000,
+    volume_available_bytes=900,
     version="0.1.0",
 )
 FINDING = Finding(
@@ -101,6 +103,8 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "mendedRanges": 2,
         "recoverySizeBytes": 8192,
         "recoveryVerifiedBytes": 4096,
+        "volumeSizeBytes": 10_000,
+        "volumeAvailableBytes": 900,
         "storage": "Sound",
         "joining": False,
         "role": "LEADER",

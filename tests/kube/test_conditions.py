@@ -174,9 +174,9 @@ def test_a_group_in_its_startup_grace_period_is_not_degraded() -> None:
 
 
 def test_a_part_of_the_spec_that_cannot_be_applied_degrades_the_group() -> None:
-    warning = Problem(reason="StorageUnchanged", message="the volumes keep 1Gi")
+    warning = Problem(reason="Stalled", message="the volumes keep 1Gi")
 
-    assert verdicts(observed_group(warning=warning))["Degraded"] == ("True", "StorageUnchanged")
+    assert verdicts(observed_group(warning=warning))["Degraded"] == ("True", "Stalled")
 
 
 def test_a_paused_group_stays_ready() -> None:

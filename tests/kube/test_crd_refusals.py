@@ -22,6 +22,31 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"storage": {"size": "2Gi"}},
         "storage.size is 2Gi and log.segmentSize is 1Gi: a volume must hold at least three",
     ),
+    "growth to less than the size": (
+        {"storage": {"size": "30Gi", "autoGrow": {"step": "1Gi", "maxSize": "29Gi"}}},
+        "autoGrow.maxSize is 29Gi and storage.size is 30Gi: maxSize must be at least the",
+    ),
+    "growth by nothing": (
+        {"storage": {"size": "30Gi", "autoGrow": {"step": "0", "maxSize": "40Gi"}}},
+        "spec.storage.autoGrow.step in body should match",
+    ),
+    "growth without a bound": (
+        {"storage": {"size": "30Gi", "autoGrow": {"step": "1Gi"}}},
+        "spec.storage.autoGrow.maxSize: Required value",
+    ),
+    "a cool-down of more than a year": (
+        {
+            "storage": {
+                "size": "30Gi",
+                "autoGrow": {
+                    "step": "1Gi",
+                    "maxSize": "40Gi",
+                    "coolDown": "8785h",
+                },
+            }
+        },
+        "coolDown must not exceed 8784h, but is 8785h",
+    ),
     "a segment of no whole mebibytes": (
         {"log": {"segmentSize": "2M"}},
         "segmentSize must be a multiple of 1Mi, but is 2M",

@@ -58,7 +58,7 @@ async def test_a_child_changed_by_another_client_is_repaired(
     assert selector == {"dledger.io/group": "flights", "dledger.io/role": "master"}
 
 
-async def test_a_larger_volume_yields_a_warning_and_other_changes_are_applied(
+async def test_a_larger_volume_does_not_keep_other_changes_from_being_applied(
     api: KubeApi, namespace: Namespace
 ) -> None:
     body = namespace.make_group()
@@ -69,7 +69,7 @@ async def test_a_larger_volume_yields_a_warning_and_other_changes_are_applied(
     outcome = await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
 
     assert outcome.problem is None
-    assert outcome.warning is not None
+    assert outcome.warning is None
     spec = namespace.get("statefulsets", "flights", "/apis/apps/v1")["spec"]
     assert spec["template"]["metadata"]["annotations"]["note"] == "new"
 

@@ -149,6 +149,10 @@ class NodeStatus:
     """Bytes of the log that the opening of the store verifies; 0 once the member is in service."""
     recovery_verified_bytes: int = 0
     """How many of them are verified."""
+    volume_size_bytes: int = 0
+    """The size of the member's volume, as seen about a second ago; 0 if it is not known."""
+    volume_available_bytes: int = 0
+    """The room that is left on it."""
     version: str
 
     def to_json(self) -> bytes:

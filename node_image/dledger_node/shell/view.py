@@ -1,7 +1,7 @@
 """The view of a member in service over HTTP: its status, its files and its counters."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
 from dledger_node.errors import StoreDamagedError
@@ -47,7 +47,8 @@ class MemberView:
 
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
-        return status.node_status(
+        volume = self.upkeep.volume
+        told = status.node_status(
             self.core,
             self.live.current,
             self.upkeep.view(),
@@ -55,6 +56,11 @@ class MemberView:
             self.version,
             identity=self.identity.value,
             settings_problem=self.live.problem,
+        )
+        return replace(
+            told,
+            volume_size_bytes=volume.size_bytes,
+            volume_available_bytes=volume.available_bytes,
         )
 
     def leader_view(self) -> LeaderView:

@@ -15,6 +15,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.children.growth import VolumeUse, fills_up, volume_use
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.leader import endpoints
@@ -189,6 +190,16 @@ class GroupSnapshot:
         return blank_claims(self.claims, self.followed.pods, self.answers or {})
 
     @property
+    def volume_use(self) -> dict[str, VolumeUse]:
+        """How full the members say that their volumes are, by the name of the claim."""
+        return volume_use(self.followed.pods, self.answers or {})
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a volume is so full that its claim may have to grow by itself."""
+        return self.group is not None and fills_up(self.group.storage, self.volume_use)
+
+    @property
     def may_begin(self) -> bool:
         """Whether every volume claim is held by a blank member, and members are not told yet."""
         held = {claim.name for claim in self.claims}
@@ -277,6 +288,7 @@ class GroupSnapshot:
             paused=group.paused if group else False,
             problem=self.reconciled.problem,
             warning=self.reconciled.warning,
+            growth=self.reconciled.growth,
             scaling_problem=scaling_problem,
             plan=self.plan(now, roll_problem),
             roll_problem=roll_problem,

@@ -188,6 +188,7 @@ class GroupWorker:
                     now=self._context.now(),
                     reported=self._snapshot.reported_identities(),
                     blank=self._snapshot.blank_claims,
+                    use=self._snapshot.volume_use,
                 )
             except GroupGoneError:
                 self._on_gone()
@@ -278,7 +279,7 @@ class GroupWorker:
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
         begins = self._history.leader is None and snapshot.may_begin
-        if snapshot.may_get_identity or begins:
+        if snapshot.may_get_identity or begins or snapshot.may_grow:
             self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")

@@ -1,6 +1,7 @@
 """Client of the Kubernetes API, which returns the operator's own types and errors."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, Self
 
 from lightkube import ALL_NS, AsyncClient
@@ -238,6 +239,18 @@ class KubeApi:
         """
         await self._patch_claim(claim, {"ownerReferences": list(owners)}, "set the owners of")
 
+    async def grow_volume_claim(
+        self, claim: VolumeClaimView, size: str, grown_at: datetime | None
+    ) -> None:
+        """Ask for a larger volume; `grown_at` is recorded, if it is given.
+
+        Raises ConflictError if the claim has changed since it was read, NotFoundError if it is
+        gone, RefusedError if its storage class or a quota does not allow it.
+        """
+        annotations = {names.GROWN_AT_ANNOTATION: names.timestamp(grown_at)} if grown_at else {}
+        spec = {"resources": {"requests": {"storage": size}}}
+        await self._patch_claim(claim, {"annotations": annotations}, "grow", spec)
+
     async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
         """Delete the volume claim of a removed member, and mark it as such first.
 
@@ -248,8 +261,11 @@ class KubeApi:
         with connection.translated(f"delete volume claim {claim.namespace}/{claim.name}"):
             await self._client.delete(PersistentVolumeClaim, claim.name, namespace=claim.namespace)
 
-    async def _patch_claim(self, claim: VolumeClaimView, change: Manifest, verb: str) -> None:
+    async def _patch_claim(
+        self, claim: VolumeClaimView, change: Manifest, verb: str, spec: Manifest | None = None
+    ) -> None:
         patch = {"metadata": {"resourceVersion": claim.resource_version, **change}}
+        patch |= {"spec": spec} if spec else {}
         with connection.translated(f"{verb} volume claim {claim.namespace}/{claim.name}"):
             await self._client.patch(
                 PersistentVolumeClaim,

@@ -28,6 +28,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.clients.volume_sizes import volume_size
 from dledger_operator.spec.revision import Revision
 
 # Waiting reasons of a container that starts normally.
@@ -135,6 +136,7 @@ def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
         "first_voters": _first_voters(claim.metadata.annotations),
         "identity": _identity(claim.metadata.annotations),
         "leaving": claim.metadata.deletionTimestamp is not None,
+        **volume_size(claim),
     }
     if phase == "Bound" or phase is None:
         return VolumeClaimView(**known, problem=None)

@@ -13,9 +13,9 @@ SETTINGS_PENDING: Final = "SettingsPending"
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report whether the spec is reached: every desired member votes, the group has no other member
-    and no extra pod, every pod is of the revision that the spec asks for, and every member that
-    answers has the live settings in force. The message lists the remaining steps and what blocks
-    them.
+    and no extra pod, every pod is of the revision that the spec asks for, every member that answers
+    has the live settings in force, and every volume has its size. The message lists the remaining
+    steps and what blocks them.
     """
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners
@@ -25,27 +25,23 @@ def judge(observed: ObservedGroup) -> Judgment:
         problem = observed.roll_problem
         message = f"every pod is made of what the spec asks for; {problem.message}"
         return Judgment(holds=True, reason=problem.reason, message=message)
-    if scaled and not observed.behind and not observed.lacking:
+    if scaled and not observed.unfinished:
         message = f"the group has {observed.replicas} voters, as spec.replicas asks for"
         if observed.plan and observed.plan.waiting:
             message += f"; an update is ready: {observed.plan.waiting.message}"
         return Judgment(holds=False, reason="AsRequested", message=message)
     to_add = sorted(wanted - voters)
-    parts = []
-    if not scaled:
-        parts.append(_members_left(observed, to_add, sorted((voters | learners | extra) - wanted)))
-    if observed.behind:
-        parts.append(pods_behind(observed))
-    if observed.lacking:
-        parts.append(_without_settings(observed))
-    message = "; ".join(parts)
+    to_remove = sorted((voters | learners | extra) - wanted)
+    members_left = [] if scaled else [_members_left(observed, to_add, to_remove)]
+    message = "; ".join([*members_left, *_rest_left(observed)])
     if observed.paused:
         return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
     waiting = observed.plan.waiting if observed.plan else None
     if waiting and observed.behind:
         message += f"; {waiting.message}"
     if scaled and not observed.behind:
-        return Judgment(holds=True, reason=SETTINGS_PENDING, message=message)
+        reason = observed.growth.reason if observed.growth else SETTINGS_PENDING
+        return Judgment(holds=True, reason=reason, message=message)
     if scaled:
         return Judgment(
             holds=True, reason=waiting.reason if waiting else ROLLING_OUT, message=message
@@ -60,6 +56,15 @@ def pods_behind(observed: ObservedGroup) -> str:
     """Name the pods that do not run what the spec asks for, and in which parts they differ."""
     listed = ", ".join(f"{member.pod} ({member.behind})" for member in observed.behind)
     return f"pods that do not run what the spec asks for: {listed}"
+
+
+def _rest_left(observed: ObservedGroup) -> list[str]:
+    """Name what members lack besides their membership."""
+    return [
+        *([pods_behind(observed)] if observed.behind else []),
+        *([_without_settings(observed)] if observed.lacking else []),
+        *([observed.growth.message] if observed.growth else []),
+    ]
 
 
 def _without_settings(observed: ObservedGroup) -> str:

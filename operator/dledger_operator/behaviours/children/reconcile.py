@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from dledger_formats.settings import GroupState
@@ -27,6 +28,8 @@ from dledger_operator.behaviours.children.founding import (
     blank_ordinals,
     find_shape,
 )
+from dledger_operator.behaviours.children.grow_claims import GrowthApi, grow_claims
+from dledger_operator.behaviours.children.growth import STALLED, VolumeUse
 from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
 from dledger_operator.behaviours.children.newest import newest
 from dledger_operator.behaviours.children.ownership import (
@@ -65,7 +68,7 @@ NO_VERSION: Final = "1"
 """No object has this version: an apply with it conflicts unless it creates the object."""
 
 
-class ChildrenApi(Protocol):
+class ChildrenApi(GrowthApi, Protocol):
     """The API requests of this behavior."""
 
     async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -115,6 +118,9 @@ class ReconcileResult:
     warning: Problem | None = None
     """A part of the spec that cannot be applied, although the rest was."""
 
+    growth: Problem | None = None
+    """What keeps a volume claim from the size that it should have."""
+
     @property
     def waits(self) -> bool:
         """Whether objects of others are in the way, whose deletion the operator does not see."""
@@ -131,15 +137,16 @@ async def reconcile(
     now: datetime,
     reported: frozenset[str] | None = None,
     blank: frozenset[str] = frozenset(),
+    use: Mapping[str, VolumeUse] = MappingProxyType({}),
 ) -> ReconcileResult:
     """Apply every child. An invalid spec, an unknown founding and somebody else's object with the
     name of a child change nothing.
 
     `led` says whether the group ever had a leader; `reported` is as in `find_identity`;
-    `blank` names the volume claims whose members say that they hold nothing. The
-    replicas of an existing StatefulSet do not change here; scaling changes them. Raises
-    GroupGoneError if the group is gone: its deletion may have been missed, and no child of a
-    deleted group may be created.
+    `blank` names the volume claims whose members say that they hold nothing; `use` tells how full
+    volumes are, by claim. The replicas of an existing StatefulSet do not change here; scaling
+    changes them. Raises GroupGoneError if the group is gone: its deletion may have been missed, and
+    no child of a deleted group may be created.
     """
     body = await newest(api, body)
     generation = body["metadata"].get("generation", 1)
@@ -179,8 +186,11 @@ async def reconcile(
     )
     applied = await _apply_children(api, group, shape, found, records, spec, held)
     refused = await _own_claims(api, group, claims)
-    warning = applied.warning or refused
-    return replace(applied, generation=generation, group=group, warning=warning)
+    growth = await grow_claims(api, group, claims, use, now)
+    stalled = growth if growth and growth.reason == STALLED else None
+    return replace(
+        applied, generation=generation, group=group, warning=refused or stalled, growth=growth
+    )
 
 
 async def _wanted_while_paused(
@@ -228,7 +238,7 @@ async def _apply_children(
     spec: AppliedSpec,
     held: Held | None,
 ) -> ReconcileResult:
-    warning, stateful_set = None, records.stateful_set
+    stateful_set = records.stateful_set
     in_force = roles.roles_in_force(found.get(_master_service(group)), group)
     group = replace(group, roles=roles.to_apply(group, in_force))
     problem = await _role_conflict(api, group, in_force)
@@ -252,7 +262,7 @@ async def _apply_children(
                 keep_pod_template(manifest, stateful_set, shape, held)
             # Scaling may have changed the replicas since they were read; the apply then conflicts.
             metadata["resourceVersion"] = stateful_set.resource_version
-            warning = keep_volume_claim_templates(manifest, stateful_set.volume_claim_templates)
+            keep_volume_claim_templates(manifest, stateful_set.volume_claim_templates)
         try:
             await api.apply(manifest)
         except RefusedError as error:
@@ -275,7 +285,6 @@ async def _apply_children(
         in_force=made_now,
         held=held,
         problem=problem,
-        warning=warning,
     )
 
 

@@ -124,6 +124,7 @@ def members(
             member_id,
             pod_name,
             pod_of.get(pod_name),
+            claim_of.get(names.volume_claim(pod_name)),
             _problem(
                 pod_of.get(pod_name),
                 claim_of.get(names.volume_claim(pod_name)),
@@ -144,6 +145,7 @@ def _member(
     member_id: str,
     pod_name: str,
     pod: PodView | None,
+    claim: VolumeClaimView | None,
     problem: Problem | None,
     danger: Problem | None,
     answers: Mapping[str, NodeStatus],
@@ -166,6 +168,8 @@ def _member(
         image=pod.image if pod else "",
         revision=pod.revision.name if pod and pod.revision else "",
         behind=why_behind(pod.revision, wanted) if pod and wanted else "",
+        volume_requested=claim.requested if claim else "",
+        volume_capacity=claim.capacity if claim else "",
         lacks=lacking_settings(group, status) if status and wanted else "",
     )
 

@@ -13,6 +13,8 @@ def lacking_settings(group: Group, status: NodeStatus) -> str:
     A member that refuses the file says why. A setting that the spec does not set must have the
     default, since a key that was removed from the spec must not stay in force.
     """
+    if not status.settings and not status.ready:
+        return ""  # a member that is out of service tells nothing
     shape = Shape.of_new(group.replicas)
     chosen = live_values(group, shape)
     wanted = live_settings.in_force(group.node_settings(shape))

@@ -170,6 +170,10 @@ def _member(member: ObservedMember) -> Manifest:
         }
         if status.settings:
             shown["settings"] = dict(status.settings)
+    if member.volume_requested:
+        shown["volume"] = {"requested": member.volume_requested} | (
+            {"capacity": member.volume_capacity} if member.volume_capacity else {}
+        )
     runs = {
         "image": member.image,
         "revision": member.revision,

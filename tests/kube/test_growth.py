@@ -1,0 +1,207 @@
+"""Which volume claims grow, to which size, and what is said about it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger_kube.objects import NOW, group, node_status, pod
+from dledger_operator.api_objects import Problem, VolumeClaimView
+from dledger_operator.behaviours.children.grow_claims import grow_claims
+from dledger_operator.behaviours.children.growth import (
+    VolumeUse,
+    growth_problem,
+    growths,
+    volume_use,
+)
+from dledger_operator.clients.errors import ConflictError, KubeError, RefusedError
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.quantities import quantity_bytes
+from dledger_operator.spec.spec_reader import InvalidSpecError
+
+GIB = 1 << 30
+FULL, HALF = 99, 50
+AUTO = {"usedPercent": 80, "step": "5Gi", "maxSize": "22Gi", "coolDown": "1h"}
+
+
+def claim(ordinal: int = 0, requested: str = "10Gi", **fields: Any) -> VolumeClaimView:
+    """A bound claim that has what it asks for."""
+    known: dict[str, Any] = {
+        "name": f"data-flights-{ordinal}", "ordinal": ordinal, "first_voters": 3, "identity": "",
+        "leaving": False, "problem": None, "requested": requested, "capacity": requested,
+    }  # fmt: skip
+    return VolumeClaimView(**known | fields)
+
+
+def use(percent: float, size_bytes: int = 10 * GIB) -> VolumeUse:
+    return VolumeUse(size_bytes=size_bytes, available_bytes=int(size_bytes * (100 - percent) / 100))
+
+
+def of(size: str = "10Gi", auto: dict[str, Any] | None = None) -> Group:
+    return group(storage={"size": size} | ({"autoGrow": auto} if auto else {}))
+
+
+def sizes(
+    asked: Group, *claims: VolumeClaimView, percent: float = HALF, now: datetime = NOW
+) -> dict[int, str]:
+    told = {
+        each.name: use(percent, quantity_bytes(each.capacity)) for each in claims if each.capacity
+    }
+    return {each.claim.ordinal: each.size for each in growths(asked.storage, claims, told, now)}
+
+
+def test_every_bound_claim_grows_to_the_size_of_the_spec() -> None:
+    waiting = Problem(reason="VolumePending", message="")
+    claims = [
+        claim(0), claim(1, "20Gi"), claim(2, problem=waiting, capacity=""), claim(3, leaving=True),
+        claim(4, "30Gi"), claim(5, requested="", capacity="1Gi"),
+    ]  # fmt: skip
+
+    assert sizes(of("20Gi"), *claims) == {0: "20Gi"}
+
+
+@given(
+    size=st.integers(3, 40), requested=st.integers(1, 40), capacity=st.integers(1, 40),
+    percent=st.floats(0, 100), age_s=st.integers(-9999, 9999) | st.none(),
+)  # fmt: skip
+def test_a_claim_never_shrinks_and_never_grows_by_itself_beyond_its_maximum(
+    size: int, requested: int, capacity: int, percent: float, age_s: int | None
+) -> None:
+    grown_at = NOW - timedelta(seconds=age_s) if age_s is not None else None
+    seen = claim(0, f"{requested}Gi", capacity=f"{capacity}Gi", grown_at=grown_at)
+    asked = of(f"{size}Gi", AUTO)
+
+    found = growths(asked.storage, [seen], {seen.name: use(percent, capacity * GIB)}, NOW)
+
+    for growth in found:
+        grown = quantity_bytes(growth.size)
+        assert grown > requested * GIB
+        assert grown <= max(size, 22) * GIB
+        assert growth.by_itself == (requested >= size)
+        if growth.by_itself:
+            assert percent >= 79.9, "the volume has room"
+            assert capacity >= requested, "the last growth is under way"
+            assert age_s is None or not 0 <= age_s < 3600, "the volume cools down"
+
+
+@pytest.mark.parametrize(
+    ("seen", "percent", "size"),
+    [
+        (claim(), FULL, str(15 * GIB)),
+        (claim(requested="20Gi"), FULL, str(22 * GIB)),
+        (claim(requested="22Gi"), FULL, None),
+        (claim(), 79, None),
+        (claim(), 81, str(15 * GIB)),
+        (claim(capacity="9Gi"), FULL, None),
+        (claim(grown_at=NOW - timedelta(minutes=59)), FULL, None),
+        (claim(grown_at=NOW - timedelta(minutes=61)), FULL, str(15 * GIB)),
+    ],
+)
+def test_a_volume_that_fills_up_grows_by_a_step(
+    seen: VolumeClaimView, percent: float, size: str | None
+) -> None:
+    assert sizes(of("10Gi", AUTO), seen, percent=percent).get(0) == size
+    assert sizes(of("10Gi"), seen, percent=percent) == {}, "nobody has asked for it"
+
+
+def test_a_volume_that_its_member_has_not_seen_grow_does_not_grow_again() -> None:
+    seen = claim(requested="15Gi")
+
+    found = growths(of("10Gi", AUTO).storage, [seen], {seen.name: use(FULL, 10 * GIB)}, NOW)
+
+    assert found == []
+
+
+def test_only_the_member_of_a_volume_is_believed_about_it() -> None:
+    pods = [pod(0), pod(1), pod(2, leaving=True)]
+    told = replace(node_status("n0"), volume_size_bytes=100, volume_available_bytes=5)
+
+    found = volume_use(pods, {"uid-0": told, "uid-1": told, "uid-2": told})
+
+    assert found == {"data-flights-0": VolumeUse(size_bytes=100, available_bytes=5)}
+    assert found["data-flights-0"].used_percent == 95
+    assert VolumeUse(size_bytes=0, available_bytes=0).used_percent == 0, "nothing is known"
+
+
+def test_a_growth_that_kubernetes_cannot_carry_out_is_stalled() -> None:
+    going = claim(0, "20Gi", capacity="10Gi", resizing="FileSystemResizePending: waits for a pod")
+    failed = claim(1, "20Gi", capacity="10Gi", resizing="ControllerResizeInfeasible",
+                   resize_failed=True)  # fmt: skip
+
+    assert growth_problem([claim()]) is None
+    only = growth_problem([claim(2), going])
+    assert only == Problem(
+        reason="VolumeGrowing",
+        message="volume claim data-flights-0 has 10Gi of 20Gi: FileSystemResizePending: waits "
+        "for a pod",
+    )
+    both = growth_problem([going, failed])
+    assert both is not None
+    assert both.reason == "Stalled"
+    assert "data-flights-1 has 10Gi of 20Gi: ControllerResizeInfeasible" in both.message
+
+
+class Claims:
+    """An API that grows claims, and raises `error` for the first one."""
+
+    def __init__(self, error: KubeError | None = None) -> None:
+        self.error = error
+        self.grown: dict[str, tuple[str, datetime | None]] = {}
+
+    async def grow_volume_claim(
+        self, claim: VolumeClaimView, size: str, grown_at: datetime | None
+    ) -> None:
+        if self.error and claim.ordinal == 0:
+            raise self.error
+        self.grown[claim.name] = (size, grown_at)
+
+
+async def test_a_claim_that_was_asked_to_grow_is_reported_at_once() -> None:
+    api = Claims()
+
+    problem = await grow_claims(api, of("20Gi"), [claim(0), claim(1, "20Gi")], {}, NOW)
+
+    assert api.grown == {"data-flights-0": ("20Gi", None)}
+    assert problem is not None
+    assert problem.reason == "VolumeGrowing"
+    assert "data-flights-0 has 10Gi of 20Gi" in problem.message
+
+
+async def test_the_time_of_a_growth_by_itself_is_recorded_with_it() -> None:
+    api, seen = Claims(), claim(0)
+
+    await grow_claims(api, of("10Gi", AUTO), [seen], {seen.name: use(FULL)}, NOW)
+
+    assert api.grown == {seen.name: (str(15 * GIB), NOW)}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_stalled"),
+    [
+        (RefusedError("only dynamically provisioned pvc can be resized"), lambda each: each),
+        (ConflictError("it has changed"), lambda each: not each),
+    ],
+)
+async def test_a_claim_that_cannot_grow_keeps_no_other_from_it(
+    error: KubeError, is_stalled: Callable[[bool], bool]
+) -> None:
+    api = Claims(error)
+
+    problem = await grow_claims(api, of("20Gi"), [claim(0), claim(1)], {}, NOW)
+
+    assert list(api.grown) == ["data-flights-1"]
+    assert problem is not None
+    assert is_stalled(problem.reason == "Stalled")
+    if problem.reason == "Stalled":
+        assert "data-flights-0 cannot grow from 10Gi to 20Gi: only dynamically" in problem.message
+        assert "allowVolumeExpansion: true" in problem.message
+
+
+@pytest.mark.parametrize("change", [{"usedPercent": 0}, {"step": "0"}, {"maxSize": "much"}])
+def test_a_rule_that_makes_no_sense_is_refused_in_a_stored_group(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSpecError, match=r"spec\.storage\.autoGrow"):
+        of("10Gi", AUTO | change)
