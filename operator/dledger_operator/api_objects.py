@@ -135,6 +135,8 @@ class SettingsView:
     """The ConfigMap that holds a group's settings."""
 
     data: Mapping[str, str]
+    note: str = ""
+    """The replicas of a StatefulSet that the operator makes again; empty if it makes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,8 @@ class StatefulSetView:
     """The first-voters annotation; None if it is missing or invalid."""
     identity: str
     """The group's identity, from the annotation; empty if it is missing."""
+    leaving: bool = False
+    """Whether it is being deleted."""
     volume_claim_templates: Sequence[Manifest]
     """Immutable: the API server rejects any change of these templates."""
     template: Manifest = field(default_factory=dict)

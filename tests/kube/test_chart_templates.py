@@ -182,7 +182,8 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     deletable = {each for rule in rules if "delete" in rule["verbs"] for each in rule["resources"]}
 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
-    assert deletable == {"persistentvolumeclaims", "pods"}
+    # A StatefulSet is only deleted without its pods, to give it larger claim templates.
+    assert deletable == {"persistentvolumeclaims", "pods", "statefulsets"}
     assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
     assert all("*" not in rule["apiGroups"] for rule in rules)
 

@@ -303,7 +303,7 @@ class GroupWorker:
             return
         name = names.stateful_set(self.name)
         stateful_set = await self._context.api.stateful_set(self.namespace, name)
-        if stateful_set is None:
+        if stateful_set is None or stateful_set.leaving:
             self._wake("reconcile")
             return
         pods = self._snapshot.followed.pods

@@ -284,6 +284,21 @@ class KubeApi:
             return None
         return translate.stateful_set_view(found)
 
+    async def orphan_stateful_set(self, stateful_set: StatefulSetView) -> None:
+        """Delete a StatefulSet and leave its pods.
+
+        Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
+        """
+        await removal.orphan_stateful_set(self._client, stateful_set)
+
+    async def note_replicas(self, namespace: str, config_map: str, note: str | None) -> None:
+        """Write the note on the ConfigMap with a group's settings; None removes it."""
+        patch = {"metadata": {"annotations": {names.REPLICAS_NOTE_ANNOTATION: note}}}
+        with connection.translated(f"note the replicas on ConfigMap {namespace}/{config_map}"):
+            await self._client.patch(
+                ConfigMap, config_map, patch, namespace=namespace, patch_type=PatchType.MERGE
+            )
+
     async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
         """Set the replicas of a StatefulSet.
 

@@ -1,4 +1,6 @@
-"""Removes a member's pod: exactly the one that was read, and as a disruption budget permits it."""
+"""Removes exactly the object that was read: a member's pod, as a disruption budget permits it, or a
+StatefulSet whose pods stay.
+"""
 
 from typing import Any, Final
 
@@ -7,7 +9,7 @@ from lightkube.core.generic_client import BasicRequest
 from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
 from lightkube.resources.core_v1 import Pod
 
-from dledger_operator.api_objects import PodView
+from dledger_operator.api_objects import PodView, StatefulSetView
 from dledger_operator.clients import connection
 from dledger_operator.clients.errors import EvictionRefusedError
 
@@ -70,18 +72,38 @@ def _details(error: ApiError) -> str:
     return " ".join([error.status.message or "", *(each.message or "" for each in causes)]).strip()
 
 
+async def orphan_stateful_set(client: AsyncClient, stateful_set: StatefulSetView) -> None:
+    """Delete the StatefulSet that was read, and leave its pods.
+
+    Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
+    """
+    known = Preconditions(uid=stateful_set.uid, resourceVersion=stateful_set.resource_version)
+    where = f"{stateful_set.namespace}/statefulsets/{stateful_set.name}"
+    what = f"delete StatefulSet {stateful_set.namespace}/{stateful_set.name}"
+    await _send(client, f"apis/apps/v1/namespaces/{where}", known, what, policy="Orphan")
+
+
 async def _delete(client: AsyncClient, pod: PodView, known: Preconditions) -> None:
+    url = f"api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    await _send(client, url, known, f"delete pod {pod.namespace}/{pod.name}")
+
+
+async def _send(
+    client: AsyncClient, url: str, known: Preconditions, what: str, policy: str | None = None
+) -> None:
     """Send a DELETE with a body, for which the library's `delete` has no parameter."""
-    options = DeleteOptions(apiVersion="v1", kind="DeleteOptions", preconditions=known)
+    options = DeleteOptions(
+        apiVersion="v1", kind="DeleteOptions", preconditions=known, propagationPolicy=policy
+    )
     request = BasicRequest(
         method="DELETE",
-        url=f"api/v1/namespaces/{pod.namespace}/pods/{pod.name}",
+        url=url,
         params={},
         response_type=None,
         data=options.to_dict(),
         headers={"Content-Type": "application/json"},
     )
     sender: Any = client._client
-    with connection.translated(f"delete pod {pod.namespace}/{pod.name}"):
+    with connection.translated(what):
         answer = await sender.send(sender.build_adapter_request(request))
         sender.handle_response("delete", answer, request)

@@ -165,6 +165,7 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         replicas=1 if replicas is None else replicas,  # the API's default
         first_voters=_first_voters(metadata.annotations),
         identity=_identity(metadata.annotations),
+        leaving=metadata.deletionTimestamp is not None,
         volume_claim_templates=[
             template.to_dict() for template in (spec.volumeClaimTemplates if spec else None) or []
         ],
@@ -185,7 +186,9 @@ def _template_hash(stateful_set: StatefulSet) -> str:
 
 def settings_view(config_map: ConfigMap) -> SettingsView:
     """Translate the ConfigMap with a group's settings."""
-    return SettingsView(data=config_map.data or {})
+    annotations = (config_map.metadata.annotations if config_map.metadata else None) or {}
+    note = annotations.get(names.REPLICAS_NOTE_ANNOTATION, "")
+    return SettingsView(data=config_map.data or {}, note=note)
 
 
 def child_view(

@@ -127,6 +127,9 @@ def _pods(records: FoundingRecords, first_voters: int) -> int:
     """
     if records.stateful_set:
         return records.stateful_set.replicas
+    note = records.settings.note if records.settings else ""
+    if note.isascii() and note.isdigit() and 1 <= int(note[:3]) <= names.REPLICAS_MAX:
+        return int(note[:3])  # the operator has deleted it itself, and has left the pods
     return max(first_voters, min(_claimed_members(records), names.REPLICAS_MAX))
 
 

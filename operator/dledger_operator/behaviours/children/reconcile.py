@@ -17,12 +17,11 @@ from dledger_operator.api_objects import (
     PodView,
     Problem,
     SettingsView,
-    StatefulSetView,
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children import roles
 from dledger_operator.behaviours.children.claim_templates import keep_volume_claim_templates
-from dledger_operator.behaviours.children.claims import of_a_deleted_group, owner_references
+from dledger_operator.behaviours.children.claims import of_a_deleted_group
 from dledger_operator.behaviours.children.founding import (
     FoundingRecords,
     blank_ordinals,
@@ -32,6 +31,7 @@ from dledger_operator.behaviours.children.grow_claims import GrowthApi, grow_cla
 from dledger_operator.behaviours.children.growth import STALLED, VolumeUse
 from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
 from dledger_operator.behaviours.children.newest import newest
+from dledger_operator.behaviours.children.own_claims import CHILD_REFUSED, OwnersApi, own_claims
 from dledger_operator.behaviours.children.ownership import (
     NAME_TAKEN,
     WAITING_FOR_REMAINS,
@@ -40,6 +40,7 @@ from dledger_operator.behaviours.children.ownership import (
     remains,
     waiting_for,
 )
+from dledger_operator.behaviours.children.recreation import RecreationApi, recreate_if_outgrown
 from dledger_operator.behaviours.rolls.permission import (
     Cause,
     Held,
@@ -50,8 +51,6 @@ from dledger_operator.behaviours.rolls.permission import (
     to_text,
 )
 from dledger_operator.clients.errors import (
-    ConflictError,
-    NotFoundError,
     RefusedError,
 )
 from dledger_operator.resources import children
@@ -63,12 +62,11 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 INVALID_SPEC: Final = "InvalidSpec"
-CHILD_REFUSED: Final = "ChildRefused"
 NO_VERSION: Final = "1"
 """No object has this version: an apply with it conflicts unless it creates the object."""
 
 
-class ChildrenApi(GrowthApi, Protocol):
+class ChildrenApi(GrowthApi, OwnersApi, RecreationApi, Protocol):
     """The API requests of this behavior."""
 
     async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -83,19 +81,11 @@ class ChildrenApi(GrowthApi, Protocol):
     async def apply(self, manifest: Manifest) -> None:
         """Create or update an object. Raises RefusedError if it is invalid or forbidden."""
 
-    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
-        """Get a group's StatefulSet; None if it does not exist."""
-
     async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
         """Get the ConfigMap with a group's settings; None if it does not exist."""
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         """List a group's volume claims."""
-
-    async def set_claim_owners(
-        self, claim: VolumeClaimView, owners: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Replace the owner references of a claim. Raises ConflictError if it has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +175,11 @@ async def reconcile(
         now=now,
     )
     applied = await _apply_children(api, group, shape, found, records, spec, held)
-    refused = await _own_claims(api, group, claims)
+    refused = await own_claims(api, group, claims)
     growth = await grow_claims(api, group, claims, use, now)
     stalled = growth if growth and growth.reason == STALLED else None
+    if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
+        await recreate_if_outgrown(api, group, records, children.revision(group, shape))
     return replace(
         applied, generation=generation, group=group, warning=refused or stalled, growth=growth
     )
@@ -248,7 +240,8 @@ async def _apply_children(
     for manifest in children.build(group, shape):
         metadata, kind = manifest["metadata"], manifest["kind"]
         existing = found.get((kind, metadata["name"]))
-        if existing in taken or metadata["name"] in kept:
+        leaving = kind == "StatefulSet" and stateful_set is not None and stateful_set.leaving
+        if existing in taken or metadata["name"] in kept or leaving:
             continue
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
@@ -315,29 +308,6 @@ async def read_founding_records(
         claims=() if settings is not None and stateful_set is not None else claims,
         status=status,
     )
-
-
-async def _own_claims(
-    api: ChildrenApi, group: Group, existing: Sequence[VolumeClaimView]
-) -> Problem | None:
-    """Make the group own its volume claims, or not, as `storage.retain.whenDeleted` says.
-
-    A claim that has changed or gone meanwhile is looked at again the next time. Returns the problem
-    of a refusal, which must not keep the operator from anything else.
-    """
-    problem = None
-    for claim in existing:
-        owners = owner_references(claim, group)
-        if owners is None:
-            continue
-        try:
-            await api.set_claim_owners(claim, owners)
-        except (NotFoundError, ConflictError) as error:
-            logger.info("%s/%s: %s", group.namespace, group.name, error)
-        except RefusedError as error:
-            logger.warning("%s/%s: %s", group.namespace, group.name, error)
-            problem = Problem(reason=CHILD_REFUSED, message=str(error))
-    return problem
 
 
 def _leaving_claims(records: FoundingRecords, group: Group) -> list[str]:

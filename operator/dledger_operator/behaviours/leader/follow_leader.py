@@ -105,6 +105,7 @@ class LeaderFollower:
         self._on_conflict = on_conflict
         self._ask = ask
         self._stateful_set_uids: frozenset[str] = frozenset()
+        self._member_uids: frozenset[str] = frozenset()
         self._foreign: tuple[str, ...] = ()
         self._last_followed_s: dict[str, float] = {}
         self._roles: Roles | None = None
@@ -152,7 +153,14 @@ class LeaderFollower:
             own = found is not None and ownership(found, group) in (Ownership.OWN, Ownership.ORPHAN)
             left = self._stateful_set_uids & {pod.owner_uid for pod in listed}
             self._stateful_set_uids = left | ({found.uid} if found and own else set())
-        members = [pod for pod in listed if is_member(pod, group.name, self._stateful_set_uids)]
+        # While a StatefulSet is made again, the pods that it left have no owner for a moment.
+        members = [
+            pod
+            for pod in listed
+            if is_member(pod, group.name, self._stateful_set_uids)
+            or (not pod.owner_uid and pod.uid in self._member_uids)
+        ]
+        self._member_uids = frozenset(pod.uid for pod in members)
         self._foreign = tuple(pod.name for pod in listed if pod not in members)
         return members
 

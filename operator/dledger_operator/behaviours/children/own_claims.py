@@ -1,0 +1,46 @@
+"""Makes a group own its volume claims, or not, as its spec says (`claims`)."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from dledger_operator.api_objects import Problem, VolumeClaimView
+from dledger_operator.behaviours.children.claims import owner_references
+from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
+from dledger_operator.spec.group import Group
+
+logger = logging.getLogger(__name__)
+
+CHILD_REFUSED: Final = "ChildRefused"
+
+
+class OwnersApi(Protocol):
+    """The API request of this behavior."""
+
+    async def set_claim_owners(
+        self, claim: VolumeClaimView, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Replace the owner references of a claim. Raises ConflictError if it has changed."""
+
+
+async def own_claims(
+    api: OwnersApi, group: Group, existing: Sequence[VolumeClaimView]
+) -> Problem | None:
+    """Make the group own its volume claims, or not, as `storage.retain.whenDeleted` says.
+
+    A claim that has changed or gone meanwhile is looked at again the next time. Returns the problem
+    of a refusal, which must not keep the operator from anything else.
+    """
+    problem = None
+    for claim in existing:
+        owners = owner_references(claim, group)
+        if owners is None:
+            continue
+        try:
+            await api.set_claim_owners(claim, owners)
+        except (NotFoundError, ConflictError) as error:
+            logger.info("%s/%s: %s", group.namespace, group.name, error)
+        except RefusedError as error:
+            logger.warning("%s/%s: %s", group.namespace, group.name, error)
+            problem = Problem(reason=CHILD_REFUSED, message=str(error))
+    return problem
