@@ -12,6 +12,7 @@ import pytest
 from dledger_client.cli import main
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
+from dledger_formats.log.channels import WINDOW
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -77,12 +78,7 @@ def test_a_kill_before_any_progress_is_saved_duplicates_nothing(
     group: NodeGroup, tmp_path: Path
 ) -> None:
     """Standard input stays open, so the lines are in the log and not recorded."""
-    with subprocess.Popen([*COMMAND, "append", "--producer=p"], stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"one\ntwo\n")
-        process.stdin.flush()
-        wait_for(lambda: bodies(group) == [b"one", b"two"], "both lines are in the log")
-        process.kill()
+    killed_after_two(group)
     assert saved(tmp_path) == 0
     path = tmp_path / "short"
     path.write_bytes(b"one\ntwo\nthree\n")
@@ -91,6 +87,44 @@ def test_a_kill_before_any_progress_is_saved_duplicates_nothing(
     assert main(["append", "--producer=p", str(path)]) == 0
 
     assert bodies(group) == [b"one", b"two", b"three"]
+
+
+def killed_after_two(group: NodeGroup) -> None:
+    """Leave two lines in the log that the record does not mention."""
+    with subprocess.Popen([*COMMAND, "append", "--producer=p"], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.flush()
+        wait_for(lambda: bodies(group) == [b"one", b"two"], "both lines are in the log")
+        process.kill()
+
+
+def test_a_shorter_input_after_a_kill_does_not_end_the_numbering(
+    group: NodeGroup, tmp_path: Path
+) -> None:
+    """The killed run had sent a line that the next input does not have yet."""
+    killed_after_two(group)
+    path = tmp_path / "input"
+    for lines in ("one\n", "one\n", "one\ntwo\nthree\n"):
+        path.write_text(lines)
+        assert main(["append", "--producer=p", str(path)]) == 0
+
+    assert bodies(group) == [b"one", b"two", b"three"]
+
+
+def test_runs_after_a_kill_end_the_numbering_beyond_what_it_can_have_sent(
+    group: NodeGroup, tmp_path: Path
+) -> None:
+    killed_after_two(group)
+    path = tmp_path / "input"
+    for count in (WINDOW // 2, WINDOW - 1, WINDOW):
+        more = [f"line {number}" for number in range(3, count + 1)]
+        path.write_text("\n".join(["one", "two", *more]) + "\n")
+        assert main(["append", "--producer=p", str(path)]) == 0
+        completed = json.loads(record(tmp_path).read_bytes())["is_complete"]
+        assert completed == (count == WINDOW)
+
+    assert len(bodies(group)) == WINDOW
 
 
 def test_only_what_an_input_has_gained_is_appended(group: NodeGroup, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 The bodies of an input are numbered from 1. A file records the producer's registration in the group
 and up to which number all bodies are in the log; it is saved before more than a window of numbers
 is sent after that one. A program that begins again with the same input skips these bodies, and
-sends the next ones with their old numbers, by which the group recognizes what it has.
+sends the next ones with their old numbers, by which the group recognizes what it has. If its input
+ends before the last number that the earlier program may have sent, the numbering goes on.
 
 The record also has a checksum of the bodies that it skips, and a witness: the place of an entry and
 the checksum of the log up to it. So neither another input nor another group of the same name is
@@ -64,6 +65,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """CRC-32 of these bodies and their sizes."""
     is_complete: bool
     """Whether no further body was sent."""
+    sent_max: int | None = None
+    """Number of bodies that a program which was killed may have sent; None for a window more than
+    are acknowledged.
+    """
     witness: Witness
     run: tuple[int, int, int] | None = None
     """The last run of an import: first source index, first destination index, length."""
@@ -88,6 +93,8 @@ class NamedProducer:
         """Number of bodies that earlier programs have appended."""
         self.run = record.run if record else None
         self._saved = self.acknowledged
+        self._sent_before = 0
+        """Number of bodies that an earlier program may have sent."""
         # Two threads may save: the one that `note` uses, and the main one after a second signal.
         self._saving = threading.Lock()
         self.has_failed = False
@@ -133,6 +140,10 @@ class NamedProducer:
         if record is not None and not record.is_complete:
             acknowledged = record.acknowledged - record.base
             await client.resume_producer(record.producer, acknowledged, acknowledged + WINDOW)
+            bound = record.acknowledged + WINDOW
+            self._sent_before = bound if record.sent_max is None else record.sent_max
+            self._record = msgspec.structs.replace(record, sent_max=None)
+            self._store()  # before this program sends more than that
             return
         producer = await client.register_producer()
         await client.resume_producer(producer)
@@ -231,12 +242,22 @@ class NamedProducer:
         return self._record is None
 
     async def complete(self, client: DLedgerClient, last_index: int | None) -> None:
-        """Save that every body that was sent is acknowledged, the last one at `last_index`."""
+        """Save that every body that was sent is acknowledged, the last one at `last_index`.
+
+        If a program that was killed may have sent more bodies than this input has, the next one
+        must go on with the same numbers.
+        """
         assert self._record is not None
         witness = self._record.witness
         if last_index is not None:
             witness = await _witness(client, last_index)
-        self._record = msgspec.structs.replace(self._record, is_complete=True, witness=witness)
+        knows_all = self.acknowledged >= self._sent_before
+        self._record = msgspec.structs.replace(
+            self._record,
+            is_complete=knows_all,
+            sent_max=None if knows_all else self._sent_before,
+            witness=witness,
+        )
         self.save()
 
     async def _check_witness(self, client: DLedgerClient, witness: Witness) -> None:
