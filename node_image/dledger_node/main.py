@@ -17,6 +17,7 @@ from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log
 from dledger_node.config import raft_config, split_address, store_folder
+from dledger_node.embedding import Member, Program
 from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.healing.repair import StoreRepair
 from dledger_node.raft.core import Raft
@@ -24,6 +25,7 @@ from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership
 from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.dispatch import Dispatcher
 from dledger_node.shell.lifecycle import Lifecycle, Opened
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.meters import Meters
@@ -74,24 +76,27 @@ def main() -> int:
     return 0
 
 
-async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> None:
+async def serve(
+    settings: NodeSettings, stop: asyncio.Event | None = None, program: Program | None = None
+) -> None:
     """Run one member until `stop` is set or a signal arrives; raise the error if it fails."""
     stopping = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    meters, live = Meters(), LiveSettings(settings)
+    meters = Meters(collectors=() if program is None else program.collectors)
+    live = LiveSettings(settings)
     if stop is None:
         loop.add_signal_handler(signal.SIGHUP, live.wake)
     lifecycle = Lifecycle(
         settings,
         version=version("dledger-operator"),
         open_store=lambda verify_all: open_store(
-            settings, verify_all=verify_all, progress=meters.recovery
+            settings, verify_all=verify_all, progress=meters.recovery, program=program
         ),
         build_server=lambda opened: build_server(settings, opened, meters, live),
-        serve=lambda server: serve_member(settings, server, stopping),
+        serve=lambda server: serve_member(settings, server, stopping, program),
         heal=StoreRepair(settings, lambda: datetime.now(UTC), meters.mended).repair,
         stopping=stopping,
         meters=meters,
@@ -100,7 +105,10 @@ async def serve(settings: NodeSettings, stop: asyncio.Event | None = None) -> No
 
 
 async def serve_member(
-    settings: NodeSettings, server: DLedgerServer, stopping: asyncio.Event
+    settings: NodeSettings,
+    server: DLedgerServer,
+    stopping: asyncio.Event,
+    program: Program | None = None,
 ) -> None:
     """Listen, and take part in the group, until `stopping` is set; raise the error if it fails.
 
@@ -110,16 +118,23 @@ async def serve_member(
     listener: asyncio.Server | None = None
     running = loop.create_task(server.run())
     stopped = loop.create_task(stopping.wait())
+    waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
+    serving: asyncio.Task[None] | None = None
     try:
         port = split_address(settings.address)[1]
         try:
             listener = await loop.create_server(
-                lambda: Connection(server.clients), settings.listen_host, port, backlog=1024
+                lambda: Connection(server.clients, Dispatcher(server.clients)),
+                settings.listen_host,
+                port,
+                backlog=1024,
             )
         except OSError as error:
             raise ListenError(f"cannot listen on {settings.listen_host}:{port}: {error}") from error
         logger.info("%s %s is listening on port %d", settings.group, settings.self_id, port)
-        waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
+        if program is not None:
+            serving = loop.create_task(program.serve(Member(server)))
+            serving.add_done_callback(lambda task: _note_failure(server, task))
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if not (running.done() or server.fatal.done()):
             await server.hand_over(HAND_OVER_TIMEOUT_S)
@@ -127,11 +142,18 @@ async def serve_member(
     finally:
         if listener is not None:
             listener.close()
-        stopped.cancel()
-        running.cancel()
-        await asyncio.gather(running, stopped, return_exceptions=True)
+        ending = [task for task in (serving, stopped, running) if task is not None]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         await _close(server)
     _raise_fatal(server, running)
+
+
+def _note_failure(server: DLedgerServer, serving: "asyncio.Task[None]") -> None:
+    """Stop the member if its program has failed."""
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        server.fail(error)
 
 
 async def _close(server: DLedgerServer) -> None:
@@ -150,6 +172,7 @@ def open_store(
     verify_all: bool = False,
     margin_bytes: int = MARGIN_BYTES,
     progress: RecoveryProgress | None = None,
+    program: Program | None = None,
 ) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
@@ -166,7 +189,11 @@ def open_store(
     try:
         claim(folder, settings.group, settings.group_identity)
         hard_state = begin_hard_state(folder, store.end_term)
-        return store, hard_state, OpenedState.of(settings, folder, store)
+        return (
+            store,
+            hard_state,
+            OpenedState.of(settings, folder, store, None if program is None else program.machine),
+        )
     except BaseException:
         store.close()
         raise

@@ -236,4 +236,6 @@ def registry(source: Source, process: Process) -> CollectorRegistry:
     made.register(NodeCollector(source))
     made.register(LoopCollector(process.loop_lag))
     made.register(ProcessCollector(process))
+    for collector in process.collectors:
+        made.register(collector)
     return made

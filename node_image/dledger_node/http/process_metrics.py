@@ -1,6 +1,6 @@
 """Metrics of the process, which go on when the store is opened again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from prometheus_client import Metric
@@ -42,6 +42,10 @@ class Process(Protocol):
     @property
     def loop_lag(self) -> LoopTimes:
         """The times of the event loop."""
+
+    @property
+    def collectors(self) -> Sequence[Collector]:
+        """The metrics of a program that is built on this member."""
 
     @property
     def traffic(self) -> Traffic:

@@ -1,32 +1,58 @@
 """One accepted connection, of a client or of a peer's link: its bytes, its limits and its end.
 
-`dispatch` handles the frames. Every byte from outside has a limit (`limits`). Bytes that no correct
-peer sends close the connection and are counted; other connections are not affected. While the other
-side does not read its answers, nothing more is read from it or done for it.
+Its `Requests` handle the frames: `dispatch` those of DLedger. Every byte from outside has a limit
+(`limits`). Bytes that no correct peer sends close the connection and are counted; other connections
+are not affected. While the other side does not read its answers, nothing more is read from it or
+done for it.
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
-from dledger_node.remoting.dispatch import Dispatcher
+from dledger_node.remoting.dispatch import Line
+from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.read_turns import READS_WAITING_MAX
-from dledger_node.remoting.service import Service
+from dledger_node.remoting.read_turns import READS_WAITING_MAX, ReadTurns
 
 DECODED_BYTES: Final = 64 * 1024
 """Bytes of a client that are decoded at once; the smallest frames take 1.2 ms."""
 
 
+class Host(Protocol):
+    """The member, as far as the bytes of its connections need it."""
+
+    @property
+    def gate(self) -> Gate:
+        """Counts and limits the connections."""
+
+    @property
+    def read_turns(self) -> ReadTurns:
+        """Shares the loop's time among reads."""
+
+
+class Requests(Protocol):
+    """Handles the requests of one connection."""
+
+    def dispatch(
+        self,
+        commands: Sequence[RemotingCommand],
+        line: Line,
+        only_hello: Reason | None,
+        until_s: float,
+    ) -> None:
+        """Handle commands in order (`dispatch.Dispatcher.dispatch`)."""
+
+
 class Connection(asyncio.Protocol):
     """One accepted connection: an asyncio protocol with limits."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Host, requests: Requests) -> None:
         self.peer_id: str | None = None
         """The member that the connection's HELLO named; None for a client."""
         self.address = "?"
@@ -41,7 +67,7 @@ class Connection(asyncio.Protocol):
         self._limits = service.gate.limits
         self._transferred = service.gate.traffic.clients
         self._decoder = frames.FrameDecoder(self._limits.client_frame_bytes_max)
-        self._dispatcher = Dispatcher(service)
+        self._dispatcher = requests
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
         # Whole frames that wait until the other side reads its answers, or fewer reads wait, or for

@@ -77,6 +77,8 @@ class Appends:
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._drained: asyncio.Future[None] | None = None
+        self.closed = False
+        """Whether clients may append nothing: all entries are those of a program."""
         self.acknowledged = 0
         self.waited_s = Histogram(WAIT_BOUNDS_S)
         """Time from the proposal of each acknowledged append to its answer."""
@@ -176,6 +178,9 @@ class Appends:
 
     def _propose(self) -> None:
         """Propose all collected appends, or refuse them, or keep them until there is room."""
+        if self.closed:
+            self._refuse_all(DLedgerResponseCode.UNSUPPORTED)
+            return
         if not self._core.leads:
             self._refuse_all(DLedgerResponseCode.NOT_LEADER)
             return

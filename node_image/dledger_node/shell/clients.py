@@ -13,7 +13,7 @@ from dledger_formats.protocol.membership_change import (
     ChangeMembershipRequest,
     ChangeMembershipResponse,
 )
-from dledger_formats.protocol.producers import RegisterProducerRequest
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.read_range import ReadRangeRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_formats.settings import NodeSettings
@@ -24,6 +24,7 @@ from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import Reply
 from dledger_node.services.append import Appends
 from dledger_node.services.commit_waits import CommitWaits
+from dledger_node.services.drafts import Drafts
 from dledger_node.services.follow import Follows
 from dledger_node.services.get import Reads
 from dledger_node.services.idempotent import IdempotentAppends
@@ -70,6 +71,7 @@ class ClientService:
         self._identity = identity
         self.peers = peers
         self._settings, self._core = settings, core
+        self.core, self.store, self.state = core, store, state
         group = settings.group
         self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
         turns = self.read_turns
@@ -86,6 +88,8 @@ class ClientService:
         )
         self.appends = Appends(settings, core, store, self.idempotent, room=room, drive=loop.turn)
         """Connections call it directly, since thousands of appends may arrive per second."""
+        self.drafts = Drafts(settings, core, store, room=room, drive=loop.turn)
+        """The entries of a program that is built on this member."""
         self.passed_on = PassedOn(settings, core, identity)
         self.waits = CommitWaits(core)
         self.follows = Follows(
@@ -109,6 +113,7 @@ class ClientService:
         )
         self._waits: tuple[Waits, ...] = (
             self.appends,
+            self.drafts,
             self.passed_on,
             self.idempotent,
             self.reads,
@@ -125,6 +130,7 @@ class ClientService:
         return (
             self.idempotent,
             self.appends,
+            self.drafts,
             self.reads,
             self.transfers,
             self.memberships,
@@ -141,6 +147,17 @@ class ClientService:
         for waits in self._waits:
             waits.expire(now_s)
 
+    def go_on(self) -> None:
+        """Take the pushes and entries that waited until the log takes entries again."""
+        self.peers.go_on()
+        self.appends.go_on()
+        self.drafts.go_on()
+
+    async def drained(self) -> None:
+        """Return once no entry of a client waits for its quorum."""
+        await self.appends.drained()
+        await self.drafts.drained()
+
     def give_up(self) -> None:
         """Answer every request that still waits: this member stops. Reads are dropped."""
         self.read_turns.close()
@@ -151,6 +168,10 @@ class ClientService:
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer."""
+        if self.appends.closed:
+            code = DLedgerResponseCode.UNSUPPORTED
+            reply(RegisterProducerResponse(code=code, group=self.group))
+            return
         self.idempotent.register(request, reply)
 
     def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:

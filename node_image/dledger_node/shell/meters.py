@@ -1,6 +1,9 @@
 """What a member's process measures from its start, however often its store is opened again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from prometheus_client.registry import Collector
 
 from dledger_node.healing.mending import MendedTotals
 from dledger_node.shell.loop_lag import LoopLag
@@ -13,6 +16,8 @@ class Meters:
     """Implements `Process` of `http.metrics`."""
 
     loop_lag: LoopLag = field(default_factory=LoopLag)
+    collectors: Sequence[Collector] = ()
+    """The metrics of a program that is built on this member."""
     traffic: Traffic = field(default_factory=Traffic)
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
     """How far the last opening of the store is."""

@@ -95,24 +95,24 @@ class DLedgerServer:
             self._executor,
             interval_s=ASYNC_FLUSH_INTERVAL_S if async_flush else 0.0,
             on_durable=self._flushed,
-            on_failed=self._fail,
+            on_failed=self.fail,
         )
         self._waits = DiskWaits(
             save_hard_state,
             begin_turn=self._loop_lag.begin_turn,
             go_on=self._resume,
-            fail=self._fail,
+            fail=self.fail,
         )
         works = self._group_commit, self._waits.saves, self._waits.changes
         self._health = VolumeHealth(store, *works, stall_s=settings.flush_stall_ms / 1000)
         self._room = self._log_room()
         self._identity = GroupIdentity(
-            group_file, core, cut_links=self._gate.cut_links, fail=self._fail
+            group_file, core, cut_links=self._gate.cut_links, fail=self.fail
         )
         self._incarnation = int(uniform(1, 1 << 53))
         link_owner = self._link_owner(settings)
         self._links = Links(link_owner, settings, core, uniform=uniform, traffic=traffic)
-        self._state = keeper.keep(state, settings, store, self._links.send_one, self._fail)
+        self._state = keeper.keep(state, settings, store, self._links.send_one, self.fail)
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
@@ -157,7 +157,7 @@ class DLedgerServer:
             self._executor,
             is_saving=lambda: self._waits.any,
             go_on=self._go_on,
-            fail=self._fail,
+            fail=self.fail,
         )
         self._health.watch(room)
         return room
@@ -169,7 +169,7 @@ class DLedgerServer:
             self._links,
             confirm_unflushed=confirm_unflushed,
             release_reads=self._release_reads,
-            fail=self._fail,
+            fail=self.fail,
             catch_up=self._ticker.wake,
         )
 
@@ -190,7 +190,7 @@ class DLedgerServer:
             self._state,
             is_saving=lambda: self._waits.any,
             send=self._links.send_one,
-            fail=self._fail,
+            fail=self.fail,
         )
 
     def _peer_messages(self, owner: LinkOwner) -> PeerMessages:
@@ -205,7 +205,7 @@ class DLedgerServer:
             self._upkeep,
             receive_read_index=self._receive_read_index,
             fatal=self.fatal,
-            fail=self._fail,
+            fail=self.fail,
         )
 
     def _member_view(self, version: str, leader_watch: LeaderWatch) -> MemberView:
@@ -251,7 +251,7 @@ class DLedgerServer:
     async def drain(self, timeout_s: float) -> None:
         """Wait until no append waits for its quorum, or the timeout has passed."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.clients.appends.drained(), timeout_s)
+            await asyncio.wait_for(self.clients.drained(), timeout_s)
 
     async def close(self) -> None:
         """Answer every request that waits, flush, and close the store."""
@@ -307,7 +307,7 @@ class DLedgerServer:
 
     def _watch_storage(self) -> None:
         if (damage := self._departure.due()) is not None:
-            self._fail(damage)
+            self.fail(damage)
         elif (turn := self._health.check()) is not None:
             self._turn(lambda: transfer_leadership(self._core, turn))
 
@@ -330,11 +330,9 @@ class DLedgerServer:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take the pushes and appends that waited until the log takes entries again."""
-        if self.fatal.done():
-            return
-        self.clients.peers.go_on()
-        self.clients.appends.go_on()
+        """Take the pushes and entries that waited until the log takes entries again."""
+        if not self.fatal.done():
+            self.clients.go_on()
 
     def _release_reads(self, reads: Sequence[ReadState]) -> None:
         self.clients.reads.proved(reads)
@@ -342,7 +340,7 @@ class DLedgerServer:
     def _receive_read_index(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
         self.clients.reads.receive(message)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Stop, and give the core no further input: its state and the disk may differ."""
         self._core_loop.halt()
         if not self.fatal.done():

@@ -80,8 +80,8 @@ class StoreWriter:
                 store.append_bodies([body], write.term, [MEMBERSHIP_CHANNEL], disk.NOOP)
             case WriteProposal():
                 assert isinstance(write.entries, ProposedEntries)
-                bodies, channels, magic = write.entries
-                store.append_bodies(bodies, write.term, channels, magic)
+                bodies, channels, magic, stamp = write.entries
+                store.append_bodies(bodies, write.term, channels, magic, stamp)
             case WritePushed():
                 assert isinstance(write.entries, Block)
                 store.append_block(

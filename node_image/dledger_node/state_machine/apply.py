@@ -7,14 +7,15 @@ batches the state is that of one index.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.state_machine.machine import CommittedEntry, StateMachine
+from dledger_node.state_machine import machines
+from dledger_node.state_machine.machine import CommittedEntry, Make, StateMachine
 from dledger_node.state_machine.restore import Applied, next_to_apply
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshots import Snapshots
@@ -33,13 +34,14 @@ class Applying:
         snapshots: Snapshots,
         store: LogStore,
         *,
+        make: Make = machines.make,
         fail: Callable[[BaseException], None],
         batch_entries_max: int = BATCH_ENTRIES_MAX,
     ) -> None:
         """`fail` receives the error after which no further entry can be applied."""
         self.reading = threading.Lock()
         """Held while the thread reads the log, and while the whole log is replaced."""
-        self._name = name
+        self._name, self._make = name, make
         self._applied = applied
         """The thread replaces it as a whole, so that index and machine always match."""
         self._snapshots = snapshots
@@ -119,28 +121,33 @@ class Applying:
         """Apply one batch, from a snapshot on if the log lacks the next entry."""
         with self.reading:
             applied, last_index = next_to_apply(
-                self._name, self._applied, committed_index, self._snapshots, self._store
+                self._name,
+                self._applied,
+                committed_index,
+                self._snapshots,
+                self._store,
+                self._make,
             )
             self._applied = applied
             if applied.index >= last_index:
                 return
             runs, last_index = self._read(applied.index + 1, last_index)
-        entries, term = _entries(runs, applied.index + 1)
+        entries, last = entries_of(runs, applied.index + 1)
         applied.machine.apply(entries)
-        self._applied = Applied(machine=applied.machine, index=last_index, term=term)
+        self._applied = Applied(machine=applied.machine, index=last_index, term=last.term)
 
     def _read(self, first_index: int, last_index: int) -> tuple[list[bytes], int]:
         last_index = min(last_index, first_index + self._batch_entries_max - 1)
         return self._store.read_range(first_index, last_index, BATCH_BYTES_MAX)
 
 
-def _entries(runs: list[bytes], first_index: int) -> tuple[list[CommittedEntry], int]:
-    """Return the entries that clients appended, and the term of the last entry of any kind.
+def entries_of(runs: Sequence[bytes], first_index: int) -> tuple[list[CommittedEntry], EntryHeader]:
+    """Return the entries that clients appended, and the header of the last entry of any kind.
 
     Raises StoreDamagedError if an entry is damaged: a failed flush, for example, may have lost it
     after it was written, and this thread keeps reading until the member is out of service.
     """
-    index, term = first_index, -1
+    index = first_index
     entries: list[CommittedEntry] = []
     for run in runs:
         at = 0
@@ -149,8 +156,8 @@ def _entries(runs: list[bytes], first_index: int) -> tuple[list[CommittedEntry],
             end = at + header.size
             if header.magic == disk.NORMAL:
                 entries.append(CommittedEntry(header.index, run[at + disk.ENTRY_HEADER_SIZE : end]))
-            at, index, term = end, index + 1, header.term
-    return entries, term
+            at, index = end, index + 1
+    return entries, header
 
 
 def _checked(run: bytes, at: int, index: int) -> EntryHeader:

@@ -23,6 +23,7 @@ from dledger_node.remoting.snapshot_messages import (
 )
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.fetch import Fetching, Part
+from dledger_node.state_machine.machine import Make
 from dledger_node.state_machine.send import Sending, SentSnapshot
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
@@ -44,6 +45,7 @@ class Installs:
         snapshots: Snapshots,
         store: LogStore,
         *,
+        make: Make = machines.make,
         self_id: str,
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
@@ -57,6 +59,7 @@ class Installs:
         self._send = send
         self._fail = fail
         self._chunk_bytes_max = chunk_bytes_max
+        self._make = make
         self._loop = asyncio.get_running_loop()
         self._fetching = Fetching(
             self_id, snapshots, store, ask_again_s=ask_again_s, now_s=self._loop.time, send=send
@@ -150,7 +153,7 @@ class Installs:
 
     def _verify_and_adopt(self, path: Path, meta: SnapshotMeta) -> None:
         """Check that a machine can load the snapshot, then adopt it; blocks."""
-        self._snapshots.verify(path, meta, machines.make(self._name).load)
+        self._snapshots.verify(path, meta, self._make(self._name).load)
         self._snapshots.adopt(meta)
 
     # -- sending -----------------------------------------------------------------------------------

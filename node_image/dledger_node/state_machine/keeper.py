@@ -11,9 +11,10 @@ from typing import Self, TypeAlias
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
+from dledger_node.state_machine import machines
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.install import Installs, SnapshotMessage
-from dledger_node.state_machine.machine import StateMachine
+from dledger_node.state_machine.machine import NamedMachine, StateMachine
 from dledger_node.state_machine.restore import Applied, covered_index, restore, save_is_due
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.snapshots import Snapshots
@@ -25,18 +26,28 @@ class OpenedState:
 
     snapshots: Snapshots
     applied: Applied
+    machine: NamedMachine
 
     @classmethod
-    def of(cls, settings: NodeSettings, folder: Path, store: LogStore) -> Self | None:
-        """Restore the state; blocks. Returns None if the settings name no state machine.
+    def of(
+        cls,
+        settings: NodeSettings,
+        folder: Path,
+        store: LogStore,
+        machine: NamedMachine | None = None,
+    ) -> Self | None:
+        """Restore the state; blocks. Returns None if there is no state machine: neither `machine`
+        nor one that the settings name.
 
         Raises StoreError, and StoreDamagedError if the state cannot be restored.
         """
-        if settings.state_machine == NO_STATE_MACHINE:
-            return None
+        if machine is None:
+            if settings.state_machine == NO_STATE_MACHINE:
+                return None
+            machine = NamedMachine(settings.state_machine, machines.make)
         snapshots = Snapshots(folder, reserved=settings.snapshots_reserved)
-        applied = restore(settings.state_machine, snapshots, store)
-        return cls(snapshots=snapshots, applied=applied)
+        applied = restore(machine.name, snapshots, store, machine.make)
+        return cls(snapshots=snapshots, applied=applied, machine=machine)
 
 
 class NoState:
@@ -85,13 +96,21 @@ class StateKeeper:
         fail: Callable[[BaseException], None],
     ) -> None:
         """`send` sends a message to a peer. `fail` receives the error that stops this member."""
-        name = settings.state_machine
+        name, make = opened.machine
         self._threshold = settings.snapshot_threshold
         self._snapshots = opened.snapshots
         self._store = store
-        self._applying = Applying(name, opened.applied, opened.snapshots, store, fail=fail)
+        self._applying = Applying(
+            name, opened.applied, opened.snapshots, store, make=make, fail=fail
+        )
         self._installs = Installs(
-            name, opened.snapshots, store, self_id=settings.self_id, send=send, fail=fail
+            name,
+            opened.snapshots,
+            store,
+            make=make,
+            self_id=settings.self_id,
+            send=send,
+            fail=fail,
         )
         self.reading = self._applying.reading
         """Must be held while the log is replaced."""

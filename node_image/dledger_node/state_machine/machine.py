@@ -1,7 +1,7 @@
 """The interface of a state machine."""
 
-from collections.abc import Iterable, Sequence
-from typing import BinaryIO, NamedTuple, Protocol, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import BinaryIO, NamedTuple, Protocol, Self, TypeAlias
 
 
 class CommittedEntry(NamedTuple):
@@ -34,3 +34,15 @@ class StateMachine(Protocol):
 
     def load(self, file: BinaryIO) -> None:
         """Replace the state by a dumped one. Raises ValueError if the bytes are not a dump."""
+
+
+Make: TypeAlias = Callable[[str], StateMachine]
+"""Makes the state machine of a name, in its initial state."""
+
+
+class NamedMachine(NamedTuple):
+    """A state machine that a program brings along."""
+
+    name: str
+    """The name for log lines and errors."""
+    make: Make

@@ -11,6 +11,7 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_node.raft.messages import Message
 from dledger_node.remoting import native
 from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.dispatch import Dispatcher
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.read_turns import Reader, ReadTurns
@@ -117,7 +118,7 @@ async def listening(**limits: object) -> AsyncIterator[Listener]:
     clock = Clock()
     listener = Listener(Gate(Limits(**limits), clock), clock)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(listener), HOST, 0)
+    server = await loop.create_server(lambda: Connection(listener, Dispatcher(listener)), HOST, 0)
     listener.port = server.sockets[0].getsockname()[1]
     try:
         yield listener

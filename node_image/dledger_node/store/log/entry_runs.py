@@ -1,11 +1,16 @@
 """Encoded entries, ready to be copied into a segment; batches and pushes are turned into them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelRun
 from dledger_formats.log.disk import BLANK_SIZE_MIN, ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
+
+Stamp: TypeAlias = Callable[[int, Sequence[int]], None]
+"""Writes into bodies what depends on their places; it gets the term of the entries and the
+position of each. The bodies keep their lengths.
+"""
 
 
 class Link(NamedTuple):
@@ -87,6 +92,17 @@ def place_bodies(body_sizes: Sequence[int], pos: int, segment_size: int) -> list
             places.append(Place(start, end_pos, number, number + 1))
         pos = end_pos
     return places
+
+
+def positions_of(places: Sequence[Place], body_sizes: Sequence[int]) -> list[int]:
+    """Return where each entry of a batch begins."""
+    positions: list[int] = []
+    for place in places:
+        pos = place.pos
+        for body_size in body_sizes[place.first : place.stop]:
+            positions.append(pos)
+            pos += ENTRY_HEADER_SIZE + body_size
+    return positions
 
 
 def pack_runs(

@@ -100,6 +100,19 @@ class LogReader:
             self._note(error, first_index)
             raise
 
+    def stored_at(self, pos: int, size: int) -> bytes:
+        """Return the stored bytes from a position on, fewer at the end of a segment; blocks.
+
+        Verifies nothing. Raises LookupError if no segment holds them, or it was just removed.
+        """
+        if pos < 0:
+            raise LookupError(f"no entry begins at {pos}")
+        try:
+            file = self._files.data.file_at(pos)
+            return file.read(pos - file.start, size)
+        except (LookupError, ValueError, StoreDamagedError) as error:
+            raise LookupError(str(error)) from error
+
     def checked_range(self, first_index: int, last_index: int, bytes_max: int) -> list[bytes]:
         """Return the same runs as `read_range`, after verifying every checksum of every entry."""
         self._check_range(first_index, last_index)

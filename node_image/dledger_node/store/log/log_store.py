@@ -27,7 +27,7 @@ from dledger_node.store.derived.log_producers import LogProducers
 from dledger_node.store.log import recovery
 from dledger_node.store.log.block import Block, check_block
 from dledger_node.store.log.checkpoints import Checkpoints
-from dledger_node.store.log.entry_runs import Place
+from dledger_node.store.log.entry_runs import Place, Stamp, positions_of
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.front import LogFront
@@ -94,9 +94,8 @@ class LogStore(LogReader):
         """Lock, load and recover a store; create `folder` (store_base_dir/dledger-ID) if missing.
 
         `verify_all` reads every entry. Otherwise entries that were durable more than `margin_bytes`
-        before the durable end are verified when they are read. At most `open_files_max` files of
-        each kind stay open. Sets `progress`. Raises StoreInUseError, StoreFullError, or
-        StoreDamagedError (which leaves the files unchanged).
+        before the durable end are verified when they are read. Sets `progress`. Raises
+        StoreInUseError, StoreFullError, or StoreDamagedError (which leaves the files unchanged).
         """
         began = time.monotonic()
         with contextlib.ExitStack() as undo:
@@ -158,14 +157,16 @@ class LogStore(LogReader):
         term: int,
         channels: Sequence[int] | None = None,
         magic: int = disk.NORMAL,
+        stamp: Stamp | None = None,
     ) -> tuple[int, int]:
-        """Write a batch and return its first and last index.
+        """Write a batch, with one channel per body or all 0; return its first and last index.
 
-        `channels` holds one channel per body; None means channel 0 for all. Raises the errors of
-        `reserve`; nothing is written then.
+        Raises the errors of `reserve`; nothing is written then.
         """
         first_index = self._log.end_index + 1
-        places = self.reserve([len(body) for body in bodies])
+        places = self.reserve(sizes := [len(body) for body in bodies])
+        if stamp is not None:
+            stamp(term, positions_of(places, sizes))
         self._log.append(bodies, places, magic, term, channels)
         if channels is not None:
             self.producers.note_appends(first_index, magic, channels)

@@ -1,0 +1,126 @@
+"""A send, checked and turned into records that only lack what the leader stamps."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.rocketmq import message_batch, message_record, properties, topic_names
+from dledger_formats.rocketmq.codes import MessageSysFlag, ResponseCode
+from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
+from dledger_formats.rocketmq.sends import SendMessageFields
+
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+_TRANSACTION: Final = int(MessageSysFlag.TRANSACTION_ROLLBACK)
+_REFUSED_FLAGS: Final = 64 | 128
+"""Inner batches of 5.x, which need a consume queue of their own."""
+_IPV6: Final = int(MessageSysFlag.BORN_HOST_IPV6), int(MessageSysFlag.STORE_HOST_IPV6)
+_IPV4_BYTES: Final = 8
+_UNIQ_KEY: Final = properties.UNIQ_KEY.encode()
+_TIMERS: Final = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
+_DELAY: Final = properties.DELAY.encode()
+_TRANSACTION_PROPERTY: Final = b"TRAN_MSG"
+_OURS: Final = properties.SCHEDULED.encode()
+
+
+class RefusedError(Exception):
+    """A request that is answered with another code than success."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Where a message comes from, and who stores it, as `message_record.pack_host` returns them."""
+
+    born: bytes
+    store: bytes
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic that no client may send to. Raises RefusedError."""
+    if not topic_names.is_valid(topic):
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"{topic[:150]!r} is no name of a topic: 1 to 127 of the letters a-z A-Z 0-9 _ - % |",
+        )
+    if topic_names.is_system(topic):
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER, f"{topic} is a topic of the system; use another one"
+        )
+
+
+def records_of(
+    fields: SendMessageFields, queue_id: int, body: bytes, hosts: Hosts, *, is_batch: bool
+) -> list[bytearray]:
+    """Return the records of a send, without what the leader stamps. Raises RefusedError."""
+    if len(body) > BODY_BYTES_MAX:
+        raise _illegal(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} are allowed")
+    try:
+        if not is_batch:
+            encoded = (fields.properties or "").encode()
+            return [bytearray(_record(fields, queue_id, body, fields.flag, encoded, hosts))]
+        if fields.topic.startswith(topic_names.RETRY_PREFIX):
+            raise _illegal("a batch to a retry topic is not allowed")
+        return [
+            _record(fields, queue_id, one.body, one.flag, one.properties, hosts)
+            for one in message_batch.decode(body)
+        ]
+    except (FormatError, MessageRecordError, UnicodeEncodeError) as error:
+        raise _illegal(str(error)) from error
+
+
+def unique_key(fields: SendMessageFields) -> str | None:
+    """Return the client's own id of a message, or of the first of a batch."""
+    if fields.properties is None:
+        return None
+    found = properties.find(fields.properties.encode(errors="replace"), _UNIQ_KEY)
+    return None if found is None else found.decode(errors="replace")
+
+
+def _record(
+    fields: SendMessageFields,
+    queue_id: int,
+    body: bytes,
+    flag: int,
+    encoded: bytes,
+    hosts: Hosts,
+) -> bytearray:
+    _check_properties(encoded)
+    sys_flag = fields.sys_flag & ~(_IPV6[0] | _IPV6[1])
+    if sys_flag & _TRANSACTION:
+        raise RefusedError(ResponseCode.NO_PERMISSION, "transactions are not supported")
+    if sys_flag & _REFUSED_FLAGS:
+        raise _illegal("inner batches are not supported")
+    if len(hosts.born) > _IPV4_BYTES:
+        sys_flag |= _IPV6[0]
+    if len(hosts.store) > _IPV4_BYTES:
+        sys_flag |= _IPV6[1]
+    return message_record.encode(
+        MessageRecord(
+            fields.topic, queue_id, 0, 0, body, encoded, flag, sys_flag, fields.born_timestamp,
+            hosts.born, 0, hosts.store, fields.reconsume_times or 0,
+        )
+    )  # fmt: skip
+
+
+def _check_properties(encoded: bytes) -> None:
+    """Refuse properties that ask for what is not done here. Raises RefusedError."""
+    if _DELAY in encoded and properties.find(encoded, _DELAY) not in (None, b"0"):
+        raise _illegal("delayed messages are not supported yet")
+    if b"TIMER_" in encoded:
+        for name in _TIMERS:
+            if properties.find(encoded, name) is not None:
+                raise _illegal(f"{name.decode()} is not supported; messages would not be delayed")
+    if _TRANSACTION_PROPERTY in encoded:
+        found = properties.find(encoded, _TRANSACTION_PROPERTY)
+        if found is not None and found.lower() == b"true":
+            raise RefusedError(ResponseCode.NO_PERMISSION, "transactions are not supported")
+    if _OURS in encoded:
+        raise _illegal(f"the property {properties.SCHEDULED} is the broker's own")
+
+
+def _illegal(remark: str) -> RefusedError:
+    return RefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)

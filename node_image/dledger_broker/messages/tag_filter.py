@@ -1,0 +1,22 @@
+"""The tags that a pull asks for, as the codes of the consume queue (`FilterAPI` of Java)."""
+
+from typing import Final
+
+from dledger_formats.rocketmq import pulls
+from dledger_formats.rocketmq.consume_queue import java_hash
+
+TAGS_MAX: Final = 1024
+
+
+def codes_of(subscription: str | None) -> frozenset[int] | None:
+    """Return the codes of the wanted tags; None for all messages. Raises ValueError.
+
+    Codes are hashes: a client compares the tags themselves, so a few more messages do no harm.
+    """
+    text = (subscription or "").strip()
+    if text in ("", pulls.ALL_TAGS):
+        return None
+    tags = [tag for part in text.split("||") if (tag := part.strip())]
+    if not tags or len(tags) > TAGS_MAX:
+        raise ValueError(f"{len(tags)} tags; 1 to {TAGS_MAX} are allowed")
+    return frozenset(java_hash(tag.encode(errors="replace")) for tag in tags)

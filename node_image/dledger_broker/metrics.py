@@ -1,0 +1,55 @@
+"""The broker's metrics, read from its counters at each scrape."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+_COUNTERS: Final = {
+    "messages_stored": "Messages that were acknowledged to producers.",
+    "bytes_stored": "Bytes of the records of these messages.",
+    "messages_pulled": "Messages that were handed to consumers.",
+    "bytes_pulled": "Bytes of the records of these messages.",
+    "queue_rebuilds": "How often all consume queues were deleted, to be built from the log.",
+}
+_GAUGES: Final = {
+    "held_pulls": "Pulls that wait for a message.",
+    "pending_messages": "Messages and changes of the state that wait for a quorum.",
+    "built_index": "Index up to which the consume queues have all messages; -1 before the first.",
+}
+
+
+class BrokerCounters:
+    """What a broker counts, since the start of its process."""
+
+    def __init__(self) -> None:
+        self.values: Counter[str] = Counter()
+        """The counters and gauges without labels, by name."""
+        self.requests: Counter[tuple[int, int]] = Counter()
+        """Answered requests by request code, which this broker knows, and code of the answer."""
+
+
+class BrokerCollector(Collector):
+    """Turns the counters into metric families."""
+
+    def __init__(self, counters: BrokerCounters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family."""
+        values = self._counters.values
+        for name, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"dledger_broker_{name}", text, value=values[name])
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(f"dledger_broker_{name}", text, value=values[name])
+        requests = CounterMetricFamily(
+            "dledger_broker_requests",
+            "Answered requests, by the request's code and the answer's; 0 for unknown requests.",
+            labels=["code", "answer"],
+        )
+        for (code, answer), count in list(self._counters.requests.items()):
+            requests.add_metric([str(code), str(answer)], count)
+        yield requests

@@ -1,0 +1,89 @@
+"""The answers of a name server for one group. Pure functions."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dledger_broker.settings import BrokerSettings
+from dledger_broker.state.topics import Topic
+from dledger_formats.rocketmq import topic_names
+from dledger_formats.rocketmq.codes import Permission
+from dledger_formats.rocketmq.names import (
+    MASTER_ID,
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRoute,
+)
+from dledger_formats.rocketmq.topics import TopicConfig
+
+TEMPLATE_QUEUES: Final = 8
+"""Queues of the template of topics, and so the most that a first message creates."""
+TEMPLATE: Final = TopicConfig(
+    topic_name=topic_names.DEFAULT_TOPIC,
+    read_queue_nums=TEMPLATE_QUEUES,
+    write_queue_nums=TEMPLATE_QUEUES,
+    perm=int(Permission.READ | Permission.WRITE | Permission.INHERIT),
+)
+
+
+def broker_data(settings: BrokerSettings, leader_id: str | None) -> BrokerData:
+    """Return the members' addresses: id 0 is the leader, the others have their ordinal + 1.
+
+    Without a leader there is no id 0, so clients ask again before they send.
+    """
+    addresses = {
+        str(number + 1): address
+        for number, (member, address) in enumerate(sorted(settings.addresses.items()))
+        if member != leader_id
+    }
+    if leader_id in settings.addresses:
+        addresses[str(MASTER_ID)] = settings.addresses[leader_id]
+    return BrokerData(
+        broker_name=settings.name,
+        cluster=settings.cluster,
+        broker_addrs=addresses,
+        enable_acting_master=False,
+    )
+
+
+def config_of(settings: BrokerSettings, name: str, topic: Topic | None) -> TopicConfig | None:
+    """Return a topic's settings as clients see them; None if there is no such topic."""
+    if name == topic_names.DEFAULT_TOPIC:
+        return TEMPLATE if settings.auto_create_topics else None
+    if topic is None:
+        return None
+    if topic.config is not None:
+        return topic.config
+    queues = max(1, len(topic.next_offsets))
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(Permission.READ)
+    )
+
+
+def route(settings: BrokerSettings, config: TopicConfig, leader_id: str | None) -> TopicRoute:
+    """Return the route of a topic."""
+    queues = QueueData(
+        broker_name=settings.name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+    )
+    return TopicRoute(broker_datas=[broker_data(settings, leader_id)], queue_datas=[queues])
+
+
+def cluster(settings: BrokerSettings, leader_id: str | None) -> ClusterInfo:
+    """Return the clusters and brokers: one of each."""
+    return ClusterInfo(
+        broker_addr_table={settings.name: broker_data(settings, leader_id)},
+        cluster_addr_table={settings.cluster: [settings.name]},
+    )
+
+
+def topic_list(settings: BrokerSettings, topics: Mapping[str, Topic]) -> TopicList:
+    """Return the names of all topics."""
+    names = {*topics}
+    if settings.auto_create_topics:
+        names.add(topic_names.DEFAULT_TOPIC)
+    return TopicList(topic_list=sorted(names))

@@ -1,0 +1,153 @@
+"""What a program that is built on a member may use, and what it must offer.
+
+The program runs in the member's process and on its event loop. Its entries are the only ones that
+clients' requests add to the log; everything else of the member is as in a plain group.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from prometheus_client.registry import Collector
+
+from dledger_formats.log.disk import EntryHeader
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.read_turns import ReadTurns
+from dledger_node.services.drafts import Drafts, Owner
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.apply import BATCH_BYTES_MAX, entries_of
+from dledger_node.state_machine.keeper import StateKeeper
+from dledger_node.state_machine.machine import CommittedEntry, NamedMachine, StateMachine
+
+MachineT = TypeVar("MachineT", bound=StateMachine)
+
+
+class Member:
+    """The member, as its program sees it. All methods belong to the event loop's thread, except
+    for those that say that they block.
+    """
+
+    def __init__(self, server: DLedgerServer) -> None:
+        self._server = server
+        clients = server.clients
+        self._core = clients.core
+        self._store = clients.store
+        state = clients.state
+        assert isinstance(state, StateKeeper), "a program brings its state machine"
+        self._state = state
+        self.gate: Gate = clients.gate
+        self.read_turns: ReadTurns = clients.read_turns
+        self.drafts: Drafts = clients.drafts
+
+    def own(self, owner: Owner) -> None:
+        """Let the program own the log: clients may no longer append entries of their own."""
+        self._server.clients.appends.closed = True
+        self.drafts.owner = owner
+
+    @property
+    def self_id(self) -> str:
+        """This member's id."""
+        return self._core.config.self_id
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader, as far as this member knows it."""
+        return self._core.leader_id
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member leads."""
+        return self._core.leads
+
+    @property
+    def master(self) -> bool:
+        """Whether this member leads, and an entry of its term is committed."""
+        return self._core.master
+
+    @property
+    def term(self) -> int:
+        """The member's term."""
+        return self._core.term
+
+    @property
+    def body_bytes_max(self) -> int:
+        """The longest body of an entry."""
+        return self._store.body_bytes_max
+
+    # -- the state -------------------------------------------------------------------------------
+
+    def machine(self, kind: type[MachineT]) -> MachineT:
+        """Return the state machine. A batch may be under way in it, in a thread."""
+        machine = self._state.machine
+        assert isinstance(machine, kind)
+        return machine
+
+    @property
+    def applied_index(self) -> int:
+        """Index up to which every entry is applied; -1 before the first."""
+        return self._state.applied_index
+
+    @property
+    def has_applied_all(self) -> bool:
+        """Whether every entry of this member's log is committed and applied."""
+        return self._state.applied_index >= self._store.end_index
+
+    def call_when_applied(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with the applied index after every batch."""
+        self._state.call_when_applied(listener)
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    @property
+    def begin_index(self) -> int:
+        """Index of the first entry in the log."""
+        return self._store.begin_index
+
+    @property
+    def begin_pos(self) -> int:
+        """Position of the first entry in the log; 0 for an empty one."""
+        begin_index = self._store.begin_index
+        if begin_index > self._store.end_index:
+            return 0
+        return self._store.positions(begin_index, begin_index)[0]
+
+    def read(
+        self, first_index: int, last_index: int, bytes_max: int = BATCH_BYTES_MAX
+    ) -> tuple[list[CommittedEntry], EntryHeader]:
+        """Return committed entries that the program wrote, and the header of the last of any kind.
+
+        At least one entry is read, then as many as `bytes_max` allows; blocks. Raises IndexError if
+        the log lacks the first entry, StoreDamagedError if one is damaged.
+        """
+        with self._state.reading:
+            runs, _ = self._store.read_range(first_index, last_index, bytes_max)
+        return entries_of(runs, first_index)
+
+    def header(self, index: int) -> EntryHeader | None:
+        """Return the header of a sound entry; None if the log lacks it; blocks."""
+        with self._state.reading:
+            if not self._store.begin_index <= index <= self._store.end_index:
+                return None
+            return self._store.entry(index)[0]
+
+    def stored_at(self, pos: int, size: int) -> bytes:
+        """Return stored bytes (`LogReader.stored_at`); blocks."""
+        return self._store.stored_at(pos, size)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop this member: the program cannot go on."""
+        self._server.fail(error)
+
+
+class Program(Protocol):
+    """A program that is built on a member. The member may be opened several times."""
+
+    @property
+    def machine(self) -> NamedMachine:
+        """The state machine of the group."""
+
+    @property
+    def collectors(self) -> Sequence[Collector]:
+        """The metrics of the program."""
+
+    async def serve(self, member: Member) -> None:
+        """Serve until cancelled. An error stops the member."""

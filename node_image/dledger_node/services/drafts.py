@@ -1,0 +1,247 @@
+"""Entries of a program that is built on this member: proposed together, and followed to their end.
+
+A draft has bodies whose last bytes may depend on their places in the log; the program's stamp
+writes those when the entries are written, in the order of the log. Each draft ends once: committed,
+refused (it is not in the log and never will be), or unknown (it may still be committed later).
+
+All drafts of one turn of the event loop become one proposal.
+"""
+
+import asyncio
+import enum
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from dledger_formats.log.disk import Buffer
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.settings import NodeSettings
+from dledger_node.raft.core import Raft
+from dledger_node.raft.proposals import Refusal
+from dledger_node.services.proposed import ProposedEntries
+from dledger_node.services.quorum_progress import QuorumProgress
+from dledger_node.services.refusals import PROPOSAL_CODES, Room
+from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
+from dledger_node.store.log.log_store import LogStore
+
+PENDING_BYTES_MAX: Final = 64 << 20
+PROPOSE_AT_ENTRIES: Final = 128
+PROPOSE_AT_BYTES: Final = 128 << 10
+
+
+class Outcome(enum.Enum):
+    """What became of drafts."""
+
+    COMMITTED = "committed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Draft:
+    """Bodies of consecutive entries that a program wants in the log."""
+
+    __slots__ = ("bodies", "refusal")
+
+    def __init__(self, bodies: Sequence[Buffer]) -> None:
+        """The lengths of the bodies must not change."""
+        self.bodies = bodies
+        self.refusal: DLedgerResponseCode | None = None
+        """Why the draft was refused."""
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of all bodies."""
+        return sum(map(len, self.bodies))
+
+
+StampDrafts: TypeAlias = Callable[[int, Sequence[Draft], Sequence[int]], None]
+"""Completes the bodies of drafts; gets the term and the position of each body's entry."""
+Ended: TypeAlias = Callable[[Sequence[Draft], Outcome], None]
+"""Receives drafts that ended."""
+
+
+class Owner:
+    """What the drafts need of the program."""
+
+    def is_ready(self) -> bool:
+        """Tell whether drafts can be stamped in the term that this member leads."""
+        raise NotImplementedError
+
+    def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
+        """Complete the bodies: they are being written now."""
+        raise NotImplementedError
+
+    def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
+        """Take drafts that ended."""
+        raise NotImplementedError
+
+
+class Drafts:
+    """Proposes drafts. A member without a program has none."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        core: Raft,
+        store: LogStore,
+        *,
+        room: Room,
+        drive: Callable[[], None],
+    ) -> None:
+        """`drive` runs the core's work after a proposal."""
+        self.owner: Owner | None = None
+        self._core = core
+        self._store = store
+        self._room = room
+        self._drive = drive
+        self._loop = asyncio.get_running_loop()
+        self._progress = QuorumProgress(core)
+        self._waiters = CommitWaiters[Draft](settings.pending_requests_max)
+        self._next: list[Draft] = []
+        self._next_entries = self._next_bytes = 0
+        self._held_until_s = math.inf
+        """Until when `_next` waits for room, or for its owner; infinite if it does not wait."""
+        self._drained: asyncio.Future[None] | None = None
+
+    @property
+    def pending_count(self) -> int:
+        """Number of entries that wait for their quorum."""
+        return self._waiters.count
+
+    def propose(self, draft: Draft) -> None:
+        """Propose a draft, soon; its owner hears of its end."""
+        entries, body_bytes = len(draft.bodies), draft.body_bytes
+        if not self._has_places(self._next_entries + entries, self._next_bytes + body_bytes):
+            self._refuse([draft], DLedgerResponseCode.LEADER_PENDING_FULL)
+            return
+        if not self._next:
+            self._loop.call_soon(self._propose)
+        self._next.append(draft)
+        self._next_entries += entries
+        self._next_bytes += body_bytes
+        if self._next_entries >= PROPOSE_AT_ENTRIES or self._next_bytes >= PROPOSE_AT_BYTES:
+            self._propose()
+
+    def on_turn(self, committed_index: int) -> None:
+        """End the drafts whose outcome is decided."""
+        core, waiters = self._core, self._waiters
+        if waiters.count:
+            leading_term = core.term if core.leads else None
+            committed, unknown = waiters.release(committed_index, leading_term)
+            for some, outcome in ((committed, Outcome.COMMITTED), (unknown, Outcome.UNKNOWN)):
+                self._end([draft for waiter in some for draft in waiter.replies], outcome)
+        if self._drained is not None and not waiters.count and not self._drained.done():
+            self._drained.set_result(None)
+
+    @property
+    def next_deadline_s(self) -> float:
+        """No draft's deadline is earlier than this time."""
+        return min(self._held_until_s, self._waiters.next_deadline_s)
+
+    def expire(self, now_s: float) -> None:
+        """End the drafts that have waited for too long."""
+        late = self._waiters.take_expired(now_s)
+        self._end([draft for waiter in late for draft in waiter.replies], Outcome.UNKNOWN)
+        if now_s >= self._held_until_s:
+            self._refuse_next(DLedgerResponseCode.LEADER_PENDING_FULL)
+        elif not self._core.leads:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Propose the drafts that waited until the log, or their owner, takes them."""
+        if self._held_until_s < math.inf:
+            self._propose()
+
+    def give_up(self) -> None:
+        """End every draft: those not proposed yet are refused."""
+        self._refuse_next(DLedgerResponseCode.NOT_LEADER)
+        waiting = self._waiters.take_all()
+        self._end([draft for waiter in waiting for draft in waiter.replies], Outcome.UNKNOWN)
+
+    async def drained(self) -> None:
+        """Return once no draft waits for its quorum."""
+        if self._waiters.count:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def _propose(self) -> None:
+        """Propose all collected drafts, or refuse them, or keep them until they can be."""
+        if not self._next:
+            return
+        if not self._core.leads:
+            self._refuse_next(DLedgerResponseCode.NOT_LEADER)
+            return
+        owner = self.owner
+        assert owner is not None
+        sizes = [len(body) for draft in self._next for body in draft.bodies]
+        if not owner.is_ready() or self._waits_for_room(sizes):
+            self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
+            return
+        drafts = self._take_next()
+        refused = self._room.reserve(sizes) or self._progress.refusal(self._loop.time())
+        if refused is not None:
+            self._refuse(drafts, refused)
+            return
+        bodies = [body for draft in drafts for body in draft.bodies]
+
+        def stamp(term: int, positions: Sequence[int]) -> None:
+            owner.stamp(term, drafts, positions)
+
+        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, stamp=stamp))
+        if isinstance(proposal, Refusal):
+            self._refuse(drafts, PROPOSAL_CODES[proposal.reason])
+            return
+        deadline_s = self._loop.time() + ANSWER_WAIT_S
+        last_index = proposal.first_index - 1
+        for replies, entries in _together(drafts):
+            last_index += entries
+            body_bytes = sum(draft.body_bytes for draft in replies)
+            self._waiters.add(
+                Waiter(replies, last_index, proposal.term, deadline_s, entries, body_bytes)
+            )
+        self._drive()
+
+    def _waits_for_room(self, sizes: Sequence[int]) -> bool:
+        """Tell whether the drafts must wait until a thread has made room for them."""
+        if self._room.is_busy:
+            return True
+        ample = self._store.room.is_ample(len(sizes), sum(sizes))
+        return not ample and self._room.begin(sizes)
+
+    def _has_places(self, count: int, body_bytes: int) -> bool:
+        waiters = self._waiters
+        has_room = body_bytes <= PENDING_BYTES_MAX - waiters.body_bytes
+        return has_room and count <= waiters.count_max - waiters.count
+
+    def _take_next(self) -> list[Draft]:
+        drafts, self._next = self._next, []
+        self._next_entries = self._next_bytes = 0
+        self._held_until_s = math.inf
+        return drafts
+
+    def _refuse_next(self, code: DLedgerResponseCode) -> None:
+        self._refuse(self._take_next(), code)
+
+    def _refuse(self, drafts: Sequence[Draft], code: DLedgerResponseCode) -> None:
+        for draft in drafts:
+            draft.refusal = code
+        self._end(drafts, Outcome.REFUSED)
+
+    def _end(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
+        if drafts and self.owner is not None:
+            self.owner.ended(drafts, outcome)
+
+
+def _together(drafts: Sequence[Draft]) -> list[tuple[list[Draft], int]]:
+    """Divide drafts into those that wait together, with the number of their entries: runs of
+    drafts with one entry, and each longer one by itself.
+    """
+    runs: list[tuple[list[Draft], int]] = []
+    for draft in drafts:
+        entries = len(draft.bodies)
+        if entries == 1 and runs and len(runs[-1][0]) == runs[-1][1]:
+            runs[-1][0].append(draft)
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append(([draft], entries))
+    return runs

@@ -1,0 +1,234 @@
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * RocketMQ's own client: plays one scenario and prints one JSON object a line for each thing that
+ * happened. Nothing is judged here.
+ *
+ * <pre>
+ *   send NAMESERVERS topic=T count=N [mode=sync|async|oneway|batch] [first=0] [bytes=100] [tag=]
+ *        [queue=-1] [pause=0] [retries=2] [timeout=3000] [outstanding=1000] [delay=0]
+ *   pull NAMESERVERS topic=T group=G count=N [from=begin|committed] [tags=*] [commit=no] [seconds=60]
+ * </pre>
+ *
+ * The body of message n is its key, "k" and n, padded with dots to the given number of bytes.
+ */
+public final class RocketmqScenario {
+    private static final PrintStream EVENTS = System.out;
+    private static Map<String, String> options = new LinkedHashMap<>();
+
+    public static void main(String[] arguments) throws Exception {
+        System.setOut(System.err); // for what the libraries print
+        for (String argument : List.of(arguments).subList(2, arguments.length)) {
+            options.put(argument.split("=", 2)[0], argument.split("=", 2)[1]);
+        }
+        try {
+            if (arguments[0].equals("send")) {
+                send(arguments[1]);
+            } else {
+                pull(arguments[1]);
+            }
+            print("end");
+        } catch (Exception error) {
+            print("error", "text", error.toString());
+        }
+        EVENTS.flush();
+        System.exit(0);
+    }
+
+    private static String option(String name, String value) {
+        return options.getOrDefault(name, value);
+    }
+
+    private static int number(String name, int value) {
+        return Integer.parseInt(option(name, Integer.toString(value)));
+    }
+
+    private static Message message(int n) {
+        String key = "k" + n;
+        int bytes = Math.max(number("bytes", 100), key.length());
+        String body = key + ".".repeat(bytes - key.length());
+        Message message = new Message(
+            options.get("topic"), option("tag", ""), key, body.getBytes(StandardCharsets.UTF_8));
+        if (number("delay", 0) > 0) {
+            message.setDelayTimeLevel(number("delay", 0));
+        }
+        return message;
+    }
+
+    private static void send(String nameServers) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(option("group", "scenario_producer"));
+        producer.setNamesrvAddr(nameServers);
+        producer.setPollNameServerInterval(number("poll", 1000));
+        producer.setRetryTimesWhenSendFailed(number("retries", 2));
+        producer.setRetryTimesWhenSendAsyncFailed(number("retries", 2));
+        producer.setSendMsgTimeout(number("timeout", 3000));
+        producer.setInstanceName("scenario" + System.nanoTime());
+        producer.start();
+        int first = number("first", 0);
+        int end = first + number("count", 1);
+        print("started");
+        switch (option("mode", "sync")) {
+            case "async":
+                sendAsync(producer, first, end);
+                break;
+            case "batch":
+                sendBatch(producer, first, end);
+                break;
+            default:
+                sendOneByOne(producer, first, end);
+        }
+        producer.shutdown();
+    }
+
+    private static void sendOneByOne(DefaultMQProducer producer, int first, int end)
+            throws InterruptedException {
+        boolean oneway = option("mode", "sync").equals("oneway");
+        for (int n = first; n < end; n++) {
+            try {
+                if (oneway) {
+                    producer.sendOneway(message(n));
+                } else {
+                    sent("k" + n, producer.send(message(n)));
+                }
+            } catch (Exception error) {
+                print("failed", "key", "k" + n, "text", String.valueOf(error.getMessage()));
+            }
+            Thread.sleep(number("pause", 0));
+        }
+    }
+
+    private static void sendAsync(DefaultMQProducer producer, int first, int end)
+            throws Exception {
+        Semaphore places = new Semaphore(number("outstanding", 1000));
+        CountDownLatch answered = new CountDownLatch(end - first);
+        for (int n = first; n < end; n++) {
+            String key = "k" + n;
+            places.acquire();
+            producer.send(message(n), new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    sent(key, result);
+                    done();
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    print("failed", "key", key, "text", String.valueOf(error.getMessage()));
+                    done();
+                }
+
+                private void done() {
+                    places.release();
+                    answered.countDown();
+                }
+            });
+        }
+        if (!answered.await(60, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(answered.getCount() + " sends were never answered");
+        }
+    }
+
+    private static void sendBatch(DefaultMQProducer producer, int first, int end)
+            throws Exception {
+        int size = number("size", 10);
+        for (int n = first; n < end; n += size) {
+            List<Message> batch = new ArrayList<>();
+            for (int k = n; k < Math.min(end, n + size); k++) {
+                batch.add(message(k));
+            }
+            try {
+                sent("k" + n, producer.send(batch));
+            } catch (Exception error) {
+                print("failed", "key", "k" + n, "text", String.valueOf(error.getMessage()));
+            }
+        }
+    }
+
+    private static void sent(String key, SendResult result) {
+        print("sent", "key", key, "status", result.getSendStatus(),
+            "queue", result.getMessageQueue().getQueueId(), "offset", result.getQueueOffset(),
+            "id", result.getMsgId(), "offsetId", result.getOffsetMsgId());
+    }
+
+    private static void pull(String nameServers) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setPollNameServerInterval(number("poll", 1000));
+        consumer.setAutoCommit(false);
+        consumer.setInstanceName("scenario" + System.nanoTime());
+        consumer.start();
+        Collection<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic"));
+        print("queues", "count", queues.size());
+        if (!option("tags", "*").equals("*")) {
+            consumer.setSubExpressionForAssign(options.get("topic"), options.get("tags"));
+        }
+        consumer.assign(queues);
+        if (option("from", "begin").equals("begin")) {
+            for (MessageQueue queue : queues) {
+                consumer.seekToBegin(queue);
+            }
+        }
+        int missing = number("count", 1);
+        long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(number("seconds", 60));
+        while (missing > 0 && System.nanoTime() < endNs) {
+            for (MessageExt message : consumer.poll(500)) {
+                received(message);
+                missing--;
+            }
+        }
+        if (option("commit", "no").equals("yes")) {
+            consumer.commitSync();
+            Thread.sleep(1000); // the client commits through a queue of its own
+            for (MessageQueue queue : queues) {
+                print("committed", "queue", queue.getQueueId(), "offset", consumer.committed(queue));
+            }
+        }
+        consumer.shutdown();
+    }
+
+    private static void received(MessageExt message) {
+        print("received", "key", message.getKeys(), "queue", message.getQueueId(),
+            "offset", message.getQueueOffset(), "tags", message.getTags(),
+            "crc", message.getBodyCRC(), "offsetId", message.getMsgId(),
+            "body", HexFormat.of().formatHex(message.getBody()));
+    }
+
+    private static synchronized void print(String event, Object... pairs) {
+        StringBuilder line = new StringBuilder("{\"event\":\"" + event + "\"");
+        for (int at = 0; at < pairs.length; at += 2) {
+            line.append(",\"").append(pairs[at]).append("\":");
+            Object value = pairs[at + 1];
+            line.append(value instanceof Number ? value : quoted(String.valueOf(value)));
+        }
+        EVENTS.println(line.append("}"));
+    }
+
+    private static String quoted(String text) {
+        StringBuilder quoted = new StringBuilder("\"");
+        for (char letter : text.toCharArray()) {
+            if (letter < ' ' || letter == '"' || letter == '\\') {
+                quoted.append(String.format("\\u%04x", (int) letter));
+            } else {
+                quoted.append(letter);
+            }
+        }
+        return quoted.append('"').toString();
+    }
+}
