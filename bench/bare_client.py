@@ -32,13 +32,39 @@ async def bare_load(address: str, group: str, member_id: str, load: Load) -> lis
 
     Raises SystemExit if an append is not acknowledged: the figures would then mean nothing.
     """
+    return await run_load(address, BareClient(*append_frame(group, member_id, load), load))
+
+
+async def run_load(address: str, client: "BareClient") -> list[float]:
+    """Run a client until its load is over; return the latencies in seconds."""
     host, _, port = address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(
-        lambda: BareClient(group, member_id, load), host, int(port)
-    )
+    await asyncio.get_running_loop().create_connection(lambda: client, host, int(port))
     await client.done
     return client.latencies_s
+
+
+def append_frame(group: str, member_id: str, load: Load) -> tuple[bytes, bytes]:
+    """Return the frame of an APPEND before and after its opaque."""
+    body = json.dumps(
+        {
+            "body": base64.b64encode(os.urandom(load.body_bytes)).decode(),
+            "code": 200, "group": group, "remoteId": member_id, "term": -1,
+        },
+        separators=(",", ":"),
+    ).encode()  # fmt: skip
+    return frame_around_opaque(RequestCode.APPEND, b"", body)
+
+
+def frame_around_opaque(code: int, ext_fields: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return a frame before and after the ten digits of its opaque; `ext_fields` is JSON, or
+    empty.
+    """
+    ext = b',"extFields":%b' % ext_fields if ext_fields else b""
+    before = b'{"code":%d%b,"flag":0,"language":"JAVA","opaque":' % (code, ext)
+    after = b',"serializeTypeCurrentRPC":"JSON","version":0}'
+    header_bytes = len(before) + 10 + len(after)
+    lengths = (4 + header_bytes + len(body)).to_bytes(4, "big") + header_bytes.to_bytes(4, "big")
+    return lengths + before, after + body
 
 
 class BareClient(asyncio.Protocol):
@@ -46,23 +72,11 @@ class BareClient(asyncio.Protocol):
 
     FIRST_OPAQUE: Final = 1_000_000_000
 
-    def __init__(self, group: str, member_id: str, load: Load) -> None:
+    def __init__(self, before: bytes, after: bytes, load: Load) -> None:
+        """`before` and `after` are the frame around its opaque."""
         self.done = asyncio.get_running_loop().create_future()
         self.latencies_s: list[float] = []
-        body = json.dumps(
-            {
-                "body": base64.b64encode(os.urandom(load.body_bytes)).decode(),
-                "code": 200, "group": group, "remoteId": member_id, "term": -1,
-            },
-            separators=(",", ":"),
-        ).encode()  # fmt: skip
-        before = b'{"code":%d,"flag":0,"language":"JAVA","opaque":' % RequestCode.APPEND
-        after = b',"serializeTypeCurrentRPC":"JSON","version":0}'
-        header_bytes = len(before) + 10 + len(after)
-        lengths = (4 + header_bytes + len(body)).to_bytes(4, "big") + header_bytes.to_bytes(
-            4, "big"
-        )
-        self._before, self._after = lengths + before, after + body
+        self._before, self._after = before, after
         self._in_flight = load.in_flight
         self._begin_s = time.perf_counter() + WARM_UP_S
         self._end_s = self._begin_s + load.seconds
@@ -83,7 +97,7 @@ class BareClient(asyncio.Protocol):
         for frame in self._frames(data):
             at = frame.index(b'"opaque":') + 9
             sent_s = self._sent_s.pop(int(frame[at : at + 10]))
-            if b'"code":200' not in frame[at:]:
+            if not self.is_success(frame, at):
                 raise SystemExit(f"an append was not acknowledged: {frame!r}")
             if counts:
                 self.latencies_s.append(now_s - sent_s)
@@ -92,6 +106,10 @@ class BareClient(asyncio.Protocol):
             self._send(answered)
         elif not self.done.done():
             self._transport.close()
+
+    def is_success(self, frame: bytes, opaque_at: int) -> bool:
+        """Tell whether an answer acknowledges its append."""
+        return b'"code":200' in frame[opaque_at:]
 
     def connection_lost(self, error: Exception | None) -> None:
         """Complete the load; before its end, a lost connection is an error."""

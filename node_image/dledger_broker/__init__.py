@@ -1,9 +1,14 @@
-"""A RocketMQ broker on a DLedger group: what follows from the log. No program runs it yet.
+"""A RocketMQ broker on a DLedger group: a program that is built on a member (`embedding`).
 
-    state    the state that a log of messages and state records leads to; pure
-    queues   consume queues: files that say where the messages of each queue are in the log
-    errors   the errors of this package
+    main, program, settings   the program `dledger-broker`
+    door       connections and requests of clients
+    leading    what only the leader does: stamps, changes of the state
+    names      the answers of a name server
+    queues     consume queues: files that say where the messages of each queue are in the log
+    messages   requests to messages; pure
+    state      the state that a log of messages and state records leads to; pure
+    metrics, errors
 
-Whatever is here derives from the log alone, so members that applied the same entries have the same
-state and the same files. `docs/broker.md` says what is still missing.
+State and queues derive from the log alone, so members that applied the same entries have the same
+state and the same files. `docs/broker.md` says what works and what is missing.
 """

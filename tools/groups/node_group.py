@@ -19,6 +19,11 @@ from tools.groups.waiting import wait_for
 _ports: Iterator[int] = free_ports()
 
 
+def next_port() -> int:
+    """Return a port that no other group of this process gets."""
+    return next(_ports)
+
+
 class NodeGroup(MemberProcesses):
     """Members n0, n1, … of the group `g`.
 

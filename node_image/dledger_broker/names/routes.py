@@ -37,7 +37,7 @@ def broker_data(settings: BrokerSettings, leader_id: str | None) -> BrokerData:
         for number, (member, address) in enumerate(sorted(settings.addresses.items()))
         if member != leader_id
     }
-    if leader_id in settings.addresses:
+    if leader_id is not None and leader_id in settings.addresses:
         addresses[str(MASTER_ID)] = settings.addresses[leader_id]
     return BrokerData(
         broker_name=settings.name,

@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues import checkpoint
-from dledger_broker.queues.builder import QueueId, changes_of
+from dledger_broker.queues.builder import QueueChanges, QueueId, changes_of
 from dledger_broker.queues.checkpoint import Mark
 from dledger_broker.queues.files import QueueFiles
 from dledger_broker.state.broker_state import Entry
@@ -59,11 +59,23 @@ class QueueStore:
         files.delete_all()
         return cls(folder, files, begin_index - 1)
 
-    def add(self, entries: Sequence[Entry], last: Mark) -> None:
+    def restart(self, begin_index: int) -> None:
+        """Delete all queues, to build them from the entry `begin_index`. Raises QueueFilesError."""
+        checkpoint.remove(self._folder)
+        self._files.delete_all()
+        self.built_index = begin_index - 1
+        self.unsaved_entries, self._mark = 0, None
+
+    def skip_to(self, begin_index: int) -> None:
+        """Go on with the entry `begin_index`: the log no longer has those before it."""
+        self.built_index = max(self.built_index, begin_index - 1)
+
+    def add(self, entries: Sequence[Entry], last: Mark) -> QueueChanges:
         """Write the units of committed entries: those after `built_index`, up to `last`.
 
         `entries` leaves out entries that leaders write for themselves; `last` may be one of those.
-        Raises NotABrokerLogError, and QueueFilesError; the batch may then be added once more.
+        Returns what was written. Raises NotABrokerLogError, and QueueFilesError; the batch may then
+        be added once more.
         """
         assert last.index > self.built_index
         changes = changes_of(entries)
@@ -74,6 +86,7 @@ class QueueStore:
                 self._files.write(queue, *run)
         self.unsaved_entries += last.index - self.built_index
         self.built_index, self._mark = last.index, last
+        return changes
 
     def save(self) -> None:
         """Make all units durable, then the checkpoint. Raises QueueFilesError."""

@@ -173,12 +173,12 @@ public final class RocketmqScenario {
         consumer.setPollNameServerInterval(number("poll", 1000));
         consumer.setAutoCommit(false);
         consumer.setInstanceName("scenario" + System.nanoTime());
-        consumer.start();
-        Collection<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic"));
-        print("queues", "count", queues.size());
         if (!option("tags", "*").equals("*")) {
             consumer.setSubExpressionForAssign(options.get("topic"), options.get("tags"));
         }
+        consumer.start();
+        Collection<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic"));
+        print("queues", "count", queues.size());
         consumer.assign(queues);
         if (option("from", "begin").equals("begin")) {
             for (MessageQueue queue : queues) {

@@ -1,0 +1,9 @@
+"""Clients of the broker: their connections and requests, and the answers.
+
+connection   one accepted connection
+dispatcher   the requests of one connection, by their codes
+call         one request, and its answer
+sends        messages of producers
+pulls        messages for consumers; pulls that wait for one
+lookups      offsets of queues and groups, heartbeats, routes
+"""

@@ -1,0 +1,245 @@
+"""Everything but sends and pulls: offsets of queues and of groups, heartbeats, routes."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from dledger_broker.door.call import Call
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.names import routes
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker.settings import BrokerSettings
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.consumer_groups import (
+    Heartbeat,
+    HeartbeatAnswerFields,
+    UnregisterClientFields,
+)
+from dledger_formats.rocketmq.ext_fields import ExtFields
+from dledger_formats.rocketmq.offsets import (
+    MaxOffsetFields,
+    OffsetAnswerFields,
+    QueryConsumerOffsetFields,
+    QueueFields,
+    SearchOffsetFields,
+    TimestampAnswerFields,
+    UpdateConsumerOffsetFields,
+)
+from dledger_formats.rocketmq.topics import TopicFields
+from dledger_node.embedding import Member
+from dledger_node.services.drafts import Outcome
+
+
+class GroupOffsets:
+    """Offsets of consumer groups (14 and 15), and heartbeats (34 and 35)."""
+
+    def __init__(self, member: Member, owner: LogOwner, commits: OffsetCommits) -> None:
+        self._member = member
+        self._owner = owner
+        self._commits = commits
+
+    def query(self, call: Call) -> None:
+        """Answer where a group continues: the leader knows. Raises FormatError, RefusedError."""
+        fields = call.fields(QueryConsumerOffsetFields)
+        self._check_leads()
+        offset = self._commits.newest(fields.consumer_group, fields.topic, fields.queue_id)
+        if offset is None:
+            call.answer(
+                ResponseCode.QUERY_NOT_FOUND,
+                OffsetAnswerFields(),
+                remark="the group never committed an offset of this queue",
+            )
+        else:
+            call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=offset))
+
+    def update(self, call: Call) -> None:
+        """Commit an offset; answer once it is committed. Raises FormatError, RefusedError."""
+        fields = call.fields(UpdateConsumerOffsetFields)
+        self._check_leads()
+        key = fields.consumer_group, fields.topic, fields.queue_id
+        done = None if call.command.is_oneway else _answering(call)
+        self._commits.commit(key, fields.commit_offset, done)
+
+    def heartbeat(self, call: Call) -> None:
+        """Create the consumer groups that are new. Raises FormatError, RefusedError."""
+        heartbeat = call.body(Heartbeat)
+        assert isinstance(heartbeat, Heartbeat)
+        if not self._owner.is_proven:
+            _beat(call)  # the leader gets one, too
+            return
+        names = dict.fromkeys(consumer.group_name for consumer in heartbeat.consumer_data_set)
+        changes = [
+            change for name in names if (change := self._commits.group_change(name)) is not None
+        ]
+        if not changes:
+            _beat(call)
+            return
+
+        def ended(_: RecordDraft, outcome: Outcome) -> None:
+            if outcome is Outcome.COMMITTED:
+                _beat(call)
+            else:
+                call.refuse(_not_committed())
+
+        self._owner.propose(RecordDraft(changes, (), STATE_PLACE, ended))
+
+    def unregister(self, call: Call) -> None:
+        """Take note that a client leaves. Raises FormatError."""
+        call.fields(UnregisterClientFields)
+        call.answer(ResponseCode.SUCCESS)
+
+    def _check_leads(self) -> None:
+        if not self._owner.is_proven:
+            raise RefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"{self._member.self_id} does not lead, or is not ready to; ask broker id 0",
+            )
+
+
+class QueueOffsets:
+    """Offsets of queues (29 to 32), from this member's own queues and log."""
+
+    def __init__(
+        self, owner: LogOwner, feed: QueueFeed, reader: MessageReader, threads: ThreadPoolExecutor
+    ) -> None:
+        self._owner = owner
+        self._feed = feed
+        self._reader = reader
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+
+    def max_offset(self, call: Call) -> None:
+        """Answer the offset that the next message gets. Raises FormatError, RefusedError."""
+        fields = call.fields(MaxOffsetFields)
+        end_offset = self._end_offset(fields)
+        call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=end_offset))
+
+    def min_offset(self, call: Call) -> None:
+        """Answer the offset of the first message. Raises FormatError, RefusedError."""
+        queue, end = self._queue_of(call.fields(QueueFields))
+        self._look_up(
+            call,
+            lambda: OffsetAnswerFields(offset=self._reader.min_offset(queue, end)),
+        )
+
+    def search(self, call: Call) -> None:
+        """Answer the first message that is not older than a time. Raises FormatError, RefusedError.
+
+        An UPPER boundary means the last message that is not younger.
+        """
+        fields = call.fields(SearchOffsetFields)
+        queue, end = self._queue_of(fields)
+        upper = (fields.boundary_type or "").upper() == "UPPER"
+
+        def look() -> ExtFields:
+            reader = self._reader
+            first = reader.min_offset(queue, end)
+            wanted_ms = fields.timestamp + int(upper)
+            found = reader.first_stored_at(queue, wanted_ms, first, end)
+            return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
+
+        self._look_up(call, look)
+
+    def earliest(self, call: Call) -> None:
+        """Answer when the first message was stored. Raises FormatError, RefusedError."""
+        queue, end = self._queue_of(call.fields(QueueFields))
+
+        def look() -> ExtFields:
+            first = self._reader.min_offset(queue, end)
+            timestamp = self._reader.timestamp(queue, first) if first < end else -1
+            return TimestampAnswerFields(timestamp=timestamp)
+
+        self._look_up(call, look)
+
+    def _queue_of(self, fields: QueueFields) -> tuple[QueueId, int]:
+        return QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
+
+    def _end_offset(self, fields: QueueFields) -> int:
+        state = self._owner.state
+        if not state.tables.topics.has_queue(fields.topic, fields.queue_id):
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"there is no queue {fields.queue_id} of {fields.topic[:150]!r}",
+            )
+        return state.next_offset(fields.topic, fields.queue_id)
+
+    def _look_up(self, call: Call, look: Callable[[], ExtFields]) -> None:
+        """Look something up in a thread, and answer."""
+        call.line.reads_waiting += 1
+        self._loop.create_task(self._look_up_and_answer(call, look))
+
+    async def _look_up_and_answer(self, call: Call, look: Callable[[], ExtFields]) -> None:
+        has_all = self._feed.has_all
+        try:
+            fields = await self._loop.run_in_executor(self._threads, look)
+        except UnitRefusedError as error:
+            if has_all:
+                self._feed.rebuild(str(error))
+            call.answer(
+                ResponseCode.SYSTEM_ERROR, remark=f"the consume queues are being built: {error}"
+            )
+        except (UnreadableError, OSError) as error:
+            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        else:
+            call.answer(ResponseCode.SUCCESS, fields)
+        finally:
+            call.line.reads_waiting -= 1
+            call.line.go_on()
+
+
+class Names:
+    """What a name server would answer (105, 106 and 206)."""
+
+    def __init__(self, settings: BrokerSettings, member: Member, owner: LogOwner) -> None:
+        self._settings = settings
+        self._member = member
+        self._owner = owner
+
+    def route(self, call: Call) -> None:
+        """Answer the route of a topic. Raises FormatError."""
+        name = call.fields(TopicFields).topic
+        topic = self._owner.state.tables.topics.by_name.get(name)
+        config = routes.config_of(self._settings, name, topic)
+        if config is None:
+            remark = f"the topic {name[:150]!r} does not exist"
+            call.answer(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+            return
+        route = routes.route(self._settings, config, self._member.leader_id)
+        call.answer(ResponseCode.SUCCESS, body=route.to_json())
+
+    def cluster(self, call: Call) -> None:
+        """Answer the brokers of the cluster."""
+        info = routes.cluster(self._settings, self._member.leader_id)
+        call.answer(ResponseCode.SUCCESS, body=info.to_json())
+
+    def topics(self, call: Call) -> None:
+        """Answer the names of all topics."""
+        names = routes.topic_list(self._settings, self._owner.state.tables.topics.by_name)
+        call.answer(ResponseCode.SUCCESS, body=names.to_json())
+
+
+def _answering(call: Call) -> Callable[[Outcome], None]:
+    def done(outcome: Outcome) -> None:
+        if outcome is Outcome.COMMITTED:
+            call.answer(ResponseCode.SUCCESS)
+        else:
+            call.refuse(_not_committed())
+
+    return done
+
+
+def _beat(call: Call) -> None:
+    call.answer(
+        ResponseCode.SUCCESS, HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
+    )
+
+
+def _not_committed() -> RefusedError:
+    return RefusedError(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "no quorum took the change in time; send it again"
+    )

@@ -1,0 +1,49 @@
+"""Records on their way into the log."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dledger_formats.rocketmq import message_record, state_records, topic_names
+from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_formats.rocketmq.state_records import AnyStateRecord
+from dledger_node.services.drafts import Draft, Outcome
+
+Place: TypeAlias = tuple[str, int]
+"""A topic and a queue."""
+STATE_PLACE: Place = (topic_names.STATE_TOPIC, 0)
+
+
+class RecordDraft(Draft):
+    """Records of consecutive entries: changes of the state first, then messages of one queue."""
+
+    __slots__ = ("changes", "ended", "first_offset", "place", "positions")
+
+    def __init__(
+        self,
+        changes: Sequence[bytearray],
+        messages: Sequence[bytearray],
+        place: Place,
+        ended: "Callable[[RecordDraft, Outcome], None]",
+    ) -> None:
+        """`place` is the queue of the messages."""
+        super().__init__([*changes, *messages] if changes else messages)
+        self.changes = len(changes)
+        """The number of changes."""
+        self.place = place
+        self.ended = ended
+        self.first_offset = -1
+        """The queue offset of the first message, once it is stamped."""
+        self.positions: Sequence[int] = ()
+        """The positions of the messages' entries, once they are stamped."""
+
+
+def state_record(change: AnyStateRecord, born_ms: int, host: bytes) -> bytearray:
+    """Return the record of a change, without what the leader stamps. Raises FormatError."""
+    long_host = len(host) > 8
+    return message_record.encode(
+        MessageRecord(
+            topic_names.STATE_TOPIC, 0, 0, 0, state_records.encode(change),
+            sys_flag=48 if long_host else 0, born_timestamp=born_ms, born_host=host,
+            store_host=host,
+        )
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""The broker around a member: its parts, its listener and its clock."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from prometheus_client.registry import Collector
+
+from dledger_broker.door.connection import BrokerConnection
+from dledger_broker.door.dispatcher import BrokerRequests, Serve
+from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.pulls import Pulls
+from dledger_broker.door.sends import Sends
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.metrics import BrokerCollector, BrokerCounters
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import MessageReader
+from dledger_broker.settings import BrokerSettings
+from dledger_broker.state.broker_state import BrokerState
+from dledger_formats.rocketmq.codes import RequestCode
+from dledger_formats.rocketmq.message_record import pack_host
+from dledger_node.config import store_folder
+from dledger_node.embedding import Member
+from dledger_node.errors import ListenError
+from dledger_node.state_machine.machine import NamedMachine
+
+logger = logging.getLogger(__name__)
+
+CLOCK_S: Final = 0.05
+READERS: Final = 2
+
+
+class BrokerProgram:
+    """Implements `dledger_node.embedding.Program`."""
+
+    machine = NamedMachine("broker", lambda _: BrokerState())
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._counters = BrokerCounters()
+
+    @property
+    def collectors(self) -> Sequence[Collector]:
+        """The broker's metrics."""
+        return (BrokerCollector(self._counters),)
+
+    async def serve(self, member: Member) -> None:
+        """Serve clients until cancelled."""
+        broker = Broker(self._settings, member, self._counters)
+        try:
+            await broker.run()
+        finally:
+            await broker.close()
+
+
+class Broker:
+    """The broker of one member in service."""
+
+    def __init__(self, settings: BrokerSettings, member: Member, counters: BrokerCounters) -> None:
+        self._settings = settings
+        self._member = member
+        self._counters = counters
+        store_host = pack_host(*settings.own_address)
+        self._owner = LogOwner(member, store_host)
+        member.own(self._owner)
+        self._commits = OffsetCommits(self._owner)
+        self._sends = Sends(settings, member, self._owner, store_host)
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
+        self._feed = QueueFeed(
+            member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
+        )
+        self._pulls: Pulls | None = None
+        member.call_when_applied(lambda _: self._applied())
+
+    async def run(self) -> None:
+        """Open the queues, listen, and keep the clock going until cancelled."""
+        store = await self._feed.open()
+        member = self._member
+        reader = MessageReader(store, member.stored_at, lambda: member.begin_pos)
+        self._pulls = Pulls(self._owner, self._feed, reader, self._threads)
+        services = self._services(self._pulls, reader)
+        requests = BrokerRequests(services, self._counters)
+        pulls = self._pulls
+
+        def accept() -> BrokerConnection:
+            return BrokerConnection(member, requests, pulls.forget)
+
+        host, port = self._settings.node.listen_host, self._settings.own_address[1]
+        try:
+            listener = await asyncio.get_running_loop().create_server(
+                accept, host, port, backlog=1024
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
+        logger.info("the broker %s is listening on port %d", self._settings.name, port)
+        try:
+            while True:
+                await asyncio.sleep(CLOCK_S)
+                self._tick()
+        finally:
+            listener.close()
+
+    async def close(self) -> None:
+        """Answer what waits, and stop the threads."""
+        self._commits.close()
+        self._sends.close()
+        if self._pulls is not None:
+            self._pulls.close()
+        await self._feed.close()
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
+        """Return whoever answers a request, by its code."""
+        owner, member = self._owner, self._member
+        groups = GroupOffsets(member, owner, self._commits)
+        queues = QueueOffsets(owner, self._feed, reader, self._threads)
+        names = Names(self._settings, member, owner)
+        code = RequestCode
+        return {
+            int(key): serve
+            for key, serve in {
+                code.SEND_MESSAGE: self._sends.send,
+                code.SEND_MESSAGE_V2: self._sends.send,
+                code.SEND_BATCH_MESSAGE: self._sends.send,
+                code.PULL_MESSAGE: pulls.pull,
+                code.LITE_PULL_MESSAGE: pulls.pull,
+                code.QUERY_CONSUMER_OFFSET: groups.query,
+                code.UPDATE_CONSUMER_OFFSET: groups.update,
+                code.SEARCH_OFFSET_BY_TIMESTAMP: queues.search,
+                code.GET_MAX_OFFSET: queues.max_offset,
+                code.GET_MIN_OFFSET: queues.min_offset,
+                code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
+                code.HEART_BEAT: groups.heartbeat,
+                code.UNREGISTER_CLIENT: groups.unregister,
+                code.GET_ROUTEINFO_BY_TOPIC: names.route,
+                code.GET_BROKER_CLUSTER_INFO: names.cluster,
+                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: names.topics,
+            }.items()
+        }
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def _applied(self) -> None:
+        """Let those go on who wait until this leader is ready."""
+        self._member.drafts.go_on()
+        self._sends.go_on()
+
+    def _built(self, queues: Iterable[QueueId]) -> None:
+        if self._pulls is not None:
+            self._pulls.built(queues)
+
+    def _rebuilding(self) -> None:
+        self._counters.values["queue_rebuilds"] += 1
+
+    def _tick(self) -> None:
+        """End the waits that are too long, and show what waits."""
+        self._sends.go_on()
+        values = self._counters.values
+        values["pending_messages"] = self._member.drafts.pending_count
+        values["built_index"] = self._feed.built_index
+        if self._pulls is not None:
+            self._pulls.expire()
+            values["held_pulls"] = self._pulls.held_count

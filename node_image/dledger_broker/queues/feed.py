@@ -1,0 +1,172 @@
+"""Committed and applied entries on their way into the consume queues.
+
+A thread of its own reads the entries and writes the units, one bounded batch at a time. It never
+passes the applied index, so whoever sees a unit finds its topic in the state. Faults of the disk
+are tried again; queues that contradict the log are built again from its first entry.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from dledger_broker.errors import QueueFilesError
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.checkpoint import Mark
+from dledger_broker.queues.queue_store import SAVE_ENTRIES, QueueStore
+from dledger_node.embedding import Member
+from dledger_node.errors import StoreDamagedError
+
+logger = logging.getLogger(__name__)
+
+SAVE_S: Final = 2.0
+RETRY_S: Final = 1.0
+FOLDER: Final = "queues"
+
+
+class QueueFeed:
+    """Feeds the queues of one member. Call its methods in the event loop's thread."""
+
+    def __init__(
+        self,
+        member: Member,
+        folder: Path,
+        *,
+        built: Callable[[Iterable[QueueId]], None],
+        rebuilding: Callable[[], None],
+    ) -> None:
+        """`built` receives the queues that have new messages; `rebuilding` is called when all
+        queues are deleted, to be built again.
+        """
+        self._member = member
+        self._folder = folder / FOLDER
+        self._built = built
+        self._rebuilding = rebuilding
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="queues")
+        self._batch: asyncio.Future[list[QueueId]] | None = None
+        self._store: QueueStore | None = None
+        self._wants_restart = False
+        self._saved_s = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def open(self) -> QueueStore:
+        """Open the queues, and begin to feed them. Raises QueueFilesError."""
+        self._store = await self._loop.run_in_executor(self._thread, self._open)
+        self._member.call_when_applied(lambda _: self._begin())
+        self._begin()
+        return self._store
+
+    @property
+    def built_index(self) -> int:
+        """Index up to which all messages are in the queues; -1 before the first."""
+        return -1 if self._store is None else self._store.built_index
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the queues have every applied message."""
+        return not self._wants_restart and self.built_index >= self._member.applied_index
+
+    def rebuild(self, reason: str) -> None:
+        """Build all queues again: a reader has found that one contradicts the log."""
+        if not self._wants_restart:
+            logger.warning("the consume queues are built again: %s", reason)
+            self._wants_restart = True
+            self._rebuilding()
+            self._begin()
+
+    async def close(self) -> None:
+        """Stop, and save what is built."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._batch is not None:
+            await asyncio.wait([self._batch])
+        await self._loop.run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
+
+    # -- in the event loop's thread ----------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Begin a batch, unless one is under way or nothing is to be built."""
+        if self._batch is not None or self._closed or self._store is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        applied_index = self._member.applied_index
+        if self._wants_restart or applied_index > self._store.built_index:
+            self._batch = self._loop.run_in_executor(self._thread, self._build, applied_index)
+            self._batch.add_done_callback(self._done)
+        elif self._store.unsaved_entries:
+            self._timer = self._loop.call_later(SAVE_S, self._begin_saving)
+
+    def _begin_saving(self) -> None:
+        """Save while nothing new arrives."""
+        self._timer = None
+        if self._batch is None and not self._closed:
+            self._batch = self._loop.run_in_executor(self._thread, self._save)
+            self._batch.add_done_callback(self._done)
+
+    def _done(self, batch: "asyncio.Future[list[QueueId]]") -> None:
+        self._batch = None
+        if batch.cancelled():
+            return
+        error = batch.exception()
+        if isinstance(error, QueueFilesError | StoreDamagedError | IndexError):
+            # The disk may recover, and the member mends its log by itself.
+            logger.warning("consume queues cannot be built now: %s", error)
+            if not self._closed:
+                self._timer = self._loop.call_later(RETRY_S, self._begin)
+        elif error is not None:
+            self._member.fail(error)
+        else:
+            self._built(batch.result())
+            self._begin()
+
+    # -- in the queues' thread ---------------------------------------------------------------------
+
+    def _open(self) -> QueueStore:
+        return QueueStore.open(
+            self._folder, begin_index=self._member.begin_index, mark_of=self._mark_of
+        )
+
+    def _mark_of(self, index: int) -> Mark | None:
+        try:
+            header = self._member.header(index)
+        except StoreDamagedError:
+            return None
+        return None if header is None else Mark(index, header.term, header.pos, header.chain_crc)
+
+    def _build(self, applied_index: int) -> list[QueueId]:
+        """Add one batch; return the queues that have new units."""
+        store, member = self._store, self._member
+        assert store is not None
+        if self._wants_restart:
+            store.restart(member.begin_index)
+            self._wants_restart = False
+        store.skip_to(member.begin_index)
+        if store.built_index >= applied_index:
+            return []
+        entries, last = member.read(store.built_index + 1, applied_index)
+        changes = store.add(entries, Mark(last.index, last.term, last.pos, last.chain_crc))
+        if store.unsaved_entries >= SAVE_ENTRIES or time.monotonic() - self._saved_s >= SAVE_S:
+            self._save()
+        return list(changes.runs)
+
+    def _save(self) -> list[QueueId]:
+        assert self._store is not None
+        self._saved_s = time.monotonic()
+        self._store.save()
+        return []
+
+    def _close(self) -> None:
+        if self._store is not None:
+            with contextlib.suppress(QueueFilesError):  # the next start builds what is missing
+                self._store.save()
+            self._store.close()

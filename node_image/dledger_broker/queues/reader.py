@@ -1,0 +1,143 @@
+"""Messages of a queue, by their queue offsets. All methods block, and may run in any thread.
+
+A unit says where a message should be. Only the entry there says whether it is: its checksum, and
+the record's own topic, queue, offset and position.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.queue_store import QueueStore
+from dledger_formats.log import disk
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError
+from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq.consume_queue import Unit
+from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
+
+SCAN_UNITS: Final = 800
+"""Units that one pull looks at, if it wants few of the messages: Java's 16,000 bytes."""
+
+
+class UnitRefusedError(Exception):
+    """A unit contradicts the log, or is missing; the queues must be built again."""
+
+
+class UnreadableError(Exception):
+    """The log cannot be read there now: it is damaged, and the member mends it."""
+
+
+class Found(NamedTuple):
+    """What a pull has found."""
+
+    next_offset: int
+    """Behind the last unit that was looked at."""
+    records: list[bytes]
+    is_complete: bool
+    """Whether the queue had all units that it should have had."""
+
+
+class MessageReader:
+    """Reads messages of one member's queues and log."""
+
+    def __init__(
+        self,
+        store: QueueStore,
+        stored_at: Callable[[int, int], bytes],
+        begin_pos: Callable[[], int],
+    ) -> None:
+        """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins."""
+        self._store = store
+        self._stored_at = stored_at
+        self._begin_pos = begin_pos
+
+    def pull(
+        self,
+        queue: QueueId,
+        offset: int,
+        end_offset: int,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        codes: frozenset[int] | None,
+    ) -> Found:
+        """Return messages from `offset` on, which must be below `end_offset`, at least one if there
+        is one with such a tag. Raises UnitRefusedError and UnreadableError.
+        """
+        count = min(end_offset - offset, max(SCAN_UNITS, messages_max))
+        units = self._store.units(queue.topic, queue.queue_id, offset, count)
+        records: list[bytes] = []
+        size, at = 0, offset
+        for unit in units:
+            if codes is None or unit.tags_code in codes:
+                if records and (len(records) >= messages_max or size + unit.size > bytes_max):
+                    break
+                record = self._record(queue, at, unit)[0]
+                records.append(record)
+                size += len(record)
+            at += 1
+        return Found(at, records, bool(units))
+
+    def min_offset(self, queue: QueueId, end_offset: int) -> int:
+        """Return the offset of the first message that the log still has; the end if none is."""
+        begin_pos = self._begin_pos()
+        if begin_pos == 0:
+            return 0
+
+        def is_there(offset: int) -> bool:
+            units = self._store.units(queue.topic, queue.queue_id, offset, 1)
+            return bool(units) and units[0].physical_offset >= begin_pos
+
+        return _first(end_offset, is_there)
+
+    def first_stored_at(self, queue: QueueId, timestamp_ms: int, first: int, end: int) -> int:
+        """Return the offset of the first message that was stored at this time or later, from
+        `first` up to `end`; `end` if there is none. Raises as `pull` does.
+        """
+        return first + _first(
+            end - first, lambda at: self.timestamp(queue, first + at) >= timestamp_ms
+        )
+
+    def timestamp(self, queue: QueueId, offset: int) -> int:
+        """Return when a message was stored, in ms. Raises as `pull` does."""
+        units = self._store.units(queue.topic, queue.queue_id, offset, 1)
+        if not units:
+            raise UnitRefusedError(f"{queue} has no unit {offset}")
+        return self._record(queue, offset, units[0])[1].store_timestamp
+
+    def _record(self, queue: QueueId, offset: int, unit: Unit) -> tuple[bytes, MessageRecord]:
+        pos = unit.physical_offset - ENTRY_HEADER_SIZE
+        if not 0 < unit.size <= message_record.RECORD_BYTES_MAX:
+            raise UnitRefusedError(f"unit {offset} of {queue} names {unit.size} bytes")
+        try:
+            raw = self._stored_at(pos, ENTRY_HEADER_SIZE + unit.size)
+        except LookupError as error:
+            if pos < self._begin_pos():
+                raise UnreadableError(f"message {offset} of {queue} was removed") from error
+            raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
+        try:
+            header = disk.check_entry(raw, 0, len(raw))
+        except DamagedRecordError as error:
+            if error.reason == "bad_body_crc":
+                raise UnreadableError(f"message {offset} of {queue}: {error}") from error
+            raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
+        try:
+            record = message_record.decode(raw[ENTRY_HEADER_SIZE:], check_crc=False)
+        except MessageRecordError as error:
+            raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
+        found = record.topic, record.queue_id, record.queue_offset, record.physical_offset
+        if header.pos != pos or found != (*queue, offset, unit.physical_offset):
+            raise UnitRefusedError(f"unit {offset} of {queue} names the message {found}")
+        return raw[ENTRY_HEADER_SIZE:], record
+
+
+def _first(count: int, is_there: Callable[[int], bool]) -> int:
+    """Return the first number below `count` for which something holds; it holds for all after."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if is_there(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

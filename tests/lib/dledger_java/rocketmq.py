@@ -1,0 +1,72 @@
+"""RocketMQ's own client as a process that plays one scenario and says what happened."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tools.groups.java_process import start_java
+
+Event = dict[str, Any]
+
+
+class Scenario:
+    """A context manager: the process is killed when the block ends."""
+
+    def __init__(
+        self, folder: Path, class_path: str, kind: str, name_servers: str, **options: object
+    ) -> None:
+        """`kind` and `options` are those of `RocketmqScenario.java`."""
+        self._log_path = folder / f"scenario-{kind}.log"
+        arguments = [kind, name_servers, *(f"{name}={value}" for name, value in options.items())]
+        with self._log_path.open("ab") as log:
+            self._process = start_java(
+                class_path, "RocketmqScenario", arguments, home=folder, log=log, piped=True
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def next_event(self) -> Event:
+        """Wait for the next event and return it."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the client ended: {self._log_path.read_text(errors='replace')[-2000:]}"
+        event: Event = json.loads(line)
+        return event
+
+    def rest(self, timeout_s: float = 120) -> list[Event]:
+        """Wait for the end of the scenario; return the events that were not read yet."""
+        try:
+            output, _ = self._process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"the client did not end: {self._log_path.read_text(errors='replace')[-2000:]}"
+            ) from None
+        events: list[Event] = [json.loads(line) for line in output.splitlines()]
+        assert events, self._log_path.read_text(errors="replace")[-2000:]
+        assert events[-1]["event"] == "end", events[-1]
+        return events[:-1]
+
+
+def play(
+    folder: Path, class_path: str, kind: str, name_servers: str, **options: object
+) -> list[Event]:
+    """Play a scenario to its end; return its events."""
+    with Scenario(folder, class_path, kind, name_servers, **options) as scenario:
+        return scenario.rest()
+
+
+def of_kind(events: list[Event], kind: str) -> list[Event]:
+    """Return the events of one kind."""
+    return [event for event in events if event["event"] == kind]

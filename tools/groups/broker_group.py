@@ -1,0 +1,38 @@
+"""`BrokerGroup`: a group whose members are RocketMQ brokers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from dledger_broker.settings import BROKER_PREFIX
+from dledger_formats.peers import format_peers
+from tools.groups.node_group import NodeGroup, next_port
+
+
+class BrokerGroup(NodeGroup):
+    """Members n0, n1, … of the group `g`, as processes of `dledger-broker`."""
+
+    def __init__(self, folder: Path, members: int = 3, **settings: object) -> None:
+        """`settings` override fields of `NodeSettings`."""
+        super().__init__(folder, members, **settings)
+        self.broker_addresses = {member: f"127.0.0.1:{next_port()}" for member in self.peers}
+
+    @property
+    def name_servers(self) -> str:
+        """The members' addresses, as a client's list of name servers."""
+        return ";".join(self.broker_addresses.values())
+
+    def command(self, member: str) -> list[str]:
+        """Return the command that starts a member."""
+        return [sys.executable, "-m", "dledger_broker"]
+
+    def _spawn(self, member: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("DLEDGER_")}
+        given = self.settings(member).to_environment()
+        if "snapshot_threshold" not in self._settings:
+            del given["DLEDGER_SNAPSHOT_THRESHOLD"]
+        environment |= given
+        environment[f"{BROKER_PREFIX}ADDRESSES"] = format_peers(self.broker_addresses)
+        return subprocess.Popen(self.command(member), env=environment, stdout=log, stderr=log)
