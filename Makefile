@@ -66,6 +66,7 @@ test: setup check ## Run all checks and tests: units, node groups, API server, S
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: the tests that need them are skipped")
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory spark-tests system-tests
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: the tests that need it are skipped")
+	$(call stage,RocketMQ,$(RUN) -m tools.java_rocketmq || echo "NO ROCKETMQ: the tests that need it are skipped")
 	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop)
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory end-to-end-tests simulator-tests
 

@@ -1,6 +1,8 @@
 """`BrokerGroup`: a group whose members are RocketMQ brokers."""
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import IO
 from dledger_broker.settings import BROKER_PREFIX
 from dledger_formats.peers import format_peers
 from tools.groups.node_group import NodeGroup, next_port
+from tools.groups.waiting import wait_for
 
 
 class BrokerGroup(NodeGroup):
@@ -27,6 +30,18 @@ class BrokerGroup(NodeGroup):
     def command(self, member: str) -> list[str]:
         """Return the command that starts a member."""
         return [sys.executable, "-m", "dledger_broker"]
+
+    def wait_until_up(self, member: str) -> None:
+        """Wait until a member serves its status page and clients of the broker."""
+        super().wait_until_up(member)
+        host, _, port = self.broker_addresses[member].rpartition(":")
+
+        def accepts() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return True
+            return False
+
+        wait_for(accepts, f"the broker of {member} accepts connections")
 
     def _spawn(self, member: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DLEDGER_")}

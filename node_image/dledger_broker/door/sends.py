@@ -69,26 +69,19 @@ class Sends:
 
     def send(self, call: Call) -> None:
         """Take one send. Raises FormatError and RefusedError."""
-        member = self._member
-        if member.leads:
-            if not self._owner.is_ready():
-                self._hold(call)
-                return
-        elif member.leader_id is not None:
-            raise _not_master(f"{member.self_id} does not lead; {member.leader_id} does")
-        else:
+        if self._held:
+            self.go_on()  # the sends that came before this one keep their places
+        if self._held or self._waits:
             self._hold(call)
-            return
-        self._propose(call)
+        else:
+            self._take(call)
 
     def go_on(self) -> None:
         """Take the sends that waited for a leader, as far as there is one, or their time is up."""
         now_s = self._loop.time()
-        for _ in range(len(self._held)):
+        while self._held:
             deadline_s, call = self._held[0]
-            waits = self._member.leader_id is None or (
-                self._member.leads and not self._owner.is_ready()
-            )
+            waits = self._waits
             if waits and now_s < deadline_s:
                 return
             self._held.popleft()
@@ -96,7 +89,7 @@ class Sends:
             try:
                 if waits:
                     raise _not_master("no leader was elected in time")
-                self.send(call)
+                self._take(call)
             except RefusedError as error:
                 call.refuse(error)
             except ValueError as error:
@@ -108,6 +101,21 @@ class Sends:
             self._held.popleft()[1].refuse(_not_master("this member stops"))
 
     # -- from a request to a draft -----------------------------------------------------------------
+
+    @property
+    def _waits(self) -> bool:
+        """Whether no leader is known, or this member leads and is not ready."""
+        member = self._member
+        if member.leads:
+            return not self._owner.is_ready()
+        return member.leader_id is None
+
+    def _take(self, call: Call) -> None:
+        """Propose a send, or refuse it. Raises FormatError and RefusedError."""
+        member = self._member
+        if not member.leads:
+            raise _not_master(f"{member.self_id} does not lead; {member.leader_id} does")
+        self._propose(call)
 
     def _hold(self, call: Call) -> None:
         self._held_bytes += len(call.command.body)

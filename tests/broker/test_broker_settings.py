@@ -1,0 +1,51 @@
+"""The broker's settings, as they are read from the environment."""
+
+import pytest
+
+from dledger_broker.settings import SNAPSHOT_THRESHOLD, BrokerSettings
+from dledger_formats.settings import SettingsError
+
+MEMBER = {
+    "DLEDGER_GROUP": "orders",
+    "DLEDGER_SELF_ID": "n0",
+    "DLEDGER_PEERS": "n0-127.0.0.1:20911;n1-127.0.0.1:20912",
+    "DLEDGER_STORE_BASE_DIR": "/data",
+}
+ADDRESSES = {"DLEDGER_BROKER_ADDRESSES": "n0-127.0.0.1:10911;n1-127.0.0.1:10912"}
+
+
+def test_a_broker_is_named_after_its_group() -> None:
+    settings = BrokerSettings.from_environment(MEMBER | ADDRESSES)
+
+    assert settings.name == "orders"
+    assert settings.own_address == ("127.0.0.1", 10911)
+    assert settings.auto_create_topics
+    assert settings.node.snapshot_threshold == SNAPSHOT_THRESHOLD
+
+
+def test_a_given_snapshot_threshold_is_kept() -> None:
+    given = {"DLEDGER_SNAPSHOT_THRESHOLD": "1000"}
+
+    settings = BrokerSettings.from_environment(MEMBER | ADDRESSES | given)
+
+    assert settings.node.snapshot_threshold == 1000
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"DLEDGER_BROKER_ADDRESSES": ""}, "no address of n0"),
+        ({"DLEDGER_BROKER_ADDRESSES": "n0-127.0.0.1:10911"}, "no address of n1"),
+        ({"DLEDGER_BROKER_ADDRESSES": "n0-broker:1;n1-127.0.0.1:2"}, "IP:port is needed"),
+        ({"DLEDGER_BROKER_ADDRESSES": "n0"}, "is not a member"),
+        ({"DLEDGER_BROKER_NAME": "a b"}, "letters"),
+        ({"DLEDGER_BROKER_AUTO_CREATE_TOPICS": "yes"}, "true or false"),
+        ({"DLEDGER_BROKER_PORT": "1"}, "unknown setting DLEDGER_BROKER_PORT"),
+        ({"DLEDGER_STATE_MACHINE": "register"}, "a broker's state is its own"),
+    ],
+)
+def test_a_wrong_setting_is_named(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        BrokerSettings.from_environment(MEMBER | ADDRESSES | changed)
+
+    assert words in str(error.value)

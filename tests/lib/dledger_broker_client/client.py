@@ -1,0 +1,106 @@
+"""`BrokerClient`: one connection to a broker, one request at a time or many."""
+
+import socket
+from typing import Self
+
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_record import MessageRecord
+from tools.groups.waiting import wait_for
+
+Ext = dict[str, str]
+
+
+class BrokerClient:
+    """A context manager around one connection."""
+
+    def __init__(self, address: str, timeout_s: float = 30.0) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._decoder = FrameDecoder()
+        self._answers: dict[int, RemotingCommand] = {}
+        self._opaque = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def begin(self, code: int, ext: Ext | None = None, body: bytes = b"", flag: int = 0) -> int:
+        """Send a request; return its opaque."""
+        self._opaque += 1
+        command = RemotingCommand(
+            code=code, opaque=self._opaque, flag=flag, ext_fields=ext or {}, body=body
+        )
+        self._socket.sendall(frames.encode(command))
+        return self._opaque
+
+    def answer(self, opaque: int) -> RemotingCommand:
+        """Wait for the answer to a request. Raises ConnectionError if the connection ends."""
+        while opaque not in self._answers:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionError("the broker closed the connection")
+            self._answers |= {each.opaque: each for each in self._decoder.feed(data)}
+        return self._answers.pop(opaque)
+
+    def ask(self, code: int, ext: Ext | None = None, body: bytes = b"") -> RemotingCommand:
+        """Send a request and wait for its answer."""
+        return self.answer(self.begin(code, ext, body))
+
+    def send(self, topic: str, body: bytes = b"body", **changed: str) -> RemotingCommand:
+        """Send one message to queue 0; `changed` replaces ext fields."""
+        return self.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, **changed), body)
+
+    def pull(self, name: str, offset: int = 0, **changed: str) -> RemotingCommand:
+        """Pull from queue 0 of a topic, without waiting for messages; `changed` replaces fields."""
+        return self.ask(RequestCode.PULL_MESSAGE, pull_ext(name, offset) | changed)
+
+    def wait_until_visible(self, topic: str, count: int) -> None:
+        """Wait until this member has so many messages in queue 0, and can serve them.
+
+        A message is acknowledged a little earlier, once a quorum holds it.
+        """
+
+        def served() -> bool:
+            ext = pull_ext(topic, count - 1, sysFlag="6", suspendTimeoutMillis="1000")
+            return self.ask(RequestCode.PULL_MESSAGE, ext).code == ResponseCode.SUCCESS
+
+        wait_for(served, f"{count} messages of {topic} are visible")
+
+
+def send_ext(topic: str, **changed: str) -> Ext:
+    """Return the ext fields of a send."""
+    return {
+        "a": "producers", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0",
+        "g": "1795306882675", "h": "0", "i": "KEYS\x01key\x02", "j": "0", "k": "false",
+        "m": "false",
+    } | changed  # fmt: skip
+
+
+def pull_ext(topic: str, offset: int, **changed: str) -> Ext:
+    """Return the ext fields of a pull."""
+    return {
+        "consumerGroup": "consumers", "topic": topic, "queueId": "0", "queueOffset": str(offset),
+        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "1", "expressionType": "TAG",
+    } | changed  # fmt: skip
+
+
+def messages(answer: RemotingCommand) -> list[MessageRecord]:
+    """Return the messages of the answer to a pull."""
+    return [message_record.decode(raw) for raw in message_record.divide(answer.body)]
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    """Return the bodies of the messages of the answer to a pull."""
+    return [record.body for record in messages(answer)]
+
+
+def number(answer: RemotingCommand, name: str) -> int:
+    """Return an ext field of an answer."""
+    assert answer.ext_fields is not None, answer
+    return int(answer.ext_fields[name])
