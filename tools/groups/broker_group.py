@@ -19,7 +19,7 @@ class BrokerGroup(NodeGroup):
 
     def __init__(self, folder: Path, members: int = 3, **settings: object) -> None:
         """`settings` override fields of `NodeSettings`."""
-        super().__init__(folder, members, **settings)
+        super().__init__(folder, members, addable=0, **settings)
         self.broker_addresses = {member: f"127.0.0.1:{next_port()}" for member in self.peers}
 
     @property

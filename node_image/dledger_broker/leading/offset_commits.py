@@ -43,7 +43,7 @@ class OffsetCommits:
         """What is not proposed yet."""
         self._names_bytes = 0
         self._waiting: list[Done] = []
-        """Whoever waits for what is not proposed yet."""
+        """Those who wait for what is not proposed yet."""
         self._proposed: dict[Key, int] = {}
         """What is proposed, and perhaps not applied."""
         self._in_flight = False

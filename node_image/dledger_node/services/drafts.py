@@ -11,7 +11,7 @@ import asyncio
 import enum
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from dledger_formats.log.disk import Buffer
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -54,26 +54,17 @@ class Draft:
         return sum(map(len, self.bodies))
 
 
-StampDrafts: TypeAlias = Callable[[int, Sequence[Draft], Sequence[int]], None]
-"""Completes the bodies of drafts; gets the term and the position of each body's entry."""
-Ended: TypeAlias = Callable[[Sequence[Draft], Outcome], None]
-"""Receives drafts that ended."""
-
-
-class Owner:
+class Owner(Protocol):
     """What the drafts need of the program."""
 
     def is_ready(self) -> bool:
         """Tell whether drafts can be stamped in the term that this member leads."""
-        raise NotImplementedError
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
-        """Complete the bodies: they are being written now."""
-        raise NotImplementedError
+        """Complete the bodies: they are being written now, at these positions."""
 
     def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
         """Take drafts that ended."""
-        raise NotImplementedError
 
 
 class Drafts:

@@ -111,7 +111,10 @@ class ClientService:
             drive=loop.turn,
             prove=self.reads.prove,
         )
-        self._waits: tuple[Waits, ...] = (
+        self._waits = self._all_that_wait()
+
+    def _all_that_wait(self) -> tuple[Waits, ...]:
+        return (
             self.appends,
             self.drafts,
             self.passed_on,

@@ -47,8 +47,7 @@ from dledger_node.store.small_files.lock import FolderLock
 class LogStore(LogReader):
     """An open log.
 
-    Invariant: committed_index <= durable_index <= end_index, where committed_index is that of the
-    last checkpoint.
+    Invariant: last checkpoint's committed_index <= durable_index <= end_index.
     """
 
     def __init__(
