@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -172,6 +173,11 @@ public final class RocketmqScenario {
         consumer.setNamesrvAddr(nameServers);
         consumer.setPollNameServerInterval(number("poll", 1000));
         consumer.setAutoCommit(false);
+        if (option("from", "begin").equals("begin")) {
+            // Not by seekToBegin: assign pulls at once, and a seek interrupts these pulls. The client
+            // then closes its connection, and may drop messages that a cancelled pull has fetched.
+            consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        }
         consumer.setInstanceName("scenario" + System.nanoTime());
         if (!option("tags", "*").equals("*")) {
             consumer.setSubExpressionForAssign(options.get("topic"), options.get("tags"));
@@ -180,11 +186,6 @@ public final class RocketmqScenario {
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic"));
         print("queues", "count", queues.size());
         consumer.assign(queues);
-        if (option("from", "begin").equals("begin")) {
-            for (MessageQueue queue : queues) {
-                consumer.seekToBegin(queue);
-            }
-        }
         int missing = number("count", 1);
         long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(number("seconds", 60));
         while (missing > 0 && System.nanoTime() < endNs) {
