@@ -190,7 +190,7 @@ def test_endpoints_are_wrong_once_they_differ_from_the_leader_for_five_seconds()
 
 
 def test_the_page_lists_every_metric_of_the_operator_with_its_type_and_help() -> None:
-    row = r"^\| `(dledger_(?!node_)[a-z_]+)(?:\{[a-z, _]+\})?` \| (\w+) \| (.+) \|$"
+    row = r"^\| `(dledger_(?!node_|broker_)[a-z_]+)(?:\{[a-z, _]+\})?` \| (\w+) \| (.+) \|$"
     rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
 
     families = OperatorMetrics(clock=lambda: 0.0).registry.collect()
