@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 import uvloop
 
+from bench.append import processor_s
 from bench.bare_client import BareClient, Load, frame_around_opaque, run_load
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.rocketmq.codes import RequestCode
@@ -53,12 +54,6 @@ def producer(load: Load, queue_id: int) -> BareProducer:
     return BareProducer(*frame_around_opaque(RequestCode.SEND_MESSAGE_V2, ext, body), load)
 
 
-def cpu_s(pid: int) -> float:
-    """Return the processor seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 async def measure(address: str, load: Load) -> list[float]:
     """Run one load; return the latencies in seconds."""
     return await run_load(address, producer(load, queue_id=0))
@@ -79,11 +74,11 @@ def rows(flush: str, load: Load) -> Iterator[str]:
         pids = {member: group.process_id(member) for member in group.peers}
         address = group.broker_addresses[leader]
         uvloop.run(measure(address, Load(in_flight=1, body_bytes=load.body_bytes, seconds=0.5)))
-        before_s = {member: cpu_s(pid) for member, pid in pids.items()}
+        before_s = {member: processor_s(pid) for member, pid in pids.items()}
         begun_s = time.perf_counter()
         latencies = sorted(uvloop.run(measure(address, load)))
         took_s = time.perf_counter() - begun_s
-        used_s = {member: cpu_s(pid) - before_s[member] for member, pid in pids.items()}
+        used_s = {member: processor_s(pid) - before_s[member] for member, pid in pids.items()}
         sends = len(latencies) * took_s / load.seconds  # the warm-up costs as much
         followers_s = (sum(used_s.values()) - used_s[leader]) / 2
         yield (

@@ -195,14 +195,20 @@ def test_a_member_that_lacks_removed_entries_serves_those_after_them(tmp_path: P
             assert number(moved, "nextBeginOffset") == number(moved, "minOffset") > 0
 
 
+def hold_a_pull(client: BrokerClient) -> int:
+    """Begin a pull at the end of the queue; return its opaque once the broker has it."""
+    client.wait_until_visible("t", MESSAGES)
+    held = pull_ext("t", MESSAGES, sysFlag="6", suspendTimeoutMillis="20000")
+    opaque = client.begin(RequestCode.PULL_MESSAGE, held)
+    client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+    return opaque
+
+
 def test_a_held_pull_of_a_killed_broker_is_reset_at_once(tmp_path: Path) -> None:
     with BrokerGroup(tmp_path, 1) as group:
         fill(group, group.master())
         with BrokerClient(group.broker_addresses["n0"]) as client:
-            client.wait_until_visible("t", MESSAGES)
-            held = pull_ext("t", MESSAGES, sysFlag="6", suspendTimeoutMillis="20000")
-            opaque = client.begin(RequestCode.PULL_MESSAGE, held)
-            client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            opaque = hold_a_pull(client)
             group.kill("n0")
 
             with pytest.raises(ConnectionResetError):
@@ -213,10 +219,7 @@ def test_a_held_pull_is_answered_before_an_orderly_stop(tmp_path: Path) -> None:
     with BrokerGroup(tmp_path, 1) as group:
         fill(group, group.master())
         with BrokerClient(group.broker_addresses["n0"]) as client:
-            client.wait_until_visible("t", MESSAGES)
-            held = pull_ext("t", MESSAGES, sysFlag="6", suspendTimeoutMillis="20000")
-            opaque = client.begin(RequestCode.PULL_MESSAGE, held)
-            client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            opaque = hold_a_pull(client)
             group.stop("n0")
 
             assert client.answer(opaque).code == ResponseCode.PULL_RETRY_IMMEDIATELY

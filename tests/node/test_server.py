@@ -13,7 +13,7 @@ from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
 from dledger_node.raft.ready import HardState
 from dledger_node.remoting.service import AppendCall, BatchCall
-from dledger_node.services.append import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
+from dledger_node.services.next_proposal import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
 from dledger_node.store.segments.segment import Segment
 from dledger_wire.played import (
     SEGMENT_BYTES,

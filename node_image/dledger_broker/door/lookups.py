@@ -193,7 +193,7 @@ class QueueOffsets:
 
 
 class Names:
-    """What a name server would answer (105, 106 and 206)."""
+    """Answers what clients ask of a name server (105, 106 and 206)."""
 
     def __init__(self, settings: BrokerSettings, member: Member, owner: LogOwner) -> None:
         self._settings = settings

@@ -1,1 +1,1 @@
-"""What only the leader does: it stamps messages, and writes changes of the broker's state."""
+"""The work of the leader alone: it stamps messages, and writes changes of the broker's state."""

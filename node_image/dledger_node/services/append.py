@@ -29,7 +29,11 @@ from dledger_node.remoting.service import (
 )
 from dledger_node.services import answering
 from dledger_node.services.idempotent import IdempotentAppends
-from dledger_node.services.next_proposal import NextProposal
+from dledger_node.services.next_proposal import (
+    PROPOSE_AT_BYTES,
+    PROPOSE_AT_ENTRIES,
+    NextProposal,
+)
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_progress import QuorumProgress
@@ -40,13 +44,6 @@ from dledger_node.store.log.log_store import LogStore
 WAIT_BOUNDS_S: Final = (
     0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
 )  # fmt: skip
-PENDING_BYTES_MAX: Final = 64 << 20
-PROPOSE_AT_ENTRIES: Final = 128
-PROPOSE_AT_BYTES: Final = 128 << 10
-"""From this many entries or bytes on, a proposal does not wait for the turn of the event loop to
-end. With 1000 appends in flight that makes groups a third faster (docs/benchmarks.md). With lower
-limits, each proposal costs more than it gains.
-"""
 
 
 class Appends:
@@ -76,7 +73,6 @@ class Appends:
         """Until when `_next` waits for the log to take entries; infinite if it does not wait."""
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
-        self._drained: asyncio.Future[None] | None = None
         self.closed = False
         """Whether clients may append nothing: all entries are those of a program."""
         self.acknowledged = 0
@@ -129,8 +125,7 @@ class Appends:
                 self._acknowledge(committed, places)
             if unknown:
                 self._answer_unknown(unknown)
-        if self._drained is not None and not waiters.count and not self._drained.done():
-            self._drained.set_result(None)
+        waiters.notice_drained()
 
     @property
     def next_deadline_s(self) -> float:
@@ -157,9 +152,7 @@ class Appends:
 
     async def drained(self) -> None:
         """Return once no append waits for its quorum."""
-        if self._waiters.count:
-            self._drained = self._loop.create_future()
-            await self._drained
+        await self._waiters.drained()
 
     # -- proposing -------------------------------------------------------------------------------
 
@@ -229,7 +222,7 @@ class Appends:
             if not (sizes and self._room.begin(sizes)):
                 return False
         self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
-        if not self._has_places(upcoming.entry_count, upcoming.body_bytes):
+        if not self._waiters.has_room(upcoming.entry_count, upcoming.body_bytes):
             self._refuse_all(DLedgerResponseCode.LEADER_PENDING_FULL)
         return True
 
@@ -244,12 +237,7 @@ class Appends:
     def _may_wait(self, sizes: Sequence[int]) -> bool:
         """Tell whether there is room for all bodies of these sizes to wait for their quorum."""
         fits = max(sizes, default=0) <= self._store.body_bytes_max
-        return fits and self._has_places(len(sizes), sum(sizes))
-
-    def _has_places(self, count: int, body_bytes: int) -> bool:
-        waiters = self._waiters
-        has_room = body_bytes <= PENDING_BYTES_MAX - waiters.body_bytes
-        return has_room and count <= waiters.count_max - waiters.count
+        return fits and self._waiters.has_room(len(sizes), sum(sizes))
 
     def _await_quorum(
         self, proposal: Proposal, upcoming: NextProposal, sizes: Sequence[int]
@@ -319,7 +307,7 @@ class Appends:
             self._store.body_bytes_max,
             count_max=self._waiters.count_max,
             count=self._waiters.count_max - self._waiters.count,
-            room_bytes=PENDING_BYTES_MAX - self._waiters.body_bytes,
+            room_bytes=self._waiters.room_bytes,
         )
         for call, code in excess:
             self._refuse([call], code)

@@ -11,22 +11,19 @@ import asyncio
 import enum
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from dledger_formats.log.disk import Buffer
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
+from dledger_node.services.next_proposal import PROPOSE_AT_BYTES, PROPOSE_AT_ENTRIES
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_progress import QuorumProgress
 from dledger_node.services.refusals import PROPOSAL_CODES, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.log.log_store import LogStore
-
-PENDING_BYTES_MAX: Final = 64 << 20
-PROPOSE_AT_ENTRIES: Final = 128
-PROPOSE_AT_BYTES: Final = 128 << 10
 
 
 class Outcome(enum.Enum):
@@ -92,7 +89,6 @@ class Drafts:
         self._next_entries = self._next_bytes = 0
         self._held_until_s = math.inf
         """Until when `_next` waits for room, or for its owner; infinite if it does not wait."""
-        self._drained: asyncio.Future[None] | None = None
 
     @property
     def pending_count(self) -> int:
@@ -102,7 +98,7 @@ class Drafts:
     def propose(self, draft: Draft) -> None:
         """Propose a draft, soon; its owner hears of its end."""
         entries, body_bytes = len(draft.bodies), draft.body_bytes
-        if not self._has_places(self._next_entries + entries, self._next_bytes + body_bytes):
+        if not self._waiters.has_room(self._next_entries + entries, self._next_bytes + body_bytes):
             self._refuse([draft], DLedgerResponseCode.LEADER_PENDING_FULL)
             return
         if not self._next:
@@ -121,8 +117,7 @@ class Drafts:
             committed, unknown = waiters.release(committed_index, leading_term)
             for some, outcome in ((committed, Outcome.COMMITTED), (unknown, Outcome.UNKNOWN)):
                 self._end([draft for waiter in some for draft in waiter.replies], outcome)
-        if self._drained is not None and not waiters.count and not self._drained.done():
-            self._drained.set_result(None)
+        waiters.notice_drained()
 
     @property
     def next_deadline_s(self) -> float:
@@ -151,9 +146,7 @@ class Drafts:
 
     async def drained(self) -> None:
         """Return once no draft waits for its quorum."""
-        if self._waiters.count:
-            self._drained = self._loop.create_future()
-            await self._drained
+        await self._waiters.drained()
 
     def _propose(self) -> None:
         """Propose all collected drafts, or refuse them, or keep them until they can be."""
@@ -198,11 +191,6 @@ class Drafts:
             return True
         ample = self._store.room.is_ample(len(sizes), sum(sizes))
         return not ample and self._room.begin(sizes)
-
-    def _has_places(self, count: int, body_bytes: int) -> bool:
-        waiters = self._waiters
-        has_room = body_bytes <= PENDING_BYTES_MAX - waiters.body_bytes
-        return has_room and count <= waiters.count_max - waiters.count
 
     def _take_next(self) -> list[Draft]:
         drafts, self._next = self._next, []

@@ -1,10 +1,18 @@
-"""The appends that wait to be proposed together."""
+"""The appends that wait to be proposed together, and how many of them wait for no others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, IdempotentCall
+
+PROPOSE_AT_ENTRIES: Final = 128
+PROPOSE_AT_BYTES: Final = 128 << 10
+"""From this many entries or bytes on, a proposal does not wait for the turn of the event loop to
+end. With 1000 appends in flight that makes groups a third faster (docs/benchmarks.md). With lower
+limits, each proposal costs more than it gains.
+"""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ This module uses no connections and no clock: the owner of a waiter sends the an
 the time.
 """
 
+import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ ReplyT = TypeVar("ReplyT")
 
 ANSWER_WAIT_S: Final = 2.0
 """Longest wait for an entry to be committed, or applied. Java clients time out after 3 s."""
+PENDING_BYTES_MAX: Final = 64 << 20
+"""Most bytes of bodies that wait for their quorum in one service."""
 _COMPACT_AT: Final = 64
 
 
@@ -86,11 +89,32 @@ class CommitWaiters(Generic[ReplyT]):
         # Bounds over all waiters. They may be too wide after some were released.
         self._lowest_term = self._highest_term = 0
         self._next_deadline_s = math.inf
+        self._drained: asyncio.Future[None] | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room even for a waiter for one entry."""
         return self.count >= self.count_max
+
+    @property
+    def room_bytes(self) -> int:
+        """How many more bytes of bodies may wait."""
+        return PENDING_BYTES_MAX - self.body_bytes
+
+    def has_room(self, count: int, body_bytes: int) -> bool:
+        """Tell whether `count` more entries with bodies of `body_bytes` in all may wait."""
+        return body_bytes <= self.room_bytes and count <= self.count_max - self.count
+
+    async def drained(self) -> None:
+        """Return once `notice_drained` has found no waiter."""
+        if self.count:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def notice_drained(self) -> None:
+        """Let `drained` return if no waiter is left. The owner calls it when it has answered."""
+        if self._drained is not None and not self.count and not self._drained.done():
+            self._drained.set_result(None)
 
     @property
     def next_deadline_s(self) -> float:

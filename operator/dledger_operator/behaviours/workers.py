@@ -109,8 +109,7 @@ class Workers:
     def group_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a group, or pass the new version to its worker."""
         key, uid = _identity(body)
-        self._group_bodies[key] = body
-        self._watch_namespaces()
+        self._remember(self._group_bodies, body)
         worker = self._groups.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
@@ -144,6 +143,18 @@ class Workers:
         for audit in self._audits.workers():
             audit.wake()  # it may wait for this group
         return worker
+
+    def _remember(self, bodies: dict[Key, Mapping[str, Any]], body: Mapping[str, Any]) -> None:
+        key, _ = _identity(body)
+        is_new = key not in bodies
+        bodies[key] = body
+        if is_new:  # most events are changes, which are in a known namespace
+            self._watch_namespaces()
+
+    def _forget(self, bodies: dict[Key, Mapping[str, Any]], key: Key, uid: str) -> None:
+        if key in bodies and bodies[key]["metadata"]["uid"] == uid:
+            del bodies[key]
+            self._watch_namespaces()
 
     def _watch_namespaces(self) -> None:
         keys = [*self._group_bodies, *self._audit_bodies]
@@ -179,8 +190,7 @@ class Workers:
         An audit that has ended gets no worker.
         """
         key, uid = _identity(body)
-        self._audit_bodies[key] = body
-        self._watch_namespaces()
+        self._remember(self._audit_bodies, body)
         self._take_finding(body)
         worker = self._audits.get(key)
         if worker is not None and worker.uid == uid:
@@ -244,22 +254,15 @@ class Workers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _group_gone(self, key: Key, uid: str) -> None:
-        _forget(self._group_bodies, key, uid)
-        self._watch_namespaces()
+        self._forget(self._group_bodies, key, uid)
         if self._groups.stop(key, uid):
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
             self._context.metrics.remove_group(*key)
             self._findings.pop(key, None)
 
     def _audit_gone(self, key: Key, uid: str) -> None:
-        _forget(self._audit_bodies, key, uid)
-        self._watch_namespaces()
+        self._forget(self._audit_bodies, key, uid)
         self._audits.stop(key, uid)
-
-
-def _forget(bodies: dict[Key, Mapping[str, Any]], key: Key, uid: str) -> None:
-    if key in bodies and bodies[key]["metadata"]["uid"] == uid:
-        del bodies[key]
 
 
 def _identity(body: Mapping[str, Any]) -> tuple[Key, str]:

@@ -4,11 +4,9 @@ import selectors
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from tools.groups.java_process import start_java
+from dledger_java.program import JavaProgram
 from tools.groups.waiting import wait_for
 
 ANSWER_S = 60.0
@@ -28,31 +26,16 @@ class JavaAnswer:
     body: bytes | None
 
 
-class JavaClient:
-    """A context manager: the process is killed when the block ends."""
+class JavaClient(JavaProgram):
+    """Java DLedger's client, which knows some members at first."""
 
     def __init__(
         self, folder: Path, class_path: str, peers: Mapping[str, str], group: str = "g"
     ) -> None:
         """`peers` are the members that the client knows at first."""
-        self._log_path = folder / "java-client.log"
         named = ";".join(f"{member}-{address}" for member, address in peers.items())
-        with self._log_path.open("ab") as log:
-            self._process = start_java(
-                class_path, "JavaClient", [group, named], home=folder, log=log, piped=True
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
+        log = folder / "java-client.log"
+        super().__init__(class_path, "JavaClient", [group, named], log=log)
 
     def append(self, body: bytes) -> JavaAnswer:
         """Append until acknowledged; retries may store the body more than once."""
@@ -92,7 +75,7 @@ class JavaClient:
         if not words:
             raise AssertionError(
                 f"the Java client gave no answer to {command[:80]!r}; its log ends in "
-                f"{self._log_path.read_text(errors='replace')[-2000:]}"
+                f"{self.log_end()}"
             )
         code, index, pos, term, body = words
         return JavaAnswer(

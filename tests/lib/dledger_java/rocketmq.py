@@ -3,45 +3,29 @@
 import json
 import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tools.groups.java_process import start_java
+from dledger_java.program import JavaProgram
 
 Event = dict[str, Any]
 
 
-class Scenario:
-    """A context manager: the process is killed when the block ends."""
+class Scenario(JavaProgram):
+    """One scenario of RocketMQ's client."""
 
     def __init__(
         self, folder: Path, class_path: str, kind: str, name_servers: str, **options: object
     ) -> None:
         """`kind` and `options` are those of `RocketmqScenario.java`."""
-        self._log_path = folder / f"scenario-{kind}.log"
         arguments = [kind, name_servers, *(f"{name}={value}" for name, value in options.items())]
-        with self._log_path.open("ab") as log:
-            self._process = start_java(
-                class_path, "RocketmqScenario", arguments, home=folder, log=log, piped=True
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
+        log = folder / f"scenario-{kind}.log"
+        super().__init__(class_path, "RocketmqScenario", arguments, log=log)
 
     def next_event(self) -> Event:
         """Wait for the next event and return it."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the client ended: {self._log_path.read_text(errors='replace')[-2000:]}"
+        assert line, f"the client ended: {self.log_end()}"
         event: Event = json.loads(line)
         return event
 
@@ -50,11 +34,9 @@ class Scenario:
         try:
             output, _ = self._process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(
-                f"the client did not end: {self._log_path.read_text(errors='replace')[-2000:]}"
-            ) from None
+            raise AssertionError(f"the client did not end: {self.log_end()}") from None
         events: list[Event] = [json.loads(line) for line in output.splitlines()]
-        assert events, self._log_path.read_text(errors="replace")[-2000:]
+        assert events, self.log_end()
         assert events[-1]["event"] == "end", events[-1]
         return events[:-1]
 

@@ -58,7 +58,7 @@ class Duties:
         self._on_change: Callable[[], None] = lambda: None
         self._replica: LeaseKeeper | None = None
         if lease is not None:
-            self._replica = self._keeper(lease.namespace, lease.name, lease.replica)
+            self._replica = self._keeper(lease.namespace, lease.name, lease.replica, REPLICA_TERMS)
         self._namespaces: dict[str, LeaseKeeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, str] = {}
@@ -88,7 +88,8 @@ class Duties:
             del self._namespaces[gone]
             self._tasks.pop(gone).cancel()
         for each in namespaces - self._namespaces.keys():
-            keeper = self._keeper(each, names.NAMESPACE_LEASE, self._lease.release)
+            release = self._lease.release
+            keeper = self._keeper(each, names.NAMESPACE_LEASE, release, NAMESPACE_TERMS)
             self._namespaces[each] = keeper
             self._spawn(each, keeper.run())
 
@@ -126,14 +127,13 @@ class Duties:
                 return f"{task.get_name()}: {task.exception()!r}"
         return ""
 
-    def _keeper(self, namespace: str, name: str, holder: str) -> LeaseKeeper:
-        of_namespace = name == names.NAMESPACE_LEASE
+    def _keeper(self, namespace: str, name: str, holder: str, terms: LeaseTerms) -> LeaseKeeper:
         return LeaseKeeper(
             self._api,
             namespace=namespace,
             name=name,
             holder=holder,
-            terms=NAMESPACE_TERMS if of_namespace else REPLICA_TERMS,
+            terms=terms,
             clock=self._clock,
             now=self._now,
             on_change=self._changed,
