@@ -8,6 +8,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
 from dledger_formats.log import disk
+from dledger_group.damaged import wait_until_level
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
@@ -121,6 +122,8 @@ async def test_python_members_take_over_the_stores_of_a_java_group(
 
     with NodeGroup(tmp_path, **SIZES) as group:
         stored |= await append_all(group, BODIES[40:])
+        # Java's quorum is two of three: the third log may be empty, and then it has no vote yet.
+        wait_until_level(group)
         group.kill(group.master())
         stored |= await append_all(group, [b"and on"])
         async with client_of(group) as client:
