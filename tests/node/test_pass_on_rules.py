@@ -45,9 +45,12 @@ class Leader:
             for command in decoder.feed(data):
                 self.requests.put_nowait(command)
                 if self.answers:
-                    index = int(requests.AppendEntryRequest.from_json(command.body).body)
-                    answer = requests.AppendEntryResponse(group="g", leader_id="n1", index=index)
-                    writer.write(frames.encode_responses([(command.opaque, answer.to_json())]))
+                    self.answer(command)
+
+    def answer(self, command: RemotingCommand) -> None:
+        index = int(requests.AppendEntryRequest.from_json(command.body).body)
+        answer = requests.AppendEntryResponse(group="g", leader_id="n1", index=index)
+        self._writers[-1].write(frames.encode_responses([(command.opaque, answer.to_json())]))
 
     def cut(self) -> None:
         for writer in self._writers:
@@ -128,6 +131,36 @@ async def test_the_outcome_is_unknown_if_the_leader_is_lost_before_it_answers(
     await leader.requests.get()
     leader.cut()
     await until(lambda: bool(client.answers))
+
+    assert client.answers[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
+
+
+async def test_a_member_that_stops_waits_for_the_leaders_answers(leader: Leader) -> None:
+    leader.answers = False
+    service, client = follower(leader.port), Client()
+    pass_on(service, client, 1)
+    passed = await leader.requests.get()
+
+    drained = asyncio.ensure_future(service.drained())
+    await asyncio.sleep(0)
+    assert service.leader_id is None, "a member that stops passes nothing on"
+    assert not drained.done()
+
+    leader.answer(passed)
+    await asyncio.wait_for(drained, 10)
+    assert [answer.index for answer in client.answers] == [1]
+    service.give_up()
+
+
+async def test_a_member_that_stops_does_not_wait_for_a_leader_that_is_lost(leader: Leader) -> None:
+    leader.answers = False
+    service, client = follower(leader.port), Client()
+    pass_on(service, client, 1)
+    await leader.requests.get()
+
+    drained = asyncio.ensure_future(service.drained())
+    leader.cut()
+    await asyncio.wait_for(drained, 10)
 
     assert client.answers[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
 

@@ -72,6 +72,7 @@ class PassedOn:
         self._links: dict[str, LeaderLink[Passed]] = {}
         """The connections that are made or being made, by the leader's id."""
         self._waiting_count = self._waiting_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
         self.count = 0
         """The entries that were passed on since the start."""
 
@@ -131,6 +132,16 @@ class PassedOn:
         for link in list(self._links.values()):
             if link.oldest_deadline_s <= now_s:
                 link.abort()
+
+    async def drained(self) -> None:
+        """Stop passing appends on, and return once no request waits for its answer.
+
+        A member that closed earlier would give its clients unknown outcomes.
+        """
+        self._is_on = False
+        if self._waiting_count:
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
 
     def give_up(self) -> None:
         """Answer every request that still waits: this member stops."""
@@ -197,6 +208,8 @@ class PassedOn:
         self._waiting_count -= 1
         self._waiting_bytes -= passed.frame_bytes
         self._by_address.remove([passed.call])
+        if self._drained is not None and not self._waiting_count and not self._drained.done():
+            self._drained.set_result(None)
 
     def _refuse(self, call: AppendCall | BatchCall, code: DLedgerResponseCode) -> None:
         core = self._core

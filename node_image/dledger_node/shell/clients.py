@@ -157,7 +157,8 @@ class ClientService:
         self.drafts.go_on()
 
     async def drained(self) -> None:
-        """Return once no entry of a client waits for its quorum."""
+        """Stop passing appends on, and return once no append waits for its outcome."""
+        await self.passed_on.drained()
         await self.appends.drained()
         await self.drafts.drained()
 

@@ -249,7 +249,7 @@ class DLedgerServer:
         await self.clients.transfers.hand_over(timeout_s)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until no append waits for its quorum, or the timeout has passed."""
+        """Stop passing appends on; wait until no append waits, or the timeout has passed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.clients.drained(), timeout_s)
 
