@@ -24,7 +24,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.remoting.leader_link import LeaderLink
 from dledger_node.remoting.service import AppendCall, BatchCall, Caller
 from dledger_node.services.pending_by_address import PendingByAddress
-from dledger_node.services.waiting import ANSWER_WAIT_S
+from dledger_node.services.waiting import ANSWER_WAIT_S, Drain
 
 REQUESTS_MAX: Final = 1024
 """Requests that may wait for their answers."""
@@ -72,7 +72,7 @@ class PassedOn:
         self._links: dict[str, LeaderLink[Passed]] = {}
         """The connections that are made or being made, by the leader's id."""
         self._waiting_count = self._waiting_bytes = 0
-        self._drained: asyncio.Future[None] | None = None
+        self._drain = Drain()
         self.count = 0
         """The entries that were passed on since the start."""
 
@@ -139,9 +139,7 @@ class PassedOn:
         A member that closed earlier would give its clients unknown outcomes.
         """
         self._is_on = False
-        if self._waiting_count:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
+        await self._drain.wait(self._waiting_count)
 
     def give_up(self) -> None:
         """Answer every request that still waits: this member stops."""
@@ -208,8 +206,7 @@ class PassedOn:
         self._waiting_count -= 1
         self._waiting_bytes -= passed.frame_bytes
         self._by_address.remove([passed.call])
-        if self._drained is not None and not self._waiting_count and not self._drained.done():
-            self._drained.set_result(None)
+        self._drain.notice(self._waiting_count)
 
     def _refuse(self, call: AppendCall | BatchCall, code: DLedgerResponseCode) -> None:
         core = self._core

@@ -68,6 +68,24 @@ Released: TypeAlias = tuple[list[Waiter[ReplyT]], list[Waiter[ReplyT]]]
 """The committed waiters by index, and the waiters whose outcome is unknown, oldest first."""
 
 
+class Drain:
+    """Lets a member that stops wait until none of a service's requests waits any longer."""
+
+    def __init__(self) -> None:
+        self._ended: asyncio.Future[None] | None = None
+
+    async def wait(self, count: int) -> None:
+        """Return at once if `count`, the number that waits now, is 0; else after `notice(0)`."""
+        if count:
+            self._ended = asyncio.get_running_loop().create_future()
+            await self._ended
+
+    def notice(self, count: int) -> None:
+        """Let `wait` return if `count`, the number that still waits, is 0."""
+        if self._ended is not None and not count and not self._ended.done():
+            self._ended.set_result(None)
+
+
 class CommitWaiters(Generic[ReplyT]):
     """A bounded set of waiters. Indexes and deadlines may be added in any order."""
 
@@ -89,7 +107,7 @@ class CommitWaiters(Generic[ReplyT]):
         # Bounds over all waiters. They may be too wide after some were released.
         self._lowest_term = self._highest_term = 0
         self._next_deadline_s = math.inf
-        self._drained: asyncio.Future[None] | None = None
+        self._drain = Drain()
 
     @property
     def is_full(self) -> bool:
@@ -107,14 +125,11 @@ class CommitWaiters(Generic[ReplyT]):
 
     async def drained(self) -> None:
         """Return once `notice_drained` has found no waiter."""
-        if self.count:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
+        await self._drain.wait(self.count)
 
     def notice_drained(self) -> None:
         """Let `drained` return if no waiter is left. The owner calls it when it has answered."""
-        if self._drained is not None and not self.count and not self._drained.done():
-            self._drained.set_result(None)
+        self._drain.notice(self.count)
 
     @property
     def next_deadline_s(self) -> float:
