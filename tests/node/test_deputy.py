@@ -15,7 +15,7 @@ import uvloop
 from aiohttp import web
 
 from dledger_node.http import deputy
-from dledger_node.http.deputy import Deputy
+from dledger_node.http.deputy import Deputy, thread_states, waits_for_the_disk
 
 BLOCKED_S = 2.5
 
@@ -103,6 +103,27 @@ def test_a_loop_that_is_busy_has_no_deputy(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(deputy, "LATE_S", 0.1)
 
     assert while_blocked(lambda asked: asked.get("/healthz")) == (200, "from the loop\n")
+
+
+@pytest.mark.parametrize(
+    ("states", "waits"),
+    [
+        ({1: "D", 2: "S"}, True),
+        ({1: "S", 2: "D"}, True),
+        ({1: "R", 2: "D"}, False),
+        ({1: "S", 2: "S"}, False),
+        ({2: "D"}, False),
+    ],
+    ids=["the-loop-itself", "for-a-thread", "busy-beside-one", "asleep", "ended"],
+)
+def test_a_loop_waits_for_the_disk_itself_or_for_a_thread_that_does(
+    states: dict[int, str], waits: bool
+) -> None:
+    assert waits_for_the_disk(1, states) == waits
+
+
+def test_the_states_of_this_process_s_threads_are_known() -> None:
+    assert thread_states()[threading.get_native_id()] == "R"
 
 
 def test_no_thread_is_left() -> None:

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -50,11 +51,14 @@ class Device:
 
     below: Path
 
-    def stall(self) -> None:
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Stall for the body of a `with`; a member cannot end before its disk goes on."""
         self._control(FIFREEZE)
-
-    def go_on(self) -> None:
-        self._control(FITHAW)
+        try:
+            yield
+        finally:
+            self._control(FITHAW)
 
     def _control(self, request: int) -> None:
         fd = os.open(self.below, os.O_RDONLY)
@@ -76,10 +80,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
         make_disk(below / "inner", 96, above)
         undo.callback(subprocess.run, ["umount", "-l", str(above)], check=True)
         (above / "lost+found").rmdir()
-        found = Device(below)
-        yield found
-        with contextlib.suppress(OSError):  # it is not frozen
-            found.go_on()
+        yield Device(below)
 
 
 @dataclass
@@ -138,21 +139,21 @@ async def test_a_member_whose_disk_stalls_answers_its_probes_and_goes_on_afterwa
         async with DLedgerClient(group.servers, "g", idempotent=True, timing=timing) as client:
             with probes.running():
                 stalled_until_s = time.monotonic() + stall_s
-                device.stall()
-                while time.monotonic() < stalled_until_s:
-                    async for outcome in client.append_all([bytes(1000)] * 100):
-                        assert isinstance(outcome, Acknowledged)
-                        acknowledged += 1
-                    await asyncio.sleep(0.05)
-                leader = group.status("n1").leader_id
-                assert leader in others, "another member leads"
-                assert group.get("n0", "/readyz")[0] == 503
-                device.go_on()
+                with device.stalled():
+                    while time.monotonic() < stalled_until_s:
+                        async for outcome in client.append_all([bytes(1000)] * 100):
+                            assert isinstance(outcome, Acknowledged)
+                            acknowledged += 1
+                        await asyncio.sleep(0.05)
+                    leader = group.status("n1").leader_id
+                    readiness = group.get("n0", "/readyz")[0]
                 group.wait_for_status(
                     "n0",
                     lambda view: view.ready and view.committed_index >= acknowledged,
                     "is ready again and has all",
                 )
+        assert leader in others, "another member leads"
+        assert readiness == HTTPStatus.SERVICE_UNAVAILABLE
         assert acknowledged
 
         assert probes.failures == []

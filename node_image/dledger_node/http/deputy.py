@@ -5,10 +5,12 @@ waits for the disk too while the file system's journal waits for it, and the loo
 would then kill a member for its disk, which helps nobody: the process cannot even end before the
 disk has answered.
 
-So a thread watches the loop. When the loop is late and its thread is in an uninterruptible sleep,
-which only the kernel's IO is, the deputy accepts the connections of the HTTP port: it answers that
-the process lives, that the member is not ready, and nothing else. A loop that is late for any other
-reason, such as an endless one, gets no deputy, and is killed as it should be.
+So a thread watches the loop. When the loop is late and waits for the disk, the deputy accepts the
+connections of the HTTP port: it answers that the process lives, that the member is not ready, and
+nothing else. The loop waits for the disk while its thread is in an uninterruptible sleep, which
+only the kernel's IO is, or while it sleeps and another thread is in such a sleep: an append waits
+for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). A loop that is late
+for any other reason, such as an endless one, gets no deputy, and is killed as it should be.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +44,7 @@ class Deputy:
     def __init__(self, listeners: Iterable[int]) -> None:
         """`listeners` are the descriptors of the sockets that listen on the HTTP port."""
         self._loop = asyncio.get_running_loop()
-        self._stat = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+        self._loop_thread = threading.get_native_id()
         self._listeners = [socket.socket(fileno=os.dup(fd)) for fd in listeners]
         self._beat_s = time.monotonic()
         self._beat: asyncio.TimerHandle | None = None
@@ -81,8 +83,7 @@ class Deputy:
                 logger.warning("the event loop goes on")
 
     def _waits_for_the_disk(self) -> bool:
-        """Whether the loop's thread is in an uninterruptible sleep (proc(5), state D)."""
-        return self._stat.read_text().rpartition(")")[2].split()[0] == "D"
+        return waits_for_the_disk(self._loop_thread, thread_states())
 
     def _stand_in(self) -> None:
         """Answer until the loop goes on, or does anything but wait for the disk."""
@@ -133,6 +134,21 @@ class Deputy:
         selector.unregister(guest.connection)
         del guests[guest.connection]
         guest.connection.close()
+
+
+def thread_states() -> dict[int, str]:
+    """Return the state of each thread of this process, by native id (proc(5): R, S, D, …)."""
+    states = {}
+    for folder in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread has ended
+            states[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+    return states
+
+
+def waits_for_the_disk(loop_thread: int, states: Mapping[int, str]) -> bool:
+    """Return whether a late loop waits for the disk, or for a thread that does."""
+    state = states.get(loop_thread)
+    return state == "D" or (state == "S" and "D" in states.values())
 
 
 class _Guest:
