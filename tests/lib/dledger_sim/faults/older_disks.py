@@ -7,6 +7,7 @@ them and saved the result.
 
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import takewhile
 from typing import Final
 
 from dledger_node.raft.membership import Membership
@@ -121,9 +122,15 @@ class OlderDisks:
     def lose_power(self, member_id: str) -> None:
         """Take from a crashed member's disk what it has not flushed; term and vote stay.
 
-        Under SyncFlush that is what it has not confirmed.
+        Under SyncFlush that is what it has not confirmed. A truncation is durable at once
+        (`LogStore.truncate`), so entries that were truncated since the copy do not come back.
         """
         disk = self._disks[member_id]
+        copy, lives = self._copies[member_id]
+        pairs = zip(copy.durable, disk.durable, strict=False)
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if kept > copy.begin_index:  # else the log was replaced
+            self._copies[member_id] = copy._replace(durable=copy.durable[:kept]), lives
         if isinstance(disk, KernelDisk) and disk.in_sync:
             copy, lives = self._copies[member_id]
             flushed = disk.durable[: disk.flushed_count]
