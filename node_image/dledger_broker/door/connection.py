@@ -50,6 +50,11 @@ class BrokerConnection(Connection):
         self._linger(on=False)
         super().close()
 
+    def end(self) -> None:
+        """Send what was written, then end, without a reset."""
+        self._linger(on=False)
+        super().end()
+
     def _linger(self, *, on: bool) -> None:
         if self._socket is not None:
             option = _LINGER.pack(int(on), 0)

@@ -18,6 +18,7 @@ from dledger_node.remoting import native
 from dledger_node.remoting.dispatch import Line
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.lingering import linger
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, ReadTurns
 
 DECODED_BYTES: Final = 64 * 1024
@@ -81,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._active_at_s = 0.0
         # When the HELLO was refused; the other side then gets a short time to read the answer.
         self._refused_since_s: float | None = None
-        self._is_cut = False
+        self._is_cut = self._is_ended = False
         # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
         self._frame_since_s: float | None = None
@@ -95,7 +96,7 @@ class Connection(asyncio.Protocol):
         The connection is cut if too many bytes wait to be read.
         """
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or self._is_ended or transport.is_closing():
             return
         self._transferred.sent_bytes += len(data)
         transport.write(data)
@@ -107,6 +108,16 @@ class Connection(asyncio.Protocol):
         self._drop_input()
         if self._transport is not None:
             self._transport.close()
+
+    def end(self) -> None:
+        """Send what was written, and let the client close (`lingering`); close a peer's link."""
+        self._drop_input()
+        transport = self._transport
+        if self.peer_id is not None:
+            self.close()
+        elif transport is not None and not (self._is_ended or transport.is_closing()):
+            self._is_ended = True
+            linger(transport, self.connection_lost)
 
     # -- called by the gate and the dispatcher ---------------------------------------------------
 
@@ -307,7 +318,7 @@ class Connection(asyncio.Protocol):
 
     def _read_or_not(self) -> None:
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or self._is_ended or transport.is_closing():
             return
         if (
             self._waits_for_room

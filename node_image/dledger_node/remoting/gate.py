@@ -4,6 +4,8 @@ The gate knows every accepted connection. It applies the limits that concern mor
 connection, and once a second the limits on time.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -39,8 +41,8 @@ class Guest(Protocol):
     def cut(self, reason: Reason, detail: str) -> None:
         """Close at once; bytes that wait to be sent are lost."""
 
-    def close(self) -> None:
-        """Send what was written, then close."""
+    def end(self) -> None:
+        """Send what was written, then end; a client's connection lasts until the client closes."""
 
     def pause_for_room(self) -> None:
         """Stop reading until `resume`."""
@@ -87,6 +89,8 @@ class Gate:
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
         self._lines = LineBudget(now_s)
+        # Done once no connection is open; None while nothing waits for that.
+        self._emptied: asyncio.Future[None] | None = None
 
     @property
     def connections(self) -> int:
@@ -99,7 +103,7 @@ class Gate:
         """Admit a new connection; if all places are taken, it may send only HELLO."""
         self.entered += 1
         if self._closed:
-            guest.close()
+            guest.end()
             return
         full = self._why_full(guest.address)
         if full is None:
@@ -113,10 +117,21 @@ class Gate:
             oldest.cut(reason, f"too many connections; this one is from {oldest.address}")
 
     def close(self) -> None:
-        """Close all connections, and every one that the event loop still accepts."""
+        """End all connections, and every one that the event loop still accepts."""
         self._closed = True
         for guest in self.everyone():
-            guest.close()
+            guest.end()
+
+    async def ended(self, timeout_s: float) -> None:
+        """Wait until all connections are closed, and cut those that are still open after
+        `timeout_s`.
+        """
+        if self.connections:
+            self._emptied = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied, timeout_s)
+        for guest in self.everyone():
+            guest.cut(Reason.STOPPED, f"it is open {timeout_s:g} s after this member ended it")
 
     def only_hello(self, guest: Guest) -> Reason | None:
         """Return why a connection may send only HELLO; None if it may send anything."""
@@ -150,6 +165,8 @@ class Gate:
         links = self._links.get(guest.peer_id or "", [])
         if guest in links:
             links.remove(guest)
+        if self._emptied is not None and not self._emptied.done() and not self.connections:
+            self._emptied.set_result(None)
 
     def sweep(self) -> Iterator[None]:
         """Cut every connection that exceeds a time limit; run this about once a second.

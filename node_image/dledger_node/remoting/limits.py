@@ -37,6 +37,8 @@ class Reason(enum.StrEnum):
     """Its HELLO was refused: the sender is not a member of this group, or has other settings."""
     REPLACED = "replaced"
     """The peer has opened newer links."""
+    STOPPED = "stopped"
+    """This member stops, and the client did not close the connection in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
+from dledger_node.remoting.lingering import LINGER_S
 from dledger_node.remoting.links import Links
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.shell.clients import ClientService
@@ -257,6 +258,7 @@ class DLedgerServer:
         """Answer every request that waits, flush, and close the store."""
         self.clients.give_up()
         self._gate.close()
+        await self._gate.ended(LINGER_S)
         await self._state.close()
         await self._waits.close()
         await self._room.close()

@@ -1,0 +1,110 @@
+"""Connections of a member that stops: clients get every answer that was written."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from dledger_formats.protocol import frames
+from dledger_node.remoting import lingering
+from dledger_wire.listener import Caller, Listener, hello, listening, metadata_request, until
+
+MORE = b"".join(metadata_request(opaque) for opaque in range(1000))
+
+
+async def ended_with_unread_input(listener: Listener, caller: Caller) -> None:
+    """Answer a request, and end the connection while more of the client's bytes lie unread."""
+    [connection] = listener.gate.everyone()
+    connection.send(frames.encode_responses([(7, b"{}")]))  # type: ignore[attr-defined]
+    caller.writer.write(MORE)  # the kernel has it at once, and the member reads it in a later turn
+    listener.gate.close()
+
+
+async def test_an_answer_arrives_although_the_member_has_not_read_all_requests() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        await ended_with_unread_input(listener, caller)
+        await caller.say(MORE)
+
+        assert (await caller.answer()).opaque == 7
+        assert await caller.reader.read() == b"", "no reset, and nothing is answered after the end"
+
+
+async def test_the_wait_ends_as_soon_as_all_clients_have_closed() -> None:
+    async with listening() as listener:
+        callers = [await listener.connect() for _ in range(3)]
+        listener.gate.close()
+        waiting = asyncio.ensure_future(listener.gate.ended(60))
+        for caller in callers:
+            assert await caller.reader.read() == b""
+            assert not waiting.done()
+            caller.writer.close()
+        await asyncio.wait_for(waiting, 10)
+
+        assert not listener.closed
+    assert listener.gate.connections == 0
+
+
+async def test_without_connections_there_is_no_wait() -> None:
+    async with listening() as listener:
+        listener.gate.close()
+        await asyncio.wait_for(listener.gate.ended(60), 10)
+
+
+async def test_a_link_of_a_peer_is_closed_at_once() -> None:
+    async with listening() as listener:
+        peer = await listener.connect()
+        await peer.say(hello())
+        await peer.answer()
+        listener.gate.close()
+        await asyncio.wait_for(listener.gate.ended(60), 10)
+
+        assert await peer.is_cut()
+
+
+async def test_a_client_that_never_closes_is_cut_after_a_time() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        listener.gate.close()
+        await asyncio.wait_for(listener.gate.ended(0.05), 10)
+
+        assert listener.closed == {"stopped": 1}
+        await until(lambda: listener.gate.connections == 0)
+        assert await caller.is_cut()
+
+
+async def test_a_client_that_does_not_read_its_answers_is_cut_after_a_time() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        [connection] = listener.gate.everyone()
+        connection.send(frames.encode_responses([(1, bytes(15 << 20))]))  # type: ignore[attr-defined]
+        assert listener.gate.unsent_bytes
+        listener.gate.close()
+        await asyncio.wait_for(listener.gate.ended(0.05), 10)
+
+        assert listener.closed == {"stopped": 1}
+        await until(lambda: listener.gate.unsent_bytes == 0)
+
+
+async def test_a_client_that_sends_without_end_is_cut_after_a_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lingering, "DISCARDED_BYTES_MAX", 1 << 20)
+    async with listening() as listener:
+        caller = await listener.connect()
+        listener.gate.close()
+        waiting = asyncio.ensure_future(listener.gate.ended(60))
+
+        with contextlib.suppress(ConnectionError):
+            while not waiting.done():
+                await caller.say(MORE)
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_connection_that_is_accepted_after_the_end_is_ended_too() -> None:
+    async with listening() as listener:
+        listener.gate.close()
+        caller = await listener.connect()
+
+        assert await caller.reader.read() == b""
