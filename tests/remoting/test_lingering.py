@@ -62,6 +62,16 @@ async def test_a_link_of_a_peer_is_closed_at_once() -> None:
         assert await peer.is_cut()
 
 
+async def test_the_wait_notices_a_connection_that_is_gone_in_the_next_turn() -> None:
+    async with listening() as listener:
+        peer = await listener.connect()
+        await peer.say(hello())
+        await peer.answer()
+        async with asyncio.timeout(10):
+            listener.gate.close()
+            await listener.gate.ended(60)
+
+
 async def test_a_client_that_never_closes_is_cut_after_a_time() -> None:
     async with listening() as listener:
         caller = await listener.connect()

@@ -111,11 +111,12 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> None:
         """Send what was written, and let the client close (`lingering`); close a peer's link."""
-        self._drop_input()
-        transport = self._transport
         if self.peer_id is not None:
             self.close()
-        elif transport is not None and not (self._is_ended or transport.is_closing()):
+            return
+        self._drop_input()
+        transport = self._transport
+        if transport is not None and not (self._is_ended or transport.is_closing()):
             self._is_ended = True
             linger(transport, self.connection_lost)
 

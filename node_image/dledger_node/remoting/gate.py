@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from dledger_node.drain import Drain
 from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
@@ -89,8 +90,7 @@ class Gate:
         self._large: dict[Guest, bool] = {}
         self._swept_at_s = now_s()
         self._lines = LineBudget(now_s)
-        # Done once no connection is open; None while nothing waits for that.
-        self._emptied: asyncio.Future[None] | None = None
+        self._drain = Drain()
 
     @property
     def connections(self) -> int:
@@ -126,10 +126,9 @@ class Gate:
         """Wait until all connections are closed, and cut those that are still open after
         `timeout_s`.
         """
-        if self.connections:
-            self._emptied = asyncio.get_running_loop().create_future()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._emptied, timeout_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._drain.wait(self.connections)
         for guest in self.everyone():
             guest.cut(Reason.STOPPED, f"it is open {timeout_s:g} s after this member ended it")
 
@@ -165,8 +164,7 @@ class Gate:
         links = self._links.get(guest.peer_id or "", [])
         if guest in links:
             links.remove(guest)
-        if self._emptied is not None and not self._emptied.done() and not self.connections:
-            self._emptied.set_result(None)
+        self._drain.notice(self.connections)
 
     def sweep(self) -> Iterator[None]:
         """Cut every connection that exceeds a time limit; run this about once a second.

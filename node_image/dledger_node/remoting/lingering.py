@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Final
 
 LINGER_S: Final = 1.0
-"""How long a member that stops waits until all clients have closed their connections."""
+"""A member that stops waits this long until all clients have closed their connections."""
 DISCARDED_BYTES_MAX: Final = 16 << 20
-"""What one connection may send in that time: more than the kernels of both sides and the client's
-own buffer hold, so a client that stops sending at the FIN stays below it.
+"""One connection may send this many bytes in that time. The kernels of both sides and the client's
+own buffer hold fewer, so a client that stops sending at the FIN stays below this limit.
 """
 
 

@@ -20,11 +20,12 @@ from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchReque
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.settings import PASSED_ON, NodeSettings
+from dledger_node.drain import Drain
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.leader_link import LeaderLink
 from dledger_node.remoting.service import AppendCall, BatchCall, Caller
 from dledger_node.services.pending_by_address import PendingByAddress
-from dledger_node.services.waiting import ANSWER_WAIT_S, Drain
+from dledger_node.services.waiting import ANSWER_WAIT_S
 
 REQUESTS_MAX: Final = 1024
 """Requests that may wait for their answers."""

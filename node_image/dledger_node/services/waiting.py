@@ -10,7 +10,6 @@ This module uses no connections and no clock: the owner of a waiter sends the an
 the time.
 """
 
-import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +19,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_node.drain import Drain
 
 ReplyT = TypeVar("ReplyT")
 
@@ -66,24 +66,6 @@ class Waiter(msgspec.Struct, Generic[ReplyT], frozen=True):
 
 Released: TypeAlias = tuple[list[Waiter[ReplyT]], list[Waiter[ReplyT]]]
 """The committed waiters by index, and the waiters whose outcome is unknown, oldest first."""
-
-
-class Drain:
-    """Lets a member that stops wait until none of a service's requests waits any longer."""
-
-    def __init__(self) -> None:
-        self._ended: asyncio.Future[None] | None = None
-
-    async def wait(self, count: int) -> None:
-        """Return at once if `count`, the number that waits now, is 0; else after `notice(0)`."""
-        if count:
-            self._ended = asyncio.get_running_loop().create_future()
-            await self._ended
-
-    def notice(self, count: int) -> None:
-        """Let `wait` return if `count`, the number that still waits, is 0."""
-        if self._ended is not None and not count and not self._ended.done():
-            self._ended.set_result(None)
 
 
 class CommitWaiters(Generic[ReplyT]):
