@@ -127,15 +127,15 @@ class OlderDisks:
         """
         disk = self._disks[member_id]
         copy, lives = self._copies[member_id]
-        pairs = zip(copy.durable, disk.durable, strict=False)
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if kept > copy.begin_index:  # else the log was replaced
-            self._copies[member_id] = copy._replace(durable=copy.durable[:kept]), lives
         if isinstance(disk, KernelDisk) and disk.in_sync:
-            copy, lives = self._copies[member_id]
             flushed = disk.durable[: disk.flushed_count]
             copy = copy._replace(durable=flushed, checkpoint=disk.checkpoint)
-            self._copies[member_id] = copy, lives
+        else:
+            pairs = zip(copy.durable, disk.durable, strict=False)
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            if kept > copy.begin_index:  # otherwise the log was replaced
+                copy = copy._replace(durable=copy.durable[:kept])
+        self._copies[member_id] = copy, lives
         self._roll_back(member_id, log_alone=True)
         self._checker.promises.lost_power(member_id)
 
