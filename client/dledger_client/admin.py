@@ -63,9 +63,15 @@ class GroupAdmin:
     """Administers the group of a session."""
 
     session: Session
-    group: str
     random: Callable[[], float]
+    token: str = field(repr=False)
+    """The group's administration token; empty for none."""
     deadline_s: float | None = None
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self.session.group
 
     async def metadata(self) -> GroupMetadata:
         """Ask all members for METADATA until one answers.
@@ -106,7 +112,7 @@ class GroupAdmin:
         before = await self.metadata()
         if before.leader_id == transferee_id:
             return before
-        request = _transfer_request(before, transferee_id, term)
+        request = _transfer_request(before, transferee_id, term, self.token)
         try:
             await self.session.ask(
                 TRANSFER, request, self.deadline_s, is_repeatable=False, answer_s=TRANSFER_S
@@ -136,7 +142,9 @@ class GroupAdmin:
 
     async def change_membership(self, change: ChangeKind, member_id: str) -> GroupMembership:
         """Change one member and return the membership that a majority has stored."""
-        request = ChangeMembershipRequest(group=self.group, change=change, member_id=member_id)
+        request = ChangeMembershipRequest(
+            group=self.group, change=change, member_id=member_id, admin_token=self.token
+        )
         answer = await self.session.ask(CHANGE_MEMBERSHIP, request, self.deadline_s)
         assert isinstance(answer, ChangeMembershipResponse)
         return GroupMembership(
@@ -150,7 +158,7 @@ class GroupAdmin:
 
 
 def _transfer_request(
-    group: GroupMetadata, transferee_id: str, term: int | None
+    group: GroupMetadata, transferee_id: str, term: int | None, token: str
 ) -> LeadershipTransferRequest:
     if transferee_id not in group.peers:
         raise RefusedError(
@@ -166,4 +174,6 @@ def _transfer_request(
             f"the servers of group {group.group} do not report their term (Java servers do not); "
             "specify the leader's term",
         )
-    return LeadershipTransferRequest(group=group.group, term=term, transferee_id=transferee_id)
+    return LeadershipTransferRequest(
+        group=group.group, term=term, transferee_id=transferee_id, admin_token=token
+    )

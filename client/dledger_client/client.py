@@ -69,6 +69,7 @@ class DLedgerClient:
         read_from: str = ReadFrom.LEADER.value,
         consistency: str = Consistency.LINEARIZABLE.value,
         timing: Timing | None = None,
+        admin_token: str = "",
         random: Callable[[], float] = random_module.random,
     ) -> None:
         """Configure the client; it connects when it is entered and used.
@@ -90,6 +91,8 @@ class DLedgerClient:
         `consistency` is "linearizable" or "stale": a stale read may lack entries that were
         acknowledged, but needs no leader. Java's servers answer reads on the leader only.
 
+        `transfer` and `change_membership` need `admin_token` in a group that demands it.
+
         Raises AddressError if a server address is invalid, TypeError or ValueError for any other
         value that no server can take, and ValueError if both `at_least_once` and `idempotent` are
         set.
@@ -105,6 +108,7 @@ class DLedgerClient:
         self._idempotent = idempotent
         self._read_from = ReadFrom(read_from)
         self._consistency = Consistency(consistency)
+        self._admin_token = admin_token
         self._random = random
         self._session: Session | None = None
 
@@ -272,8 +276,7 @@ class DLedgerClient:
     async def register_producer(self, *, deadline_s: float | None = None) -> int:
         """Register a producer and return its id, for `resume_producer`.
 
-        Raises RefusedError if the servers do not support idempotent appends (Java servers never
-        do).
+        Raises RefusedError if the servers do not support idempotent appends, as Java's.
         """
         return await self._require_session().register_producer(deadline_s)
 
@@ -341,7 +344,7 @@ class DLedgerClient:
     def _admin(self, deadline_s: float | None = None) -> GroupAdmin:
         return GroupAdmin(
             session=self._require_session(),
-            group=self.group,
             random=self._random,
+            token=self._admin_token,
             deadline_s=deadline_s,
         )

@@ -64,6 +64,7 @@ class BlockingClient:
         read_from: str = "leader",
         consistency: str = "linearizable",
         timing: Timing | None = None,
+        admin_token: str = "",
         linger_s: float = LINGER_S,
     ) -> None:
         """Configure the client with the arguments of DLedgerClient.
@@ -81,6 +82,7 @@ class BlockingClient:
             read_from=read_from,
             consistency=consistency,
             timing=timing,
+            admin_token=admin_token,
         )
         self._thread: threading.Thread | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()

@@ -18,8 +18,11 @@ from dledger_formats.peers import PeersError, format_peers, parse_peers
 
 PREFIX: Final = "DLEDGER_"
 COMMAND_LINE_VARIABLES: Final = frozenset(
-    f"{PREFIX}CLIENT_{name}" for name in ("SERVERS", "GROUP", "HTTP", "TRACE", "PROFILE")
-)
+    f"{PREFIX}CLIENT_{name}"
+    for name in (
+        "SERVERS", "GROUP", "HTTP", "TRACE", "PROFILE", "ADMIN_TOKEN", "ADMIN_TOKEN_FILE",
+    )
+)  # fmt: skip
 """The variables of the command line `dledger`, which a node ignores."""
 GROUP_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,62})")
 GROUP_IDENTITY_PATTERN: Final = re.compile(r"[A-Za-z0-9-]{0,64}")
@@ -167,6 +170,10 @@ class NodeSettings:
     """The lowest level of log lines that are written: debug, info, warning or error."""
     live_settings_file: str = ""
     """A file whose settings take precedence and may change at any time (`live_settings`)."""
+    admin_token_file: str = ""
+    """A file with the group's administration tokens (`admin_tokens`), which may change at any time.
+    Membership changes and leadership transfers then need one of them. Empty: they need none.
+    """
 
     def __post_init__(self) -> None:
         _check(self)

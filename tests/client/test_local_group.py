@@ -28,7 +28,7 @@ _ports: Iterator[int] = free_ports()
 class LocalGroupProcess:
     """The command in its own process, and the events that it prints."""
 
-    def __init__(self, folder: Path, members: int, addable: int = 0) -> None:
+    def __init__(self, folder: Path, members: int, addable: int = 0, *options: str) -> None:
         self.folder = folder
         first, ports = next(_ports), 2 * (members + addable)
         while [next(_ports) for _ in range(ports - 1)][-1] != first + ports - 1:
@@ -37,7 +37,7 @@ class LocalGroupProcess:
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, "group", "local", "-o", "json",
              f"--data={folder}", f"--port={first}", f"--members={members}",
-             f"--addable={addable}"],
+             f"--addable={addable}", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.started: dict[str, Any] = {}
@@ -127,6 +127,23 @@ def test_a_member_that_is_out_of_service_is_named(tmp_path: Path) -> None:
 
     assert (event["member"], event["state"]) == ("n0", "Damaged")
     assert event["reason"]
+
+
+def test_a_local_group_demands_its_token_if_it_is_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LocalGroupProcess(tmp_path, 1, 1, "--admin-token") as group:
+        group.event("leader")
+        for name, value in group.started["environment"].items():
+            monkeypatch.setenv(name, value)
+        token_file = Path(os.environ["DLEDGER_CLIENT_ADMIN_TOKEN_FILE"])
+
+        assert main(["member", "add", "n1"]) == ExitCode.OK
+        monkeypatch.delenv("DLEDGER_CLIENT_ADMIN_TOKEN_FILE")
+        assert main(["member", "promote", "n1"]) == ExitCode.REFUSED
+
+    assert "--admin-token-file" in capsys.readouterr().err
+    assert token_file.stat().st_mode & 0o077 == 0, "only its owner may read it"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -86,6 +86,7 @@ def test_every_request_of_the_protocol_is_tested_here() -> None:
         "AppendBatchRequest", "RegisterProducerRequest", "IdempotentAppendRequest",
         "LeadershipTransferRequest", "ChangeMembershipRequest", "ReadRegisterRequest",
         "IdempotentBatchEnvelope", "IdempotentBatchRequest", "ReadRequest", "ReadRangeRequest",
+        "AdminRequest",
     }  # fmt: skip
 
 

@@ -42,6 +42,9 @@ from dledger_formats.protocol.requests import (
     Response,
 )
 
+REMARK_SHOWN_MAX: Final = 200
+"""Length to which a server's remark is cut in a message."""
+
 
 class Verdict(enum.Enum):
     """What a response says about the effect of its request, and what to do next."""
@@ -75,6 +78,9 @@ _VERDICTS: Final[Mapping[DLedgerResponseCode, Verdict]] = {
     DLedgerResponseCode.SEQUENCES_NOT_NEW: Verdict.REFUSED,
     DLedgerResponseCode.UNKNOWN_GROUP: Verdict.REFUSED,
     DLedgerResponseCode.UNSUPPORTED: Verdict.REFUSED,
+    DLedgerResponseCode.ADMIN_TOKEN_MISSING: Verdict.REFUSED,
+    DLedgerResponseCode.ADMIN_TOKEN_REFUSED: Verdict.REFUSED,
+    DLedgerResponseCode.ADMIN_TOKEN_NOT_READY: Verdict.RETRY_LATER,
     DLedgerResponseCode.UNEXPECTED_ARGUMENT: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_OUT_OF_RANGE: Verdict.REFUSED,
     DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN: Verdict.REFUSED,
@@ -312,12 +318,14 @@ def judge(kind: CallKind, command: RemotingCommand) -> Judgement:
         reason += f", the leader is {response.leader_id or 'unknown'}"
     elif kind.appends and response.code is DLedgerResponseCode.UNEXPECTED_ARGUMENT:
         reason += ", the body is too large for a segment of this group"
+    elif command.remark:
+        reason += f", {command.remark[:REMARK_SHOWN_MAX]}"
     return Judgement(verdict, response, response.code, reason)
 
 
 def _judge_system_error(command: RemotingCommand) -> Judgement:
     """Judge an error response of the remoting layer, which has a remark instead of a body."""
-    remark = (command.remark or "no remark")[:200]
+    remark = (command.remark or "no remark")[:REMARK_SHOWN_MAX]
     reason = f"remoting code {command.code}: {remark}"
     if command.code == SystemCode.SYSTEM_BUSY:
         return Judgement(Verdict.RETRY_LATER, reason=reason)

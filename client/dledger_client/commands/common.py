@@ -157,13 +157,23 @@ def add_output_option(
 
 @contextlib.asynccontextmanager
 async def open_client(
-    arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
+    arguments: argparse.Namespace,
+    *,
+    at_least_once: bool = False,
+    idempotent: bool = False,
+    admin_token: str = "",
 ) -> AsyncIterator[DLedgerClient]:
     """Open a client for the group options, with a notice while the group cannot be used.
 
     Raises UsageError if the options do not select a group.
     """
-    async with new_client(arguments, at_least_once=at_least_once, idempotent=idempotent) as client:
+    opened = new_client(
+        arguments,
+        at_least_once=at_least_once,
+        idempotent=idempotent,
+        admin_token=admin_token,
+    )
+    async with opened as client:
         notice = asyncio.create_task(Notice(client).run())
         try:
             yield client
@@ -173,7 +183,11 @@ async def open_client(
 
 
 def new_client(
-    arguments: argparse.Namespace, *, at_least_once: bool = False, idempotent: bool = False
+    arguments: argparse.Namespace,
+    *,
+    at_least_once: bool = False,
+    idempotent: bool = False,
+    admin_token: str = "",
 ) -> DLedgerClient:
     """Create the client for the group options. Raises UsageError if they do not select a group."""
     if not arguments.servers or not arguments.group:
@@ -191,6 +205,7 @@ def new_client(
             read_from=getattr(arguments, "read_from", ReadFrom.LEADER.value),
             consistency=getattr(arguments, "consistency", Consistency.LINEARIZABLE.value),
             timing=Timing(deadline_s=arguments.deadline),
+            admin_token=admin_token,
         )
     except ValueError as error:  # AddressError is one
         raise UsageError(str(error)) from error

@@ -88,6 +88,12 @@ def add_parser(commands: common.Commands) -> None:
         type=Path,
         help="archive of `dledger-audit compact` whose log a new group begins with (default: none)",
     )
+    parser.add_argument(
+        "--admin-token",
+        action="store_true",
+        help="demand an administration token for membership changes and transfers; it is in the "
+        "file admin-token of the folder (default: anyone on this machine may change the group)",
+    )
     common.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
 
@@ -107,6 +113,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 first_port=arguments.port,
                 state_machine=arguments.state_machine,
                 seed=arguments.seed,
+                admin_token=arguments.admin_token,
                 on_event=_print_event_json if as_json else _print_event,
             )
             async with group:

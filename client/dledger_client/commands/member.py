@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_client.admin import GroupMembership
-from dledger_client.commands import common, member_names
+from dledger_client.commands import admin_token, common, member_names
 from dledger_client.commands.common import ExitCode
 from dledger_client.errors import RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -106,6 +106,7 @@ def add_parser(commands: common.Commands) -> None:
         )
         member_names.add_argument(one, "member id, such as n3")
         common.add_group_options(one)
+        admin_token.add_option(one)
         common.add_output_option(one, "text: a sentence; json: one line")
         one.set_defaults(run=run_change, change=verb.change)
 
@@ -152,7 +153,8 @@ async def run_list(arguments: argparse.Namespace) -> int:
 async def run_change(arguments: argparse.Namespace) -> int:
     """Change a member, print the resulting membership and return the exit code."""
     try:
-        async with common.open_client(arguments) as client:
+        token = admin_token.read(arguments)
+        async with common.open_client(arguments, admin_token=token) as client:
             after = await client.change_membership(arguments.change, arguments.member)
     except RefusedError as error:
         hint = HINTS.get(error.code)

@@ -6,6 +6,7 @@
     servers = "orders-nodes:40911"
     group = "orders"
     http = "orders-0:40912,orders-1:40912"    # optional
+    admin_token_file = "/run/secrets/orders.token"    # optional
 
 What selects a group comes from one place: options come first, then a profile that is named, then
 the variables, and the default profile last. A named profile is not completed by variables, and the
@@ -45,6 +46,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     servers: str | None = None
     group: str | None = None
     http: str | None = None
+    admin_token_file: str | None = None
+    """The file with the group's administration token."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,6 +98,8 @@ def resolve(arguments: argparse.Namespace) -> None:
     for name in wanted:
         if getattr(arguments, name) is None:
             setattr(arguments, name, getattr(profile, name))
+    if getattr(arguments, "admin_token_file", "") is None:
+        arguments.admin_token_file = profile.admin_token_file
 
 
 def load() -> Config:

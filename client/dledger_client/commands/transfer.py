@@ -2,7 +2,7 @@
 
 import argparse
 
-from dledger_client.commands import common, member_names
+from dledger_client.commands import admin_token, common, member_names
 from dledger_client.commands.common import ExitCode
 
 
@@ -18,7 +18,7 @@ def add_parser(commands: common.Commands) -> None:
             "dledger transfer n2 --term 7": "the same in a group of Java servers",
         },
         exit_codes="0 MEMBER is the leader, 2 usage error, 3 outcome unknown, 4 refused (no such "
-        "member, too far behind, or it did not take over), 5 group unreachable.",
+        "member, too far behind, it did not take over, or no valid token), 5 group unreachable.",
     )
     member_names.add_argument(parser, "member id, such as n2")
     parser.add_argument(
@@ -29,13 +29,14 @@ def add_parser(commands: common.Commands) -> None:
         "(default: the term that the group reports)",
     )
     common.add_group_options(parser)
+    admin_token.add_option(parser)
     common.add_output_option(parser, "text: a sentence; json: one line")
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Transfer leadership, print the new leader and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with common.open_client(arguments, admin_token=admin_token.read(arguments)) as client:
         after = await client.transfer(arguments.member, term=arguments.term)
     if arguments.output == "json":
         common.write_json({"group": after.group, "leader": after.leader_id, "term": after.term})

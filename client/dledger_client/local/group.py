@@ -31,6 +31,7 @@ from dledger_client.local.folder import (
 )
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.local.seed import copy_seed, read_seed
+from dledger_client.local.token import keep_token
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView, NodeStatus, StorageState
 from dledger_formats.json_objects import FormatError
@@ -87,14 +88,15 @@ class LocalGroup:
         first_port: int = REMOTING_PORT,
         state_machine: str = NO_STATE_MACHINE,
         seed: Path | None = None,
+        admin_token: bool = False,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Configure the group; it starts when it is entered.
 
         Member k listens on port `first_port` + 2k, and for HTTP on the next port. `on_event`
-        receives each event. A new folder begins with the log of the archive `seed`. Raises
-        LocalGroupError if the name of the group is not one, or the
-        number of members or the port is out of range.
+        receives each event. A new folder begins with the log of the archive `seed`. With
+        `admin_token` the group demands its administration token. Raises LocalGroupError if the name
+        of the group is not one, or the number of members or the port is out of range.
         """
         if not GROUP_PATTERN.fullmatch(shape.group):
             raise LocalGroupError(
@@ -116,6 +118,9 @@ class LocalGroup:
         self._shape = shape
         self._state_machine = state_machine
         self._seed = seed
+        self._demands_token = admin_token
+        self.token_file: Path | None = None
+        """The file with the administration token; None if the group demands none."""
         self._on_event = on_event
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
@@ -130,6 +135,7 @@ class LocalGroup:
             program = node_program()
             lock = resources.enter_context(lock_folder(self.folder))
             shape = await self._found(self._shape)
+            self.token_file = keep_token(self.folder) if self._demands_token else None
             for member in self.members.values():
                 _require_free_port(member.address.port)
                 _require_free_port(member.http_address.port)
@@ -205,6 +211,7 @@ class LocalGroup:
             segment_size_bytes=shape.segment_size_bytes,
             index_segment_size_bytes=shape.index_segment_size_bytes,
             state_machine=self._state_machine,
+            admin_token_file=str(self.token_file or ""),
         )
 
     async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
@@ -285,8 +292,10 @@ def _require_free_port(port: int) -> None:
 def environment_of(group: LocalGroup) -> Mapping[str, str]:
     """Return the environment variables with which `dledger` finds the group without options."""
     pages = (str(member.http_address) for member in group.members.values())
+    token = {"DLEDGER_CLIENT_ADMIN_TOKEN_FILE": str(group.token_file)} if group.token_file else {}
     return {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers),
         "DLEDGER_CLIENT_GROUP": group.name,
         "DLEDGER_CLIENT_HTTP": ",".join(pages),
+        **token,
     }

@@ -137,6 +137,10 @@ class NodeStatus:
     """The live settings in force, by the names of their variables (`live_settings`)."""
     settings_problem: str = ""
     """Human-readable reason why the file with live settings is refused; empty if it is not."""
+    demands_admin_token: bool = False
+    """Whether membership changes and leadership transfers need the group's administration token."""
+    admin_tokens_version: str = ""
+    """The version of the tokens that the member accepts; empty if it has none or they name none."""
     group_identity: str = ""
     """Tells the group from others of the same name; empty if this member knows no identity."""
     scrub_passes: int = 0

@@ -90,6 +90,12 @@ class DLedgerResponseCode(enum.IntEnum):
     QUORUM_AT_RISK = 614
     """The voters that are reachable now would not be a majority after the change."""
     TOO_MANY_MEMBERS = 615
+    ADMIN_TOKEN_MISSING = 621
+    """The group demands its administration token, and the request has none (`administration`)."""
+    ADMIN_TOKEN_REFUSED = 622
+    """The request's token is not one of the group's."""
+    ADMIN_TOKEN_NOT_READY = 623
+    """The member demands a token and has not read any yet."""
 
     @classmethod
     def _missing_(cls, value: object) -> "DLedgerResponseCode":

@@ -8,25 +8,22 @@ from typing import Self
 
 import msgspec
 
+from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.decoding import Int64
-from dledger_formats.protocol.requests import Request, Response
+from dledger_formats.protocol.requests import Response
 
 
 def _zero() -> int:
     return 0
 
 
-class LeadershipTransferRequest(Request, kw_only=True, frozen=True):
-    """Transfer the leadership. `term` must be the leader's."""
+class LeadershipTransferRequest(AdminRequest, kw_only=True, frozen=True):
+    """Transfer the leadership. `term` must be the leader's. Java's request has no token."""
 
     transfer_id: str | None = None
     """The leader, which gives up the leadership."""
     transferee_id: str
     take_leadership_ledger_index: Int64 = msgspec.field(default_factory=_zero)
-    group_identity: str = ""
-    """The identity of the group that is meant; a member of another one answers UNKNOWN_GROUP.
-    Empty if the sender does not know it, as in Java.
-    """
 
     def addressed_to(self, member_id: str | None) -> Self:
         """Return this request for one member, which is assumed to be the leader."""

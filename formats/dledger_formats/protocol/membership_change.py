@@ -1,6 +1,6 @@
 """CHANGE_MEMBERSHIP, an extension of this project: change the membership by one member.
 
-    request    {group, remoteId, change, memberId, groupIdentity}
+    request    {group, remoteId, change, memberId, groupIdentity, adminToken}
     response   {code, group, leaderId, term, voters, learners, index}
 
 The leader answers SUCCESS once the change is committed, and at once if the membership is already as
@@ -18,8 +18,9 @@ from typing import Final
 
 import msgspec
 
+from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.decoding import Int64
-from dledger_formats.protocol.requests import Request, Response
+from dledger_formats.protocol.requests import Response
 
 CHANGE_MEMBERSHIP: Final = 52013
 """The request's code in its frame, from this project's range (52000 to 52999)."""
@@ -42,15 +43,11 @@ class ChangeKind(enum.StrEnum):
     """The member is removed from the group."""
 
 
-class ChangeMembershipRequest(Request, kw_only=True, frozen=True):
+class ChangeMembershipRequest(AdminRequest, kw_only=True, frozen=True):
     """Change one member."""
 
     change: ChangeKind
     member_id: str
-    group_identity: str = ""
-    """The identity of the group that is meant; a member of another one answers UNKNOWN_GROUP.
-    Empty if the sender does not know it, as in Java.
-    """
 
 
 class ChangeMembershipResponse(Response, kw_only=True, frozen=True):

@@ -47,6 +47,8 @@ class Counters:
     buffered_bytes: int
     connections_closed: Mapping[str, int]
     """Connections that this member refused or closed, by reason."""
+    admin_requests_refused: Mapping[str, int]
+    """Membership changes and transfers that lacked the administration token, by what was wrong."""
     segments_removed: int
     segments_forced: int
     healed_ranges: int
@@ -227,6 +229,12 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
         "Connections that this member refused or closed, by the exceeded limit.",
         "reason",
         counters.connections_closed,
+    )
+    yield families.counts(
+        "admin_requests_refused",
+        "Membership changes and transfers without a valid administration token, by what is wrong.",
+        "reason",
+        counters.admin_requests_refused,
     )
 
 

@@ -127,6 +127,7 @@ class Outage:
             messages_refused={},
             buffered_bytes=0,
             connections_closed={},
+            admin_requests_refused={},
             segments_removed=0,
             segments_forced=0,
             healed_ranges=0,

@@ -15,6 +15,7 @@ from dledger_formats.protocol import (
     register,
     requests,
 )
+from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import (
@@ -266,8 +267,19 @@ class Dispatcher:
         refused = misdirected(self._service, request)
         if refused is not None:
             reply(response_type(code=refused, group=self._service.group))
-        else:
+        elif not (isinstance(request, AdminRequest) and self._refuse_admin(request, command, line)):
             serve(request, reply)
+
+    def _refuse_admin(self, request: AdminRequest, command: RemotingCommand, line: Line) -> bool:
+        """Refuse a request that may not change the group, and say why in the frame's remark, since
+        no field of Java's responses has room for it. False if it may.
+        """
+        refused = self._service.refuse_admin(request, line.address)
+        if refused is None:
+            return False
+        response = requests.Response(code=refused.code, group=self._service.group)
+        line.send(_answer(command.opaque, response, refused.remark))
+        return True
 
     # -- peers -----------------------------------------------------------------------------------
 
@@ -285,14 +297,7 @@ class Dispatcher:
         code = DLedgerResponseCode.SUCCESS if reason is None else DLedgerResponseCode.UNKNOWN_MEMBER
         local_id = self._service.self_id
         response = requests.Response(code=code, group=self._service.group, local_id=local_id)
-        answer = RemotingCommand(
-            code=SystemCode.SUCCESS,
-            opaque=command.opaque,
-            flag=frames.RESPONSE_FLAG,
-            remark=reason,
-            body=response.to_json(),
-        )
-        line.send(frames.encode(answer))
+        line.send(_answer(command.opaque, response, reason))
         if reason is not None:
             detail = f"{hello.sender_id!r} may not open a link: {reason!r}"
             self._service.gate.count_closed(line, Reason.LINK_REFUSED, detail)
@@ -307,3 +312,16 @@ def _holds_up(line: Line) -> bool:
 
 def _reply(caller: Caller, opaque: int, answer: requests.Message) -> None:
     caller.send(frames.encode_responses([(opaque, answer.to_json())]))
+
+
+def _answer(opaque: int, answer: requests.Message, remark: str | None) -> bytes:
+    """Return the frame of an answer with a remark."""
+    return frames.encode(
+        RemotingCommand(
+            code=SystemCode.SUCCESS,
+            opaque=opaque,
+            flag=frames.RESPONSE_FLAG,
+            remark=remark,
+            body=answer.to_json(),
+        )
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import msgspec
 
 from dledger_formats.protocol import follow, frames, read_range, requests
+from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import Buffer, RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 
 Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later. Does nothing if the connection is gone."""
+
+
+class Refused(Protocol):
+    """The refusal of a request."""
+
+    @property
+    def code(self) -> DLedgerResponseCode:
+        """The code of the answer."""
+
+    @property
+    def remark(self) -> str:
+        """What is wrong, in words."""
 
 
 class Caller(Protocol):
@@ -165,6 +178,12 @@ class Service(Protocol):
         self, reader: "Reader", opaque: int, request: read_range.ReadRangeRequest
     ) -> None:
         """Read committed entries as they are stored."""
+
+    def refuse_admin(self, request: AdminRequest, address: str) -> Refused | None:
+        """Return why a request that would change the group is refused; None if it may.
+
+        `address` is that of the host that sent it.
+        """
 
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Transfer the leadership."""

@@ -4,15 +4,10 @@ import asyncio
 from typing import Final
 
 from dledger_formats.protocol import follow, requests
+from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.protocol.leadership_transfer import (
-    LeadershipTransferRequest,
-    LeadershipTransferResponse,
-)
-from dledger_formats.protocol.membership_change import (
-    ChangeMembershipRequest,
-    ChangeMembershipResponse,
-)
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
+from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.read_range import ReadRangeRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
@@ -39,6 +34,7 @@ from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.loop import CoreLoop, TurnListener
 from dledger_node.shell.peers import PeerMessages
 from dledger_node.shell.room import LogRoom
+from dledger_node.shell.token_file import AdminRefusal, TokenFile
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 
@@ -60,6 +56,7 @@ class ClientService:
         *,
         gate: Gate,
         identity: GroupIdentity,
+        tokens: TokenFile,
         peers: PeerMessages,
         send: Send,
         incarnation: int,
@@ -68,7 +65,7 @@ class ClientService:
         self.group = settings.group
         self.self_id = settings.self_id
         self.gate = gate
-        self._identity = identity
+        self._identity, self._tokens = identity, tokens
         self.peers = peers
         self._settings, self._core = settings, core
         self.core, self.store, self.state = core, store, state
@@ -194,20 +191,19 @@ class ClientService:
         """Read a value of the register."""
         self.registers.read(request, reply)
 
+    def refuse_admin(self, request: AdminRequest, address: str) -> AdminRefusal | None:
+        """Return why a request that would change the group is refused; None if it may."""
+        if self._identity.is_foreign(request.group_identity):
+            remark = "this member belongs to another group of that name"
+            return AdminRefusal(DLedgerResponseCode.UNKNOWN_GROUP, remark)
+        return self._tokens.refuse(request, address)
+
     def transfer_leadership(self, request: LeadershipTransferRequest, reply: Reply) -> None:
         """Transfer the leadership."""
-        if self._identity.is_foreign(request.group_identity):
-            code = DLedgerResponseCode.UNKNOWN_GROUP
-            reply(LeadershipTransferResponse(code=code, group=self.group))
-            return
         self.transfers.transfer(request, reply)
 
     def change_membership(self, request: ChangeMembershipRequest, reply: Reply) -> None:
         """Change the membership of the group."""
-        if self._identity.is_foreign(request.group_identity):
-            code = DLedgerResponseCode.UNKNOWN_GROUP
-            reply(ChangeMembershipResponse(code=code, group=self.group))
-            return
         self.memberships.change(request, reply)
 
     def metadata(self) -> requests.MetadataResponse:

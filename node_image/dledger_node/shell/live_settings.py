@@ -1,4 +1,6 @@
-"""The file with live settings: read again when it changes, or on SIGHUP.
+"""The files that may change while a member runs: read again when they change, or on SIGHUP.
+
+One has live settings, the other the administration tokens (`token_file`).
 
 A file with a mistake is refused as a whole: the settings in force stay, and `problem` says what is
 wrong until the file is right. A Kubernetes ConfigMap that is mounted as a folder changes in this
@@ -15,6 +17,7 @@ from typing import Final
 
 from dledger_formats import live_settings
 from dledger_formats.settings import NodeSettings, SettingsError
+from dledger_node.shell.token_file import TokenFile
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ class LiveSettings:
         """The settings in force."""
         self.problem = ""
         """Why the file is refused; empty if it is not."""
+        self.tokens = TokenFile(settings.admin_token_file)
+        """The administration tokens that this member accepts."""
         self._started_with = settings
         self._path = Path(settings.live_settings_file) if settings.live_settings_file else None
         self._seen: tuple[int, ...] | None = None
@@ -39,23 +44,29 @@ class LiveSettings:
             _set_log_level(self.current)
 
     def wake(self) -> None:
-        """Read the file at once, even if it looks unchanged."""
+        """Read the files at once, that of the settings even if it looks unchanged."""
         self._seen = None
         self._wake.set()
 
     async def run(self, apply: Callable[[NodeSettings], None]) -> None:
-        """Watch the file until cancelled; call `apply` with the settings after each change."""
-        interval_s = INTERVAL_S if self._path is not None else None
+        """Watch the files until cancelled; call `apply` with the settings after each change."""
+        is_watched = self._path is not None or self.tokens.is_demanded
+        interval_s = INTERVAL_S if is_watched else None
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), interval_s)
             self._wake.clear()
             before = self.current
-            await asyncio.to_thread(self._read)
+            await asyncio.to_thread(self._read_files)
             if self.current != before:
                 _log_changes(before, self.current)
                 _set_log_level(self.current)
                 apply(self.current)
+
+    def _read_files(self) -> None:
+        """Read what has changed; blocks."""
+        self.tokens.read()
+        self._read()
 
     def _read(self) -> None:
         """Read the file if it has changed since the last time; blocks."""

@@ -80,8 +80,7 @@ class DLedgerServer:
         self._live = live or LiveSettings(settings)
         settings = self._live.current
         self._name = f"{settings.group} {settings.self_id}"
-        self._core = core
-        self._store = store
+        self._core, self._store = core, store
         self._loop = asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         """A future that gets the error once this member must stop."""
@@ -146,6 +145,7 @@ class DLedgerServer:
             self._state,
             gate=self._gate,
             identity=self._identity,
+            tokens=self._live.tokens,
             peers=peers,
             send=self._links.send_one,
             incarnation=self._incarnation,

@@ -18,6 +18,7 @@ from dledger_node.services.passed_on import PassedOn
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
+from dledger_node.shell.token_file import Lack
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
@@ -59,6 +60,8 @@ class MemberView:
         )
         return replace(
             told,
+            demands_admin_token=self.live.tokens.is_demanded,
+            admin_tokens_version=self.live.tokens.version,
             volume_size_bytes=volume.size_bytes,
             volume_available_bytes=volume.available_bytes,
         )
@@ -129,6 +132,7 @@ class MemberView:
             connections=self.gate.connections,
             buffered_bytes=self.gate.received_bytes + self.gate.unsent_bytes,
             connections_closed=self.gate.closed_by_reason,
+            admin_requests_refused={lack.value: self.live.tokens.refused[lack] for lack in Lack},
             messages_dropped={link.peer_id: link.dropped for link in self.links},
             links_up=self.links.up(),
             peer_lag_entries=self._peer_lag_entries(),

@@ -1,0 +1,56 @@
+"""The group's administration token, for the commands that change a group.
+
+A token is never an argument, which every user of the machine can see. The sources, in this order:
+the option, the profile, two variables of the command line, and the variable of a member, so that
+the commands work in a member's container.
+"""
+
+import argparse
+import os
+from typing import Final
+
+from dledger_client.commands.common import UsageError
+from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
+from dledger_formats.settings import variable_name
+
+FILE_VARIABLE: Final = "DLEDGER_CLIENT_ADMIN_TOKEN_FILE"
+VARIABLE: Final = "DLEDGER_CLIENT_ADMIN_TOKEN"
+MEMBER_FILE_VARIABLE: Final = variable_name("admin_token_file")
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--admin-token-file`."""
+    parser.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        help="file with the administration token, for a group that demands it (default: of the "
+        f"profile, ${FILE_VARIABLE}, the token in ${VARIABLE}, or ${MEMBER_FILE_VARIABLE})",
+    )
+
+
+def read(arguments: argparse.Namespace) -> str:
+    """Return the token to send; empty if none is given. Raises UsageError."""
+    path = arguments.admin_token_file or os.environ.get(FILE_VARIABLE)
+    if path:
+        return _read_file(path)
+    if token := os.environ.get(VARIABLE):
+        return _parse(token.encode("utf-8", "surrogateescape"), f"${VARIABLE}")
+    if path := os.environ.get(MEMBER_FILE_VARIABLE):
+        return _read_file(path)
+    return ""
+
+
+def _read_file(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read the administration token: {error}") from error
+    return _parse(raw, path)
+
+
+def _parse(raw: bytes, where: str) -> str:
+    try:
+        return AdminTokens.parse(raw).current
+    except TokensError as error:
+        raise UsageError(f"{where} holds no administration token: {error}") from error
