@@ -17,7 +17,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 PAGE = ROOT / "docs" / "reference-crd.md"
-ORDER = ("DLedgerGroup", "DLedgerAudit")
+ORDER = ("DLedgerGroup", "DLedgerAudit", "DLedgerSwitchover")
 
 INTRODUCTION = """\
 # Reference of the custom resources

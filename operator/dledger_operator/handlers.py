@@ -36,6 +36,15 @@ async def audit_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
         memo.workers.audit_changed(event["object"])
 
 
+@kopf.on.event(names.API_GROUP, names.API_VERSION, names.SWITCHOVERS_PLURAL)
+async def switchover_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+    """Start, update or stop the switchover's worker."""
+    if event["type"] == "DELETED":
+        memo.workers.switchover_deleted(event["object"])
+    else:
+        memo.workers.switchover_changed(event["object"])
+
+
 @kopf.on.event("", "v1", "pods", labels=GROUP_CHILD)
 async def pod_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Check the leader and the role labels: a pod was created, changed or deleted."""

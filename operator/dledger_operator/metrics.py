@@ -79,6 +79,18 @@ class OperatorMetrics(Collector):
             ["verdict"],
             registry=self.registry,
         )
+        self.switchovers = PrometheusCounter(
+            "dledger_switchovers",
+            "Finished DLedgerSwitchovers by the reason of their end; SwitchedOver is a success.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.switchover_s = Histogram(
+            "dledger_switchover_seconds",
+            "From the request to the leader until the target of a switchover leads.",
+            buckets=FAILOVER_BUCKETS_S,
+            registry=self.registry,
+        )
         self.lease_held = Gauge(
             "dledger_operator_lease_held",
             "1 on the replica that does everything, 0 on the others, which only follow leaders.",

@@ -14,6 +14,8 @@ GROUP_KIND: Final = "DLedgerGroup"
 GROUPS_PLURAL: Final = "dledgergroups"
 AUDIT_KIND: Final = "DLedgerAudit"
 AUDITS_PLURAL: Final = "dledgeraudits"
+SWITCHOVER_KIND: Final = "DLedgerSwitchover"
+SWITCHOVERS_PLURAL: Final = "dledgerswitchovers"
 FIELD_MANAGER: Final = "dledger-operator"
 
 GROUP_LABEL: Final = "dledger.io/group"

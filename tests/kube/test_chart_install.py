@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from api_server.client import ApiServer, CommandError, RefusedError, wait_until
-from api_server.objects import DRY_RUN, check, group, path, stored, wait_until_served
+from api_server.objects import DRY_RUN, PLURALS, check, group, path, stored, wait_until_served
 from api_server.release import CHART, Release, installed
 
 pytest_plugins = ["api_server.fixtures"]
@@ -39,7 +39,7 @@ def in_one_namespace(api_server: ApiServer) -> Iterator[Release]:
 def server_without_crds(empty_api_server: ApiServer) -> Iterator[ApiServer]:
     """A server without the CRDs; CRDs that a release installs are deleted after the test."""
     yield empty_api_server
-    crds = ("dledgergroups.dledger.io", "dledgeraudits.dledger.io")
+    crds = [f"{plural}.dledger.io" for plural in PLURALS.values()]
     empty_api_server.kubectl("delete", "crd", "--ignore-not-found", "--wait", *crds)
 
 
@@ -89,6 +89,8 @@ def test_a_namespace_of_restricted_pods_rejects_a_pod_that_may_run_as_root(
         ("watch", "dledgergroups.dledger.io"),
         ("patch", "dledgergroups.dledger.io/status"),
         ("patch", "dledgeraudits.dledger.io/status"),
+        ("patch", "dledgerswitchovers.dledger.io/status"),
+        ("delete", "dledgerswitchovers.dledger.io"),
         ("patch", "pods"),
         ("delete", "pods"),
         ("create", "pods/eviction"),
@@ -178,6 +180,7 @@ def test_the_examples_for_artifact_hub_are_accepted(api_server: ApiServer) -> No
     assert [check(api_server, sent)["kind"] for sent in examples] == [
         "DLedgerGroup",
         "DLedgerAudit",
+        "DLedgerSwitchover",
     ]
 
 

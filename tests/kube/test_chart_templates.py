@@ -113,6 +113,7 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
     assert names(render()) == {
         "CustomResourceDefinition/dledgergroups.dledger.io",
         "CustomResourceDefinition/dledgeraudits.dledger.io",
+        "CustomResourceDefinition/dledgerswitchovers.dledger.io",
         "ServiceAccount/dl-dledger-operator",
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
@@ -129,6 +130,7 @@ def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> Non
     assert names(render(EVERYTHING)) == {
         "CustomResourceDefinition/dledgergroups.dledger.io",
         "CustomResourceDefinition/dledgeraudits.dledger.io",
+        "CustomResourceDefinition/dledgerswitchovers.dledger.io",
         "ServiceAccount/robot",
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
@@ -183,7 +185,7 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
     # A StatefulSet is only deleted without its pods, to give it larger claim templates.
-    assert deletable == {"persistentvolumeclaims", "pods", "statefulsets"}
+    assert deletable == {"dledgerswitchovers", "persistentvolumeclaims", "pods", "statefulsets"}
     assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
     assert all("*" not in rule["apiGroups"] for rule in rules)
 

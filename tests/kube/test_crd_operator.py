@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from api_server.client import ApiServer
-from api_server.objects import Object, audit, check, group
+from api_server.objects import Object, audit, check, group, switchover
 from dledger_operator import names
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.switchover_request import SwitchoverRequest
 from tools import crd_reference
 
 pytest_plugins = ["api_server.fixtures"]
@@ -58,6 +59,21 @@ def test_the_operators_defaults_for_audits_match_the_schema(
     )
 
 
+@pytest.mark.parametrize(
+    "spec", [{}, {"timeout": "5s"}, {"maxLagEntries": 0, "ttlAfterFinished": "90m"}], ids=str
+)
+def test_the_operators_defaults_for_switchovers_match_the_schema(
+    api_server: ApiServer, spec: dict[str, Any]
+) -> None:
+    sent = switchover(**spec)
+    checked = check(api_server, sent)
+    stored = {**checked, "metadata": {**checked["metadata"], "uid": "u"}}
+
+    assert SwitchoverRequest.from_body(stored) == SwitchoverRequest.from_body(
+        without_defaults(sent, stored)
+    )
+
+
 def test_the_names_of_the_kinds_match_the_operators() -> None:
     version = f"{names.API_GROUP}/{names.API_VERSION}"
     served = {
@@ -71,6 +87,7 @@ def test_the_names_of_the_kinds_match_the_operators() -> None:
     assert served == {
         names.GROUP_KIND: (version, names.GROUPS_PLURAL),
         names.AUDIT_KIND: (version, names.AUDITS_PLURAL),
+        names.SWITCHOVER_KIND: (version, names.SWITCHOVERS_PLURAL),
     }
 
 

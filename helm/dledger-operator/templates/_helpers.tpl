@@ -55,10 +55,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* The operator's permissions, for the Role of one namespace or for a ClusterRole. */}}
 {{- define "dledger-operator.rules" -}}
 - apiGroups: [dledger.io]
-  resources: [dledgergroups, dledgeraudits]
+  resources: [dledgergroups, dledgeraudits, dledgerswitchovers]
   verbs: [get, list, watch]
 - apiGroups: [dledger.io]
-  resources: [dledgergroups/status, dledgeraudits/status]
+  resources: [dledgerswitchovers]
+  verbs: [delete]
+- apiGroups: [dledger.io]
+  resources: [dledgergroups/status, dledgeraudits/status, dledgerswitchovers/status]
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [pods]

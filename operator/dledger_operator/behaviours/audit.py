@@ -2,19 +2,18 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.json_objects import FormatError, encode
 from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView, Manifest
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.behaviours.loops import Pace
 from dledger_operator.behaviours.members.membership import recorded_membership
+from dledger_operator.behaviours.one_off.worker import COMPLETE, OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
 from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgment, stamped
@@ -27,7 +26,6 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=15.0, gap_s=0.5, failure_gap_s_max=30.0)
-COMPLETE: Final = "Complete"
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 FINISHED: Final = "Finished"
@@ -150,45 +148,13 @@ def build_status(
     return status
 
 
-class AuditWorker:
+class AuditWorker(OneOffWorker):
     """Runs one DLedgerAudit until it has ended."""
 
-    def __init__(
-        self, body: Mapping[str, Any], context: Context, on_gone: Callable[[], None]
-    ) -> None:
-        """Create a worker; `on_gone` is called when the audit no longer exists."""
-        self.uid: str = body["metadata"]["uid"]
-        self.namespace: str = body["metadata"]["namespace"]
-        self.name: str = body["metadata"]["name"]
-        self._body = body
-        self._status: Mapping[str, Any] = body.get("status") or {}
-        self._context = context
-        self._on_gone = on_gone
-        self._wake = Wake()
-
-    async def run(self) -> None:
-        """Advance the audit until it has ended."""
-        await repeat(
-            self._run_once,
-            what=f"audit {self.namespace}/{self.name}",
-            wake=self._wake,
-            pace=PACE,
-            random=self._context.random,
-            on_failure=partial(self._context.count_failure, "audit"),
-            until=self.ended,
-        )
-
-    def ended(self) -> bool:
-        """Return whether the status is final."""
-        return self._status.get("phase") in ENDED_PHASES
-
-    def changed(self, body: Mapping[str, Any]) -> None:
-        """Store a newer version of the audit's object; its spec is immutable."""
-        self._body = body
-
-    def wake(self) -> None:
-        """Check the audit now, because its Job or the group that it waits for has changed."""
-        self._wake.set()
+    kind = names.AUDIT_KIND
+    behaviour = "audit"
+    pace = PACE
+    ended_phases = ENDED_PHASES
 
     async def _run_once(self) -> None:
         if self.ended():
@@ -200,15 +166,7 @@ class AuditWorker:
             previous=self._status,
             now=self._context.now(),
         )
-        if status == self._status:
-            return
-        try:
-            await self._context.api.apply_status(names.AUDIT_KIND, self._body, status)
-        except NotFoundError:
-            self._on_gone()
-            return
-        self._status = status
-        if self.ended():
+        if await self._write(status) and self.ended():
             await self._record_result(outcome)
 
     async def _advance(self) -> Outcome:

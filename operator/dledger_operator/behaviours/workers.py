@@ -1,4 +1,4 @@
-"""One task per group and per audit, started and stopped with their objects.
+"""One task per group, audit and switchover, started and stopped with their objects.
 
 Watch events may be repeated, missed or late. So every method here is idempotent, and an object is
 identified by its uid: a late deletion of an old object must not stop the worker of a new object
@@ -8,27 +8,20 @@ with the same name.
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from dledger_operator import names
 from dledger_operator.behaviours.audit import AuditWorker
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
+from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
 from dledger_operator.behaviours.leases.duties import Duty
+from dledger_operator.behaviours.one_off.one_offs import OneOffs
 from dledger_operator.behaviours.report.audit_findings import finding_of, latest
+from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
 from dledger_operator.observed_state import AuditFinding
 
 logger = logging.getLogger(__name__)
-
-
-class Worker(Protocol):
-    """The worker of one object."""
-
-    uid: str
-
-    async def run(self) -> None:
-        """Work until cancelled or done."""
 
 
 TURN_S_MAX: Final = 1800.0
@@ -36,52 +29,9 @@ TURN_S_MAX: Final = 1800.0
 other groups while the API server is slow. A turn that lasts longer never ends.
 """
 
-W = TypeVar("W", bound=Worker)
-Key = tuple[str, str]
-
 
 class WorkerFailedError(Exception):
     """A worker crashed or hangs because of a bug; the process must be restarted."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Running(Generic[W]):
-    worker: W
-    task: asyncio.Task[None]
-
-
-class _WorkerPool(Generic[W]):
-    """The workers of one kind, by namespace and name."""
-
-    def __init__(self) -> None:
-        self._running: dict[Key, _Running[W]] = {}
-
-    def get(self, key: Key) -> W | None:
-        running = self._running.get(key)
-        return running.worker if running else None
-
-    def start(self, key: Key, worker: W) -> None:
-        self.stop(key)
-        task = asyncio.create_task(worker.run(), name=f"worker {key[0]}/{key[1]}")
-        self._running[key] = _Running(worker, task)
-
-    def stop(self, key: Key, uid: str | None = None) -> bool:
-        """Stop a worker; with `uid`, only if it is the worker of that object."""
-        running = self._running.get(key)
-        if running is None or (uid is not None and running.worker.uid != uid):
-            return False
-        del self._running[key]
-        running.task.cancel()
-        return True
-
-    def workers(self) -> list[W]:
-        return [running.worker for running in self._running.values()]
-
-    def tasks(self) -> list[asyncio.Task[None]]:
-        return [running.task for running in self._running.values()]
-
-    def __len__(self) -> int:
-        return len(self._running)
 
 
 class Workers:
@@ -89,10 +39,10 @@ class Workers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._groups: _WorkerPool[GroupWorker] = _WorkerPool()
-        self._audits: _WorkerPool[AuditWorker] = _WorkerPool()
+        self._groups: WorkerPool[GroupWorker] = WorkerPool()
+        self._audits = OneOffs(AuditWorker, context, self._watch_namespaces)
+        self._switchovers = OneOffs(SwitchoverWorker, context, self._watch_namespaces)
         self._group_bodies: dict[Key, Mapping[str, Any]] = {}
-        self._audit_bodies: dict[Key, Mapping[str, Any]] = {}
         self._findings: dict[Key, AuditFinding] = {}
         """What the last audit of each group found, also before the group's worker starts."""
 
@@ -103,13 +53,16 @@ class Workers:
         metrics.namespaces_of_others.set(len(duties.of_others()))
         for body in [*self._group_bodies.values()]:
             self._run_group(body)
-        for body in [*self._audit_bodies.values()]:
-            self._run_audit(body)
+        for one_offs in self._one_offs:
+            one_offs.run_all()
 
     def group_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a group, or pass the new version to its worker."""
-        key, uid = _identity(body)
-        self._remember(self._group_bodies, body)
+        key, uid = identity(body)
+        is_new = key not in self._group_bodies
+        self._group_bodies[key] = body
+        if is_new:  # most events are changes, which are in a known namespace
+            self._watch_namespaces()
         worker = self._groups.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
@@ -118,7 +71,7 @@ class Workers:
 
     def _run_group(self, body: Mapping[str, Any]) -> None:
         """Let the group's worker do what this process has to do, or stop it."""
-        key, uid = _identity(body)
+        key, uid = identity(body)
         duties, worker = self._context.duties, self._groups.get(key)
         duty, epoch = duties.of(key[0]), duties.epoch(key[0])
         if duty is Duty.NOTHING:
@@ -134,35 +87,32 @@ class Workers:
             worker.act(epoch)
 
     def _start_group(self, body: Mapping[str, Any]) -> GroupWorker:
-        key, uid = _identity(body)
+        key, uid = identity(body)
         logger.info("%s/%s: started the group's worker", *key)
         worker = GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
         self._groups.start(key, worker)
         if finding := self._findings.get(key):
             worker.audited(finding)
-        for audit in self._audits.workers():
-            audit.wake()  # it may wait for this group
+        for one_offs in self._one_offs:
+            one_offs.wake(key)
         return worker
 
-    def _remember(self, bodies: dict[Key, Mapping[str, Any]], body: Mapping[str, Any]) -> None:
-        key, _ = _identity(body)
-        is_new = key not in bodies
-        bodies[key] = body
-        if is_new:  # most events are changes, which are in a known namespace
-            self._watch_namespaces()
-
-    def _forget(self, bodies: dict[Key, Mapping[str, Any]], key: Key, uid: str) -> None:
-        if key in bodies and bodies[key]["metadata"]["uid"] == uid:
-            del bodies[key]
-            self._watch_namespaces()
-
     def _watch_namespaces(self) -> None:
-        keys = [*self._group_bodies, *self._audit_bodies]
-        self._context.duties.watch_namespaces({namespace for namespace, _ in keys})
+        namespaces = {namespace for namespace, _ in self._group_bodies}
+        self._context.duties.watch_namespaces(
+            namespaces.union(*(one_offs.namespaces for one_offs in self._one_offs))
+        )
+
+    @property
+    def _one_offs(self) -> tuple[OneOffs[AuditWorker], OneOffs[SwitchoverWorker]]:
+        return (self._audits, self._switchovers)
+
+    def _one_off_tasks(self) -> list[asyncio.Task[None]]:
+        return [task for one_offs in self._one_offs for task in one_offs.tasks()]
 
     def group_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop a group's worker; Kubernetes deletes the group's children."""
-        self._group_gone(*_identity(body))
+        self._group_gone(*identity(body))
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Pass a pod's watch event to the group's worker; `kind` is None for a pod from a LIST."""
@@ -185,31 +135,9 @@ class Workers:
             worker.child_changed(kind, body)
 
     def audit_changed(self, body: Mapping[str, Any]) -> None:
-        """Start a worker for an audit, or pass the new version to its worker.
-
-        An audit that has ended gets no worker.
-        """
-        key, uid = _identity(body)
-        self._remember(self._audit_bodies, body)
+        """Start a worker for an audit, or pass the new version to its worker."""
         self._take_finding(body)
-        worker = self._audits.get(key)
-        if worker is not None and worker.uid == uid:
-            worker.changed(body)
-            return
-        self._run_audit(body)
-
-    def _run_audit(self, body: Mapping[str, Any]) -> None:
-        """Start or stop the audit's worker, as this process has to."""
-        key, uid = _identity(body)
-        if self._context.duties.of(key[0]) is not Duty.ALL:
-            self._audits.stop(key)
-            return
-        worker = self._audits.get(key)
-        if worker is not None and worker.uid == uid:
-            return
-        fresh = AuditWorker(body, self._context, lambda: self._audit_gone(key, uid))
-        if not fresh.ended():
-            self._audits.start(key, fresh)
+        self._audits.changed(body)
 
     def _take_finding(self, audit: Mapping[str, Any]) -> None:
         group = (audit["metadata"]["namespace"], audit["spec"]["groupRef"]["name"])
@@ -222,7 +150,15 @@ class Workers:
 
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop an audit's worker; Kubernetes deletes the audit's Job."""
-        self._audit_gone(*_identity(body))
+        self._audits.deleted(body)
+
+    def switchover_changed(self, body: Mapping[str, Any]) -> None:
+        """Start a worker for a switchover, or pass the new version to its worker."""
+        self._switchovers.changed(body)
+
+    def switchover_deleted(self, body: Mapping[str, Any]) -> None:
+        """Stop a switchover's worker. A transfer that the leader has begun goes on."""
+        self._switchovers.deleted(body)
 
     def job_changed(self, body: Mapping[str, Any]) -> None:
         """Notify the audit's worker that its Job has changed."""
@@ -239,35 +175,32 @@ class Workers:
                 if wake.busy_since_s is not None and now_s - wake.busy_since_s > TURN_S_MAX:
                     where = f"{group.namespace}/{group.name}: {loop}"
                     raise WorkerFailedError(f"{where}: its turn lasts longer than {TURN_S_MAX:g} s")
-        for task in (*self._groups.tasks(), *self._audits.tasks()):
+        for task in (*self._groups.tasks(), *self._one_off_tasks()):
             if task.done() and not task.cancelled() and task.exception() is not None:
                 raise WorkerFailedError(f"{task.get_name()}: {task.exception()!r}")
         if failed := self._context.duties.failed():
             raise WorkerFailedError(failed)
-        return {"groups": len(self._groups), "audits": len(self._audits)}
+        return {
+            "groups": len(self._groups),
+            "audits": len(self._audits),
+            "switchovers": len(self._switchovers),
+        }
 
     async def stop(self) -> None:
         """Cancel all workers and wait until they have ended."""
-        tasks = [*self._groups.tasks(), *self._audits.tasks()]
+        tasks = [*self._groups.tasks(), *self._one_off_tasks()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _group_gone(self, key: Key, uid: str) -> None:
-        self._forget(self._group_bodies, key, uid)
+        if key in self._group_bodies and self._group_bodies[key]["metadata"]["uid"] == uid:
+            del self._group_bodies[key]
+            self._watch_namespaces()
         if self._groups.stop(key, uid):
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
             self._context.metrics.remove_group(*key)
             self._findings.pop(key, None)
-
-    def _audit_gone(self, key: Key, uid: str) -> None:
-        self._forget(self._audit_bodies, key, uid)
-        self._audits.stop(key, uid)
-
-
-def _identity(body: Mapping[str, Any]) -> tuple[Key, str]:
-    metadata = body["metadata"]
-    return (metadata["namespace"], metadata["name"]), metadata["uid"]
 
 
 def _owner(body: Mapping[str, Any], label: str) -> Key:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
-from lightkube import ALL_NS, AsyncClient
+from lightkube import AsyncClient
 from lightkube.core.resource import NamespacedResource
-from lightkube.generic_resource import create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
@@ -36,39 +35,25 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.clients import connection, removal, translate
-from dledger_operator.clients.errors import (
-    ConflictError,
-    NotFoundError,
-    RefusedError,
-)
+from dledger_operator.clients.custom_objects import CustomObjectClient
+from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.clients.leases import LeaseClient
 
-DLedgerGroup: Final = create_namespaced_resource(
-    names.API_GROUP, names.API_VERSION, names.GROUP_KIND, names.GROUPS_PLURAL
-)
-DLedgerAudit: Final = create_namespaced_resource(
-    names.API_GROUP, names.API_VERSION, names.AUDIT_KIND, names.AUDITS_PLURAL
-)
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
     kind.__name__: kind
     for kind in (
         ConfigMap, Event, Job, PodDisruptionBudget, Service, ServiceAccount, StatefulSet,
     )
 }  # fmt: skip
-_KINDS: Final = {names.GROUP_KIND: DLedgerGroup, names.AUDIT_KIND: DLedgerAudit}
-_STATUS_OF: Final = {
-    names.GROUP_KIND: DLedgerGroup.Status,
-    names.AUDIT_KIND: DLedgerAudit.Status,
-}
 
 
-class KubeApi:
+class KubeApi(CustomObjectClient):
     """The operator's requests to the API server. Each raises KubeError if it fails or takes longer
     than `connection.REQUEST_S_MAX`.
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        self._client = client
+        super().__init__(client)
         self.leases = LeaseClient(client)
 
     @classmethod
@@ -92,61 +77,6 @@ class KubeApi:
                 patch_type=PatchType.APPLY,
                 force=True,
             )
-
-    async def apply_status(self, kind: str, body: Mapping[str, Any], status: Manifest) -> None:
-        """Replace the status of a custom resource.
-
-        Raises NotFoundError if it does not exist, ConflictError if it has changed in the meantime
-        or another object has its name now. The API server ignores a uid in a status, so the write
-        carries the version of the object whose uid was read.
-        """
-        identity = {key: body["metadata"][key] for key in ("namespace", "name")}
-        what = f"apply the status of {kind} {identity['namespace']}/{identity['name']}"
-        with connection.translated(what):
-            live = await self._client.get(
-                _KINDS[kind], identity["name"], namespace=identity["namespace"]
-            )
-        if live["metadata"]["uid"] != body["metadata"]["uid"]:
-            raise ConflictError(f"{what}: another object has this name now")
-        manifest = {
-            "apiVersion": names.API_GROUP_VERSION,
-            "kind": kind,
-            "metadata": {**identity, "resourceVersion": live["metadata"]["resourceVersion"]},
-            "status": status,
-        }
-        with connection.translated(what):
-            await self._client.patch(
-                _STATUS_OF[kind],
-                identity["name"],
-                manifest,
-                namespace=identity["namespace"],
-                patch_type=PatchType.APPLY,
-                force=True,
-            )
-
-    async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Get a DLedgerGroup. Raises NotFoundError if it does not exist."""
-        with connection.translated(f"get {names.GROUP_KIND} {namespace}/{name}"):
-            return await self._client.get(DLedgerGroup, name, namespace=namespace)
-
-    async def check_served(self, namespace: str | None) -> None:
-        """Check that the CRDs are installed and readable. Raises KubeError with what is missing."""
-        for kind, plural in (
-            (DLedgerGroup, names.GROUPS_PLURAL),
-            (DLedgerAudit, names.AUDITS_PLURAL),
-        ):
-            try:
-                with connection.translated(f"list {plural} in {namespace or 'all namespaces'}"):
-                    async for _ in self._client.list(
-                        kind, namespace=namespace or ALL_NS, chunk_size=1
-                    ):
-                        break
-            except NotFoundError as error:
-                raise NotFoundError(f"{error}; install the chart's CRDs first") from error
-            except RefusedError as error:
-                raise RefusedError(
-                    f"{error}; grant the chart's role to the operator's account"
-                ) from error
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
         """Get what is known of an object of an applicable kind; None if it does not exist."""

@@ -80,18 +80,21 @@ async def orphan_stateful_set(client: AsyncClient, stateful_set: StatefulSetView
     known = Preconditions(uid=stateful_set.uid, resourceVersion=stateful_set.resource_version)
     where = f"{stateful_set.namespace}/statefulsets/{stateful_set.name}"
     what = f"delete StatefulSet {stateful_set.namespace}/{stateful_set.name}"
-    await _send(client, f"apis/apps/v1/namespaces/{where}", known, what, policy="Orphan")
+    await delete(client, f"apis/apps/v1/namespaces/{where}", known, what, policy="Orphan")
 
 
 async def _delete(client: AsyncClient, pod: PodView, known: Preconditions) -> None:
     url = f"api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-    await _send(client, url, known, f"delete pod {pod.namespace}/{pod.name}")
+    await delete(client, url, known, f"delete pod {pod.namespace}/{pod.name}")
 
 
-async def _send(
+async def delete(
     client: AsyncClient, url: str, known: Preconditions, what: str, policy: str | None = None
 ) -> None:
-    """Send a DELETE with a body, for which the library's `delete` has no parameter."""
+    """Delete the object at `url`, if the preconditions `known` hold.
+
+    The library's own `delete` has no parameter for the body of the request.
+    """
     options = DeleteOptions(
         apiVersion="v1", kind="DeleteOptions", preconditions=known, propagationPolicy=policy
     )

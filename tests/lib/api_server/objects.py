@@ -11,7 +11,11 @@ from api_server.client import API, ApiServer, RefusedError, wait_until
 
 Object: TypeAlias = dict[str, Any]
 
-PLURALS: Final = {"DLedgerGroup": "dledgergroups", "DLedgerAudit": "dledgeraudits"}
+PLURALS: Final = {
+    "DLedgerGroup": "dledgergroups",
+    "DLedgerAudit": "dledgeraudits",
+    "DLedgerSwitchover": "dledgerswitchovers",
+}
 # As kubectl does: an unknown field is an error instead of being silently dropped.
 STRICT: Final = "fieldValidation=Strict"
 DRY_RUN: Final = f"dryRun=All&{STRICT}"
@@ -42,6 +46,13 @@ def group(name: str = "", **spec: Any) -> Object:
 def audit(name: str = "", **spec: Any) -> Object:
     """Return a DLedgerAudit of a group called flights."""
     return custom("DLedgerAudit", {"groupRef": {"name": "flights"}, **spec}, name)
+
+
+def switchover(name: str = "", **spec: Any) -> Object:
+    """Return a DLedgerSwitchover of a group called flights to n2."""
+    return custom(
+        "DLedgerSwitchover", {"groupRef": {"name": "flights"}, "target": "n2", **spec}, name
+    )
 
 
 def check(server: ApiServer, sent: Object) -> Object:

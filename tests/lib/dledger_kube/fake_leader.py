@@ -83,6 +83,15 @@ class FakeGroup:
         leading = next(node for node in self.nodes if node.member_id == self.leader)
         return remoting(leading.ip, names.REMOTING_PORT, self._answer)
 
+    @contextlib.asynccontextmanager
+    async def serve_all(self) -> AsyncIterator[None]:
+        """Accept requests at every member's address, so that the leader may change."""
+        async with contextlib.AsyncExitStack() as stack:
+            for node in self.nodes:
+                served = remoting(node.ip, names.REMOTING_PORT, self._answer)
+                await stack.enter_async_context(served)
+            yield
+
     async def _transfer(self, command: RemotingCommand) -> None:
         request = LeadershipTransferRequest.from_json(command.body)
         self.transfers.append((self.leader, request.transferee_id))

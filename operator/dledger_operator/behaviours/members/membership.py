@@ -1,6 +1,6 @@
 """Determines a group's voters and learners. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
@@ -32,3 +32,9 @@ def reported_membership(answers: Iterable[NodeStatus], previous: Membership) -> 
         return previous
     latest = max(leading, key=lambda answer: answer.term)
     return Membership(voters=frozenset(latest.voters), learners=frozenset(latest.learners))
+
+
+def proven_leader(answers: Sequence[NodeStatus]) -> NodeStatus | None:
+    """Return the answer of the proven leader of the highest term that any member knows."""
+    highest = max((answer.term for answer in answers), default=-1)
+    return next((each for each in answers if each.master and each.term == highest), None)

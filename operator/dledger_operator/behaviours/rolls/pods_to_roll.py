@@ -8,7 +8,7 @@ from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, VolumeClaimView
-from dledger_operator.behaviours.members.membership import reported_membership
+from dledger_operator.behaviours.members.membership import proven_leader, reported_membership
 from dledger_operator.behaviours.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
 from dledger_operator.spec.revision import Revision, why_behind
@@ -40,7 +40,7 @@ def roll_state(
         for pod in pods
         if pod.uid in answers and answers[pod.uid].self_id == pod.member_id
     }
-    leading = _leading(list(told.values()))
+    leading = proven_leader(list(told.values()))
     return RollState(
         pods=[
             replace(
@@ -58,12 +58,6 @@ def roll_state(
         staying=staying,
         leaderless_s_min=leaderless_s_min,
     )
-
-
-def _leading(answers: Sequence[NodeStatus]) -> NodeStatus | None:
-    """Return the answer of the proven leader of the highest term that any member knows."""
-    highest = max((answer.term for answer in answers), default=-1)
-    return next((each for each in answers if each.master and each.term == highest), None)
 
 
 def _pod(

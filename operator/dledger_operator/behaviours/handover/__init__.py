@@ -1,0 +1,1 @@
+"""Moving the leadership on purpose: to a member that somebody asked for."""

@@ -1,0 +1,193 @@
+"""Decides the next step of one switchover. Pure.
+
+A switchover waits until every earlier one of its group has ended. Then it begins: its target is
+checked once, and refused with the reason if it cannot lead. The leader's id is recorded before the
+leader is asked to hand over. From then on nothing is refused, since the transfer may be under way:
+the operator asks again until the target leads, or until the time is over. It asks only while the
+target could lead, because a leader takes no appends while it hands over.
+
+No state is kept between steps but what the object's status records. So another operator can take
+the next step, and a transfer that was asked for twice is asked of a leader that no longer leads,
+which refuses.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.handover.candidates import MEMBER_MISSING, Candidates, lags
+from dledger_operator.observed_state import Leader, ObservedEndpoints
+from dledger_operator.spec.switchover_request import SwitchoverRequest
+
+ALREADY_LEADER: Final = "AlreadyLeader"
+SWITCHED_OVER: Final = "SwitchedOver"
+OTHER_SWITCHOVER: Final = "OtherSwitchover"
+GROUP_NOT_FOUND: Final = "GroupNotFound"
+PAUSED: Final = "Paused"
+NO_LEADER: Final = "NoLeader"
+MEMBERSHIP_CHANGING: Final = "MembershipChanging"
+ROLL_UNDER_WAY: Final = "RollUnderWay"
+SERVICE_FOLLOWS: Final = "ServiceFollows"
+TIMED_OUT: Final = "TimedOut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchoverState:
+    """What the next step follows from."""
+
+    request: SwitchoverRequest
+    first: str
+    """The name of an earlier switchover of the group that has not ended; empty if there is none."""
+    begun: bool
+    """Whether the beginning is recorded."""
+    from_member: str
+    """The recorded leader, which may have been asked to hand over; empty if none was."""
+    elapsed_s: float
+    """Time since the recorded beginning."""
+    group_exists: bool
+    paused: bool
+    candidates: Candidates
+    endpoints: ObservedEndpoints | None
+    """The endpoints of the master Service; None unless the target leads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Record that the switchover begins, from which on its time counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLeader:
+    """Record the leader that will be asked to hand over."""
+
+    leader: Leader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Ask the leader to hand over to the target."""
+
+    leader: Leader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """No step is possible now."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The switchover has ended."""
+
+    succeeded: bool
+    reason: str
+    message: str
+    leader: Leader | None = None
+    """The target as the leader of its term, if it succeeded."""
+
+
+Step: TypeAlias = Begin | RecordLeader | HandOver | Wait | End
+
+
+def next_step(state: SwitchoverState) -> Step:
+    """Return the next step of a switchover that has not ended."""
+    request, leader = state.request, state.candidates.leader
+    if state.first:
+        message = f"{state.first} is another switchover of the group and goes first"
+        return Wait(reason=OTHER_SWITCHOVER, message=message)
+    if not state.begun:
+        return Begin()
+    if not state.group_exists:
+        message = f"{request.namespace}/{request.group_name} does not exist"
+        return End(succeeded=False, reason=GROUP_NOT_FOUND, message=message)
+    if leader is not None and leader.member_id == request.target:
+        return _led_by_target(state, leader)
+    refusal = _refusal(state)
+    if refusal and not state.from_member:
+        return End(succeeded=False, reason=refusal.reason, message=refusal.message)
+    if state.elapsed_s >= request.timeout_s:
+        return _timed_out(state)
+    if leader is None:
+        return Wait(reason=NO_LEADER, message="no member leads; waits for one to ask")
+    if refusal:
+        return Wait(reason=refusal.reason, message=refusal.message)
+    if not state.from_member:
+        return RecordLeader(leader=leader)
+    return HandOver(leader=leader)
+
+
+def _led_by_target(state: SwitchoverState, leader: Leader) -> Step:
+    """Wait until the master Service has followed too."""
+    request, endpoints = state.request, state.endpoints
+    if endpoints is None or not endpoints.synced:
+        why = endpoints.message if endpoints else "its endpoints are not known yet"
+        if state.elapsed_s < request.timeout_s:
+            message = f"{request.target} leads; the master Service follows: {why}"
+            return Wait(reason=SERVICE_FOLLOWS, message=message)
+        message = (
+            f"{request.target} leads term {leader.term}, but the master Service has not followed "
+            f"within {request.timeout_s:g} s: {why}"
+        )
+        return End(succeeded=False, reason=TIMED_OUT, message=message)
+    if not state.from_member:
+        message = f"{request.target} leads already, in term {leader.term}; nothing was changed"
+        return End(succeeded=True, reason=ALREADY_LEADER, message=message, leader=leader)
+    message = f"the leadership moved from {state.from_member} to {request.target}"
+    return End(succeeded=True, reason=SWITCHED_OVER, message=message, leader=leader)
+
+
+def _timed_out(state: SwitchoverState) -> End:
+    request, leader = state.request, state.candidates.leader
+    leads = f"{leader.member_id} leads" if leader else "no member leads"
+    cause = _target_problem(state)
+    why = f"; {cause.message}" if cause else ""
+    message = f"{request.target} did not lead within {request.timeout_s:g} s; {leads}{why}"
+    return End(succeeded=False, reason=TIMED_OUT, message=message)
+
+
+def _refusal(state: SwitchoverState) -> Problem | None:
+    """Return why nothing is asked of the leader; None if the target can lead, as far as is known
+    without a leader.
+    """
+    if state.paused:
+        message = (
+            "spec.paused is true, so the operator changes nothing in the group; resume it first, "
+            "or use the command `dledger transfer`"
+        )
+        return Problem(reason=PAUSED, message=message)
+    if state.candidates.leader is None:
+        return None
+    if state.candidates.membership_changing:
+        message = "a change of members is not committed yet; try again when Progressing is False"
+        return Problem(reason=MEMBERSHIP_CHANGING, message=message)
+    return _target_problem(state) or _roll_problem(state)
+
+
+def _target_problem(state: SwitchoverState) -> Problem | None:
+    request = state.request
+    target = state.candidates.get(request.target)
+    if target is None:
+        message = f"{request.target} has no pod in {request.namespace}/{request.group_name}"
+        return Problem(reason=MEMBER_MISSING, message=message)
+    if target.problem:
+        return target.problem
+    return lags(target, request.lag_entries_max) if state.candidates.leader else None
+
+
+def _roll_problem(state: SwitchoverState) -> Problem | None:
+    """Refuse a member that a roll is about to replace while it has replaced others: the roll would
+    take the leadership from it again.
+    """
+    target = state.candidates.get(state.request.target)
+    replaced = [each.member_id for each in state.candidates.members if not each.behind]
+    if target is None or not target.behind or not replaced:
+        return None
+    message = (
+        f"pod {target.pod} is to be replaced by the roll that is under way, which would take the "
+        f"leadership from {target.member_id} again; choose {' or '.join(sorted(replaced))}, or "
+        "wait until the roll is done"
+    )
+    return Problem(reason=ROLL_UNDER_WAY, message=message)

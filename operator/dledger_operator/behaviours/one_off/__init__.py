@@ -1,0 +1,1 @@
+"""Custom resources that are carried out once and then keep their result: audits, switchovers."""
