@@ -4,14 +4,17 @@
 these types alone, never on the client library's models.
 """
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
 
+from dledger_formats.admin_tokens import AdminTokens
 from dledger_operator.spec.group import Roles
 from dledger_operator.spec.revision import Revision
 
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON, ready to be applied."""
 
@@ -207,6 +210,39 @@ class JobPodView:
     termination_message: str
     finished_at: datetime | None
     problem: Problem | None
+
+
+class TokenPhase(enum.StrEnum):
+    """How far the replacement of a group's administration token is (`admin_tokens.rotation`)."""
+
+    SETTLED = "Settled"
+    INTRODUCED = "Introduced"
+    REPLACED = "Replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEntry:
+    """The administration tokens of a group, and what is known about them."""
+
+    uid: str = ""
+    """The group's `metadata.uid`; empty if the record was lost."""
+    phase: TokenPhase = TokenPhase.SETTLED
+    since: datetime = LONG_AGO
+    """Since when the entry is in this phase."""
+    rotated_at: str = ""
+    """The last value of `spec.adminToken.rotatedAt` that was seen."""
+    tokens: AdminTokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSecretView:
+    """The Secret with the administration tokens of a namespace's groups."""
+
+    resource_version: str
+    is_ours: bool
+    """Whether the operator has made it."""
+    entries: Mapping[str, TokenEntry]
+    """By the name of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

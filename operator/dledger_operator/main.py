@@ -129,7 +129,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
         yield Context(
             api=api,
             member_http=member_http,
-            member_remoting=MemberRemotingClient(),
+            leader_requests=MemberRemotingClient(),
             duties=duties,
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=utc_now),

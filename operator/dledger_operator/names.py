@@ -46,6 +46,9 @@ ROLES_ANNOTATION: Final = "dledger.io/roles"
 # The dot keeps it apart from the Lease of a release, whose name has none.
 NAMESPACE_LEASE: Final = "groups.dledger.io"
 
+# One for all groups of a namespace: permissions on Secrets can be limited to names alone.
+TOKENS_NAME: Final = "admin-tokens.dledger.io"
+
 ROLE_MASTER: Final = "master"
 ROLE_SLAVE: Final = "slave"
 ROLE_NONE: Final = "none"
@@ -63,6 +66,9 @@ SETTINGS_VOLUME: Final = "settings"
 SETTINGS_FOLDER: Final = "/etc/dledger"
 LIVE_SETTINGS_KEY: Final = "live.env"
 LIVE_SETTINGS_FILE: Final = f"{SETTINGS_FOLDER}/{LIVE_SETTINGS_KEY}"
+TOKENS_VOLUME: Final = "admin-token"
+TOKENS_FOLDER: Final = "/etc/dledger-admin-token"
+TOKENS_FILE: Final = f"{TOKENS_FOLDER}/tokens"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 GROUP_NAME_LENGTH_MAX: Final = 40
@@ -116,6 +122,11 @@ def slave_service(group: str) -> str:
 def settings_config_map(group: str) -> str:
     """Return the name of the ConfigMap that holds the members' settings."""
     return f"{group}-settings"
+
+
+def token_annotation(group: str) -> str:
+    """Return the annotation with what the operator knows about a group's administration token."""
+    return f"{API_GROUP}/admin-token-{group}"
 
 
 def service_account(group: str) -> str:

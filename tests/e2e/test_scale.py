@@ -6,6 +6,7 @@ from dledger_e2e.audits import audit
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.waiting import wait_for
+from tools.deployment import CommandError
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +59,13 @@ def wait_until_scaled(group: Group, replicas: int) -> None:
 
 
 def lead_with(group: Group, member: str) -> None:
-    """Transfer the leadership, and wait until the labels have followed."""
-    group.kubectl(*group.client_command("transfer", member))
+    """Transfer the leadership with the token of a member's container, which other pods lack, and
+    wait until the labels have followed.
+    """
+    with pytest.raises(CommandError, match="demands its administration token"):
+        group.kubectl(*group.client_command("transfer", member))
+    container = ["exec", f"{group.name}-0", "--container=node", "--"]
+    servers = f"--servers={group.name}-nodes:40911"
+    group.kubectl(*container, "dledger", "transfer", member, servers, f"--group={group.name}")
     pod = f"{group.name}-{member.removeprefix('n')}"
     wait_for(lambda: group.leader_pod() == pod, f"{member} leads")

@@ -186,7 +186,14 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
     # A StatefulSet is only deleted without its pods, to give it larger claim templates.
     assert deletable == {"dledgerswitchovers", "persistentvolumeclaims", "pods", "statefulsets"}
-    assert not resources & {"*", "secrets", "pods/exec", "nodes", "namespaces"}
+    assert not resources & {"*", "pods/exec", "nodes", "namespaces"}
+    # Of Secrets, those of one name alone can be read or changed.
+    for rule in rules:
+        if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
+            assert (rule["resourceNames"], rule["verbs"]) == (
+                ["admin-tokens.dledger.io"],
+                ["get", "patch"],
+            )
     assert all("*" not in rule["apiGroups"] for rule in rules)
 
 

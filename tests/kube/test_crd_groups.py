@@ -28,6 +28,7 @@ DEFAULTS = {
     "podSecurity": {"user": "Fixed"},
     "stateMachine": {"type": "None"},
     "updatePolicy": "Automatic",
+    "adminToken": {"required": True, "rotateAfterDays": 30},
     "paused": False,
 }
 

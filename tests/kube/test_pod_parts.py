@@ -113,7 +113,7 @@ def test_a_group_without_parts_names_none_of_them() -> None:
 
     assert "imagePullSecrets" not in spec
     assert [each["name"] for each in spec["containers"]] == ["node"]
-    assert [each["name"] for each in spec["volumes"]] == ["settings"]
+    assert [each["name"] for each in spec["volumes"]] == ["settings", "admin-token"]
     assert spec["securityContext"]["runAsUser"] == 10001
 
 

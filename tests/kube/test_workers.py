@@ -38,7 +38,7 @@ async def workers() -> AsyncIterator[Workers]:
         Context(
             api=api,
             member_http=member_http,
-            member_remoting=MemberRemotingClient(),
+            leader_requests=MemberRemotingClient(),
             duties=Duties(api.leases, None, clock=time.monotonic, now=lambda: datetime.now(UTC)),
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=lambda: datetime.now(UTC)),

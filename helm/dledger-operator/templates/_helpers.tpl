@@ -75,6 +75,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [configmaps, serviceaccounts]
   verbs: [get, create, patch]
+# No rule can limit secrets to a label. So all groups of a namespace share one Secret of a fixed
+# name, and the operator can read no other.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [admin-tokens.dledger.io]
+  verbs: [get, patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch, delete]

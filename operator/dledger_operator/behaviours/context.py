@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from random import Random
 
+from dledger_operator.behaviours.admin_tokens.authorized_requests import AuthorizedRequests
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.clients.errors import ConflictError
@@ -22,7 +23,8 @@ class Context:
 
     api: KubeApi
     member_http: MemberHttpClient
-    member_remoting: MemberRemotingClient
+    leader_requests: MemberRemotingClient
+    """Sends requests with the token that it is given; behaviors use `authorized_requests`."""
     metrics: OperatorMetrics
     events: EventRecorder
     duties: Duties
@@ -38,6 +40,10 @@ class Context:
     """Limits concurrent reconciliations, so that after a restart with many groups there are still
     connections for following leaders.
     """
+
+    def authorized_requests(self, namespace: str, group: str) -> AuthorizedRequests:
+        """Return the requests to the leaders of a group, with its administration token."""
+        return AuthorizedRequests(self.leader_requests, self.api.tokens, namespace, group)
 
     def count_failure(self, behaviour: str, error: Exception) -> None:
         """Count a failed run of a control loop; a conflict with another client is no failure."""

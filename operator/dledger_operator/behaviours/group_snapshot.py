@@ -57,6 +57,8 @@ class GroupSnapshot:
     startup: StartupGracePeriod
     created_at: datetime
     audit: AuditFinding | None = None
+    token_problem: Problem | None = None
+    """Why the group has no administration token."""
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
@@ -287,7 +289,7 @@ class GroupSnapshot:
             endpoints=self.judge_endpoints(),
             paused=group.paused if group else False,
             problem=self.reconciled.problem,
-            warning=self.reconciled.warning,
+            warning=self.reconciled.warning or self.token_problem,
             growth=self.reconciled.growth,
             scaling_problem=scaling_problem,
             plan=self.plan(now, roll_problem),

@@ -6,6 +6,7 @@
     observe     pods, claims, /status      -> observed members
     scale       observed members, spec     -> membership changes and StatefulSet replicas
     roll        pods, /status, spec        -> pods replaced one at a time
+    tokens      spec, time, /status        -> the group's administration token
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dledger_operator import names
+from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
@@ -62,8 +64,7 @@ class GroupWorker:
         self._wake = self.loops.wake
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
-        self._scale_steps = 0
-        self._scale_steps_at_answers = 0
+        self._scale_steps = self._scale_steps_at_answers = 0
         self._child_versions: dict[tuple[str, str], object] = {}
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
@@ -71,6 +72,7 @@ class GroupWorker:
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
+        self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
             context.api,
             self._polls,
@@ -82,7 +84,7 @@ class GroupWorker:
         )
         self._scaler = Scaler(
             context.api,
-            context.member_remoting,
+            context.authorized_requests(self.namespace, self.name),
             clock=context.clock,
             random=random,
             on_membership=self._on_membership,
@@ -97,6 +99,7 @@ class GroupWorker:
             "observe": self._observe,
             "scale": self._scale,
             "roll": self._roll,
+            "tokens": self._tokens.run_once,
             "report": self._report,
         }
         try:
@@ -127,7 +130,7 @@ class GroupWorker:
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
             snapshot = self._snapshot
             snapshot.group = group_to_follow(body, self._context.node_image) or snapshot.group
-            self._wake("reconcile", "follow")
+            self._wake("reconcile", "follow", "tokens")
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
@@ -337,9 +340,7 @@ class GroupWorker:
         if not self.loops.acts:
             return
         if count:
-            logger.error(
-                "%s/%s: two pods had the master label at the same time", self.namespace, self.name
-            )
+            logger.error("%s/%s: two pods had the master label at once", self.namespace, self.name)
         self._context.metrics.count_double_masters(self.namespace, self.name, count)
 
     def _record_phases(self, phases: Sequence[PhaseTime]) -> None:

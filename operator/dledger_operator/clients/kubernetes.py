@@ -35,6 +35,7 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.clients import connection, removal, translate
+from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.custom_objects import CustomObjectClient
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.clients.leases import LeaseClient
@@ -55,6 +56,7 @@ class KubeApi(CustomObjectClient):
     def __init__(self, client: AsyncClient) -> None:
         super().__init__(client)
         self.leases = LeaseClient(client)
+        self.tokens = TokenClient(client)
 
     @classmethod
     def open(cls) -> Self:

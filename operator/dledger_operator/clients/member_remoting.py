@@ -48,10 +48,12 @@ class MemberRemotingClient:
         member_id: str,
         *,
         identity: str = "",
+        token: str = "",
     ) -> ChangeMembershipResponse:
         """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
 
         A member of a group with another identity refuses; `identity` is empty if it is not known.
+        So does one that demands its administration token and gets another one than `token`.
         Raises MemberSilentError if no answer comes in time. The change may still take effect.
         """
         request = ChangeMembershipRequest(
@@ -60,15 +62,27 @@ class MemberRemotingClient:
             change=kind,
             member_id=member_id,
             group_identity=identity,
+            admin_token=token,
         )
         return await self._ask(ip, CHANGE_MEMBERSHIP, request, ChangeMembershipResponse.from_json)
 
     async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        to: str,
+        *,
+        identity: str = "",
+        token: str = "",
     ) -> LeadershipTransferResponse:
         """Ask a leader to transfer its leadership to another voter; errors as in `change`."""
         request = LeadershipTransferRequest(
-            group=group, term=leader.term, transferee_id=to, group_identity=identity
+            group=group,
+            term=leader.term,
+            transferee_id=to,
+            group_identity=identity,
+            admin_token=token,
         ).addressed_to(leader.member_id)
         return await self._ask(
             ip, RequestCode.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse.from_json

@@ -42,7 +42,9 @@ def build(group: Group, shape: Shape) -> Manifest:
 def environment(group: Group, shape: Shape) -> dict[str, str]:
     """Return the environment variables that all members share."""
     every = group.node_settings(shape).to_environment()
-    chosen = (field for field in group.settings if field not in live_settings.LIVE)
+    chosen = [field for field in group.settings if field not in live_settings.LIVE]
+    if group.admin_token.required:
+        chosen.append("admin_token_file")
     return {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
 
 

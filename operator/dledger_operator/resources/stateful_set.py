@@ -1,6 +1,7 @@
 """The StatefulSet of a group's members."""
 
 import copy
+import posixpath
 from collections.abc import Mapping
 from typing import Final
 
@@ -150,7 +151,11 @@ def _pod_spec(group: Group) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": TERMINATION_GRACE_PERIOD_S,
         "securityContext": security.pod_security_context(fixed_user=group.pod_parts.fixed_user),
-        "volumes": [_settings_volume(group), *map(dict, group.pod_parts.volumes)],
+        "volumes": [
+            _settings_volume(group),
+            *_token_volume(group),
+            *map(dict, group.pod_parts.volumes),
+        ],
         **pull_secrets(group),
         **_placement(group),
     }
@@ -167,6 +172,26 @@ def _settings_volume(group: Group) -> Manifest:
         "optional": True,
     }
     return {"name": names.SETTINGS_VOLUME, "configMap": source}
+
+
+def _token_volume(group: Group) -> list[Manifest]:
+    """Build the volume of the administration tokens, if the group demands one. A pod starts without
+    them, too: its member takes no administration request until it has read one.
+    """
+    if not group.admin_token.required:
+        return []
+    source = {
+        "secretName": names.TOKENS_NAME,
+        "items": [{"key": group.name, "path": posixpath.basename(names.TOKENS_FILE)}],
+        "optional": True,
+    }
+    return [{"name": names.TOKENS_VOLUME, "secret": source}]
+
+
+def _token_mount(group: Group) -> list[Manifest]:
+    if not group.admin_token.required:
+        return []
+    return [{"name": names.TOKENS_VOLUME, "mountPath": names.TOKENS_FOLDER, "readOnly": True}]
 
 
 def _container(group: Group) -> Manifest:
@@ -193,6 +218,7 @@ def _container(group: Group) -> Manifest:
                 "mountPath": names.SETTINGS_FOLDER,
                 "readOnly": True,
             },
+            *_token_mount(group),
         ],
     }
 

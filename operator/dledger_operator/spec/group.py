@@ -8,6 +8,7 @@ from dledger_formats.http.status import FlushDiskType
 from dledger_formats.live_settings import LIVE
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
+from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
 from dledger_operator.spec.quantities import duration_ms, quantity_bytes
@@ -133,6 +134,7 @@ class Group:
     """When pods may be replaced, if `update_policy` is Window; else None."""
     restarted_at: str
     """A new value replaces every pod, one at a time; empty for none."""
+    admin_token: AdminTokenSpec
     paused: bool
 
     @property
@@ -167,6 +169,7 @@ class Group:
             index_segment_size_bytes=self.segment_size_bytes * 5 // 32,
             log_format="json",
             live_settings_file=names.LIVE_SETTINGS_FILE,
+            admin_token_file=names.TOKENS_FILE if self.admin_token.required else "",
             **self.settings,  # type: ignore[arg-type]
         )
 
@@ -208,6 +211,7 @@ class Group:
             update_policy=update_policy,
             update_window=read_window(window) if update_policy == WINDOW else None,
             restarted_at=spec.text("restartedAt"),
+            admin_token=read_admin_token(spec),
             paused=spec.flag("paused", default=False),
         )
         _check(group)

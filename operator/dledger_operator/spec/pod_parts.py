@@ -17,7 +17,7 @@ USERS: Final = (FIXED_USER, "Cluster")
 POD_INDEX_VARIABLE: Final = "POD_INDEX"
 _PORT_NAMES: Final = ("remoting", "http")
 _PORTS: Final = (names.REMOTING_PORT, names.HTTP_PORT)
-_VOLUMES: Final = (names.DATA_VOLUME, names.SETTINGS_VOLUME)
+_VOLUMES: Final = (names.DATA_VOLUME, names.SETTINGS_VOLUME, names.TOKENS_VOLUME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ REFUSED_PODS: dict[str, tuple[Object, str]] = {
     ),
     "another volume of the log": (
         {"sidecars": {"volumes": [{"name": "data", "emptyDir": {}}]}},
-        "the volumes data and settings are the member's: choose another name",
+        "the volumes data, settings and admin-token are the member's: choose another name",
     ),
     "a port on the nodes of a ClusterIP Service": (
         master(nodePort=30911),

@@ -87,7 +87,7 @@ class SwitchoverWorld:
         context = SimpleNamespace(
             api=_Api(self),
             member_http=_Members(self),
-            member_remoting=self,
+            authorized_requests=lambda *_: self,
             events=self,
             metrics=OperatorMetrics(clock=lambda: self.now_s),
             node_image=IMAGES,

@@ -227,11 +227,12 @@ class SwitchoverWorker(OneOffWorker):
             await self._show(RUNNING, self._refused)
             return LOOK_AGAIN_S
         self._times.note("asked")
-        target, requests = state.request.target, self._context.member_remoting
+        target, group = state.request.target, state.request.group_name
+        requests = self._context.authorized_requests(self.namespace, group)
         try:
             answer = await requests.transfer(
                 self._ips.get(leader.member_id, ""),
-                state.request.group_name,
+                group,
                 leader,
                 target,
                 identity=self._identity,

@@ -27,7 +27,7 @@ class GroupRoll:
         self._has_begun = False
         self._roller = Roller(
             context.api,
-            context.member_remoting,
+            context.authorized_requests(snapshot.namespace, snapshot.name),
             ask=self.ask,
             clock=context.clock,
             random=context.random,

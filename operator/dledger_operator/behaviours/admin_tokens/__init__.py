@@ -1,0 +1,1 @@
+"""The administration tokens of groups: made, replaced, and sent with requests to leaders."""

@@ -1,0 +1,81 @@
+"""Requests to the leaders of one group, with its administration token."""
+
+from typing import Protocol
+
+from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
+from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_operator.observed_state import Leader
+
+
+class LeaderClient(Protocol):
+    """The requests to a leader, with a token."""
+
+    async def change(
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        kind: ChangeKind,
+        member_id: str,
+        *,
+        identity: str = "",
+        token: str = "",
+    ) -> ChangeMembershipResponse:
+        """Ask for a membership change."""
+
+    async def transfer(
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        to: str,
+        *,
+        identity: str = "",
+        token: str = "",
+    ) -> LeadershipTransferResponse:
+        """Ask for a leadership transfer."""
+
+
+class TokenClient(Protocol):
+    """The API request that reads a token."""
+
+    async def token(self, namespace: str, group: str) -> str:
+        """Return the token to send; empty if the group has none."""
+
+
+class AuthorizedRequests:
+    """The requests to the leaders of one group, each with the token that is to be sent now."""
+
+    def __init__(
+        self, requests: LeaderClient, tokens: TokenClient, namespace: str, group: str
+    ) -> None:
+        self._requests = requests
+        self._tokens = tokens
+        self._namespace = namespace
+        self._group = group
+
+    async def change(
+        self,
+        ip: str,
+        group: str,
+        leader: Leader,
+        kind: ChangeKind,
+        member_id: str,
+        *,
+        identity: str = "",
+    ) -> ChangeMembershipResponse:
+        """Ask for a membership change; errors as in `MemberRemotingClient.change`.
+
+        Raises KubeError if the token cannot be read.
+        """
+        token = await self._tokens.token(self._namespace, self._group)
+        return await self._requests.change(
+            ip, group, leader, kind, member_id, identity=identity, token=token
+        )
+
+    async def transfer(
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
+    ) -> LeadershipTransferResponse:
+        """Ask for a leadership transfer; errors as in `change`."""
+        token = await self._tokens.token(self._namespace, self._group)
+        return await self._requests.transfer(ip, group, leader, to, identity=identity, token=token)
