@@ -2,6 +2,7 @@
 
     make soak                              25 minutes
     make soak MINUTES=5 SEED=2             or python -m bench.soak --minutes 5 --seed 2
+    python -m bench.soak --previous-release --minutes 10       members of two releases
 
 Three members and one that joins and leaves run as processes on loopback, under plain and idempotent
 appends, tailing readers, a reader of the whole log, and strangers: HTTP connections that do not
@@ -23,6 +24,7 @@ from pathlib import Path
 import uvloop
 
 from bench.soak.run import Soak
+from tools.groups.releases import previous_release
 
 
 def main() -> int:
@@ -34,6 +36,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the seed of the strikes")
     parser.add_argument("--per-second", type=int, default=300, help="appends of each producer")
     parser.add_argument("--election-timeout-ms", type=int, default=1000)
+    parser.add_argument(
+        "--previous-release",
+        action="store_true",
+        help="begin with members of the previous release, and change between it and this one",
+    )
     parser.add_argument("--folder", help="where members keep their logs meanwhile")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.folder))
@@ -43,6 +50,7 @@ def main() -> int:
         seed=options.seed,
         per_second=options.per_second,
         election_timeout_ms=options.election_timeout_ms,
+        earlier=previous_release() if options.previous_release else None,
     )
     failed = True
     try:

@@ -18,7 +18,9 @@ from bench.soak.strikes import Strikes
 from bench.soak.watch import Watch
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
+from tools.groups.mixed_group import MixedGroup
 from tools.groups.node_group import NodeGroup
+from tools.groups.releases import Release
 
 GROUP: Final = "g"
 PATIENCE_S: Final = 60.0
@@ -32,22 +34,34 @@ class Soak:
     """Runs one soak; `violations` says what broke."""
 
     def __init__(
-        self, folder: Path, *, seconds: float, seed: int, per_second: int, election_timeout_ms: int
+        self,
+        folder: Path,
+        *,
+        seconds: float,
+        seed: int,
+        per_second: int,
+        election_timeout_ms: int,
+        earlier: Release | None = None,
     ) -> None:
-        """`per_second` is the number of appends of each of the two producers."""
+        """`per_second` is the number of appends of each of the two producers. With an `earlier`
+        release, the members begin with it and change between it and this one.
+        """
         self.verdict = Verdict()
         self.strikes: Strikes
         self._seconds = seconds
         self._seed = seed
         self._per_second = per_second
-        self._group = NodeGroup(
-            folder,
-            addable=1,
-            heartbeat_interval_ms=election_timeout_ms // 4,
-            election_timeout_ms=election_timeout_ms,
-            segment_size_bytes=1 << 20,
-            index_segment_size_bytes=160 << 10,
-            scrub_interval_s=max(3, min(SCRUB_S_MAX, int(seconds / 20))),
+        settings = {
+            "heartbeat_interval_ms": election_timeout_ms // 4,
+            "election_timeout_ms": election_timeout_ms,
+            "segment_size_bytes": 1 << 20,
+            "index_segment_size_bytes": 160 << 10,
+            "scrub_interval_s": max(3, min(SCRUB_S_MAX, int(seconds / 20))),
+        }
+        self._group = (
+            NodeGroup(folder, addable=1, **settings)
+            if earlier is None
+            else MixedGroup(folder, addable=1, earlier=earlier, **settings)
         )
 
     async def run(self) -> None:

@@ -55,7 +55,7 @@ def greetings(member: str) -> bytes:
     """Return many HELLOs of a member that does not exist, of another group."""
     hello = native.Hello(
         group="x" * 200, sender_id="y" * 200, receiver_id=member, segment_size_bytes=1,
-        incarnation=1, protocol=native.PROTOCOL,
+        incarnation=1, protocol=native.OLDEST_PROTOCOL,
     )  # fmt: skip
     return native.encode_hello(hello, opaque=1) * BURST
 

@@ -1,6 +1,6 @@
 """What the soak does to the members: one strike after the other, each on a group that is whole.
 
-Only a strike on the leader may change the term: its kill, its freeze, or a transfer.
+Only a strike on the leader may change the term: its kill, its stop, its freeze, or a transfer.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from dledger_client.errors import ClientError
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_formats.log import disk
 from dledger_formats.protocol.membership_change import ChangeKind
+from tools.groups.mixed_group import MixedGroup
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -29,6 +30,8 @@ DOWN_S_MAX: Final = 2.0
 FROZEN_S: Final = (1.0, 4.0)
 ROTTEN_MAX: Final = 3
 """Members that rot in one strike, each in a segment of its own."""
+SWAPS_PER_ROUND: Final = 4
+"""How often a member changes its release while each other strike comes once."""
 FLIPPED_BITS: Final = 0x55
 GUEST: Final = "n3"
 """The member that joins and leaves."""
@@ -63,6 +66,8 @@ class Strikes:
         acts: list[Callable[[], Awaitable[bool]]] = [
             self.kill, self.freeze, self.rot, self.scale, self.transfer, self.rot_and_kill,
         ]  # fmt: skip
+        if isinstance(self._group, MixedGroup):
+            acts = [self.swap_release] * SWAPS_PER_ROUND + acts
         waiting: list[Callable[[], Awaitable[bool]]] = []
         term = await asyncio.to_thread(self.wait_until_whole)
         while time.monotonic() < until_s:
@@ -92,6 +97,19 @@ class Strikes:
         member = self._draw(spare=True)
         leads = member == await asyncio.to_thread(self._group.master)
         await self._kill(member)
+        return leads
+
+    async def swap_release(self) -> bool:
+        """Stop or kill a member, and start it again under the other release."""
+        assert isinstance(self._group, MixedGroup)
+        member = self._draw(spare=True)
+        leads = member == await asyncio.to_thread(self._group.master)
+        self._group.swap_release(member)
+        if self._rng.random() < 0.5:
+            await self._kill(member)
+        else:
+            await asyncio.to_thread(self._group.stop, member)
+            self._group.start(member)
         return leads
 
     async def freeze(self) -> bool:

@@ -5,7 +5,8 @@ NodeError
 │   ├── StoreFullError      no room for another segment; nothing was written
 │   ├── StoreDamagedError   files cannot be trusted; the message names file and offset
 │   ├── StoreInUseError     another process holds the folder
-│   └── ForeignFolderError  the folder belongs to another group
+│   ├── ForeignFolderError  the folder belongs to another group
+│   └── LaterFormatError    a later release wrote the folder; nothing was changed
 ├── ListenError             the port cannot be opened
 └── RemoteProtocolError     a peer or client sent invalid bytes; its connection is closed
 """
@@ -68,6 +69,10 @@ class StoreInUseError(StoreError):
 
 class ForeignFolderError(StoreError):
     """The folder belongs to another group; nothing was changed."""
+
+
+class LaterFormatError(StoreError):
+    """A later release wrote files that this one does not understand; nothing was changed."""
 
 
 class ListenError(NodeError):

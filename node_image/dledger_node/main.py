@@ -33,6 +33,7 @@ from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryProgress
+from dledger_node.store.small_files.formats import check_formats
 from dledger_node.store.small_files.group_file import check_owner, claim
 from dledger_node.store.small_files.hard_state import begin_hard_state, save_hard_state
 
@@ -176,7 +177,9 @@ def open_store(
 ) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
-    check_owner(folder, settings.group, settings.group_identity)  # recovery changes files
+    # Recovery changes files.
+    check_owner(folder, settings.group, settings.group_identity)
+    check_formats(folder)
     store = LogStore.open(
         folder,
         segment_size_bytes=settings.segment_size_bytes,

@@ -32,7 +32,7 @@ def hello(**changed: object) -> native.Hello:
         "receiver_id": "n1",
         "segment_size_bytes": 1 << 20,
         "incarnation": 1,
-        "protocol": native.PROTOCOL,
+        "protocol": native.OLDEST_PROTOCOL,
     }
     return native.Hello(**{**fields, **changed})  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ def test_a_message_before_hello_closes_the_connection(steady_group: NodeGroup) -
         ({"receiver_id": "n2"}, "n1"),
         ({"sender_id": "n9"}, "n9"),
         ({"segment_size_bytes": 4096}, "segments"),
-        ({"protocol": native.PROTOCOL + 1}, "protocol"),
+        ({"protocol": native.NEWEST_PROTOCOL + 1}, "protocol"),
     ],
 )
 def test_a_stranger_may_not_open_a_link_and_is_told_why(

@@ -1,5 +1,6 @@
 """Messages between members as bytes: each is read as it was written, and nothing else is read."""
 
+import msgspec
 import pytest
 
 from dledger_formats.protocol.frames import FrameDecoder
@@ -139,3 +140,45 @@ def test_a_hello_without_one_of_its_fields_is_refused(field: str) -> None:
 
     with pytest.raises(RemoteProtocolError, match=field):
         native.decode_hello(command.body.replace(field.encode(), b"other"))
+
+
+PROTOCOL = native.NEWEST_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest"),
+    [(PROTOCOL, 0), (PROTOCOL, PROTOCOL), (PROTOCOL, PROTOCOL + 7), (PROTOCOL - 1, PROTOCOL)],
+)
+def test_members_that_speak_a_common_protocol_version_link(oldest: int, newest: int) -> None:
+    theirs = msgspec.structs.replace(hello_to("n0"), protocol=oldest, newest_protocol=newest)
+
+    assert (
+        native.refusal(theirs, hello_to(theirs.sender_id, sender_id="n0"), {theirs.sender_id})
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "words"),
+    [
+        (PROTOCOL + 1, PROTOCOL + 2, f"versions {PROTOCOL + 1} to {PROTOCOL + 2}"),
+        (PROTOCOL + 1, 0, f"version {PROTOCOL + 1} of"),
+    ],
+)
+def test_members_without_a_common_protocol_version_refuse_and_say_why(
+    oldest: int, newest: int, words: str
+) -> None:
+    theirs = msgspec.structs.replace(hello_to("n0"), protocol=oldest, newest_protocol=newest)
+
+    refusal = native.refusal(theirs, hello_to(theirs.sender_id, sender_id="n0"), {theirs.sender_id})
+
+    assert refusal is not None
+    assert words in refusal
+    assert "run a release on all members that speaks both" in refusal
+
+
+def test_a_hello_that_a_later_release_wrote_is_refused_by_its_version() -> None:
+    body = msgspec.json.encode({"protocol": PROTOCOL + 1, "cluster": "g"})
+
+    with pytest.raises(RemoteProtocolError, match=f"version {PROTOCOL + 1} of the protocol"):
+        native.decode_hello(body)

@@ -20,6 +20,11 @@ def encode(values: Mapping[str, object]) -> bytes:
     return lines + f"{_CHECKSUM}{zlib.crc32(lines):08x}\n".encode()
 
 
+def has_checksum(raw: bytes) -> bool:
+    """Tell whether a file that parses was written by us, with a checksum, and not by Java."""
+    return _CHECKSUM.encode() in raw
+
+
 def parse(raw: bytes) -> dict[str, str]:
     """Read the content of a file. Raises ValueError if it does not parse or is damaged."""
     if len(raw) > FILE_BYTES_MAX:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.log import disk
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import LaterFormatError, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.sound_part import sound_part
 from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
@@ -276,5 +276,5 @@ def _read(folder: Path) -> SetAside:
             first_index=parse_number(path, values, _FIRST, -1),
             last_index=parse_number(path, values, _LAST, -1),
         )
-    except StoreDamagedError:
+    except (StoreDamagedError, LaterFormatError):
         return SetAside(folder=folder, first_index=-1, last_index=-1)

@@ -3,12 +3,17 @@
 A link carries messages one way, from the member that opened it. Its first frame names the sender:
 
     HELLO    code 52001, JSON body {group, groupIdentity, senderId, receiverId, segmentSizeBytes,
-             protocol, incarnation}
+             protocol, newestProtocol, incarnation}
     MESSAGE  code 52000, binary body: see `message_kinds`
 
 Sender and receiver are known from HELLO, so a MESSAGE does not repeat them. Both codes are outside
 the range that Java DLedger uses; a Java server answers them with "not supported". HELLO is
 answered; a MESSAGE is not.
+
+The layouts of messages have versions. HELLO names the oldest and the newest one that its sender
+speaks, and a link is accepted if the receiver speaks one of these. Messages are then written in the
+newest version that both speak. So a release that adds a version also speaks the one before, and a
+group is rolled from release to release, forward and back, member by member.
 """
 
 import struct
@@ -30,11 +35,12 @@ from dledger_node.remoting.message_kinds import KIND_OF, KINDS, Kind, PeerMessag
 
 MESSAGE_CODE: Final = 52000
 HELLO_CODE: Final = 52001
-PROTOCOL: Final = 1
-"""The version of HELLO and of all messages. Members with different versions refuse each other.
+OLDEST_PROTOCOL: Final = 1
+NEWEST_PROTOCOL: Final = 1
+"""The versions of messages that this release speaks. Every change of a layout needs a new one.
 
-The layouts may still change under this version, since no release has it. From the first release on,
-every change needs a new version, and a way to roll a group from the old one.
+The answer to HELLO names no version, since there is only one so far. A release that speaks another
+one adds it there; an answer without it comes from a member that speaks version 1 only.
 """
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
@@ -64,14 +70,39 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     incarnation: Int64
     """Drawn by the sender at its start. Links of its earlier incarnations are cut."""
     protocol: Int64
+    """The oldest version of messages that the sender speaks."""
+    newest_protocol: Int64 = 0
+    """The newest one; 0 means that the sender speaks only the oldest."""
     group_identity: Name = ""
     """The identity of the sender's group; empty if it knows none, as in earlier releases."""
 
+    @property
+    def protocols(self) -> "_Protocols":
+        """The versions of messages that the sender speaks."""
+        return _Protocols(self.protocol, self.newest_protocol)
 
-class _Version(msgspec.Struct, frozen=True):
-    """The one field of a HELLO that every version has."""
+
+class _Protocols(msgspec.Struct, frozen=True, rename="camel"):
+    """The versions in a HELLO: the fields that a HELLO of every release has."""
 
     protocol: Int64
+    newest_protocol: Int64 = 0
+
+    @property
+    def newest(self) -> int:
+        return max(self.protocol, self.newest_protocol)
+
+    def overlap(self, other: "_Protocols") -> bool:
+        """Tell whether there is a version that both speak."""
+        return self.protocol <= other.newest and other.protocol <= self.newest
+
+    def __str__(self) -> str:
+        if self.newest == self.protocol:
+            return f"version {self.protocol}"
+        return f"versions {self.protocol} to {self.newest}"
+
+
+OWN_PROTOCOLS: Final = _Protocols(OLDEST_PROTOCOL, NEWEST_PROTOCOL)
 
 
 def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[frames.Buffer]:
@@ -175,16 +206,20 @@ def decode_hello(body: bytes | memoryview) -> Hello:
 
 
 def _unreadable_hello(body: bytes | memoryview, error: FormatError) -> str:
-    """Return why a HELLO cannot be decoded: it may be that of another version."""
+    """Return why a HELLO cannot be decoded: it may be that of another release."""
     try:
-        version = decode_leniently(_Version, bytes(body)).protocol
+        protocols = decode_leniently(_Protocols, bytes(body))
     except FormatError:
-        version = PROTOCOL
-    if version == PROTOCOL:
+        protocols = OWN_PROTOCOLS
+    if protocols.overlap(OWN_PROTOCOLS):
         return f"the HELLO of a link cannot be read: {error}"
+    return _no_common_protocol("the sender of a HELLO", protocols, "this member", OWN_PROTOCOLS)
+
+
+def _no_common_protocol(sender: str, theirs: _Protocols, receiver: str, own: _Protocols) -> str:
     return (
-        f"the sender of a HELLO has protocol version {version}, this member has {PROTOCOL}; "
-        "run the same release on all members"
+        f"{sender} speaks {theirs} of the protocol between members, {receiver} {own}; run a "
+        "release on all members that speaks both, and then the next one"
     )
 
 
@@ -204,10 +239,9 @@ def refusal(hello: Hello, expected: Hello, peers: Container[str]) -> str | None:
             f"{hello.sender_id} is not a peer of {expected.sender_id}: add it to its "
             "DLEDGER_PEERS or DLEDGER_ADDABLE_PEERS"
         )
-    if hello.protocol != expected.protocol:
-        return (
-            f"{hello.sender_id} has protocol version {hello.protocol}, {expected.sender_id} has "
-            f"{expected.protocol}; run the same release on all members"
+    if not hello.protocols.overlap(expected.protocols):
+        return _no_common_protocol(
+            hello.sender_id, hello.protocols, expected.sender_id, expected.protocols
         )
     if hello.segment_size_bytes != expected.segment_size_bytes:
         return (

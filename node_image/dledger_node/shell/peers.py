@@ -67,7 +67,8 @@ class LinkOwner:
             receiver_id=peer_id,
             segment_size_bytes=self._settings.segment_size_bytes,
             incarnation=self._incarnation,
-            protocol=native.PROTOCOL,
+            protocol=native.OLDEST_PROTOCOL,
+            newest_protocol=native.NEWEST_PROTOCOL,
             group_identity=self.identity.value,
         )
 

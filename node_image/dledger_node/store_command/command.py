@@ -13,6 +13,7 @@ from dledger_formats.peers import parse_peers
 from dledger_formats.settings import HTTP_PORT
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.formats import check_formats
 from dledger_node.store_command import adopt, output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
 from dledger_node.store_command.report import Report, Verdict
@@ -149,6 +150,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return ExitCode.USAGE
     try:
+        check_formats(options.folder)
         code = int(options.run(options))
         sys.stdout.flush()
     except BrokenPipeError:

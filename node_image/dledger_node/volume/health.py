@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from dledger_formats.http.status import StorageState
 from dledger_node.errors import (
     ForeignFolderError,
+    LaterFormatError,
     StoreDamagedError,
     StoreError,
     StoreFullError,
@@ -201,7 +202,7 @@ def state_of(error: Exception) -> StorageState:
             return StorageState.FULL
         case StoreDamagedError():
             return StorageState.DAMAGED
-        case ForeignFolderError():
+        case ForeignFolderError() | LaterFormatError():
             return StorageState.SOUND
         case StoreError() | OSError():
             return StorageState.FAILED

@@ -256,7 +256,7 @@ def hello() -> tuple[list[bytes], Feed]:
 
     greeting = native.Hello(
         group="g", sender_id="n1", receiver_id="n0", segment_size_bytes=4096, incarnation=1,
-        protocol=native.PROTOCOL,
+        protocol=native.OLDEST_PROTOCOL,
     )  # fmt: skip
     return [frames.FrameDecoder().feed(native.encode_hello(greeting, 1))[0].body], feed
 

@@ -195,7 +195,7 @@ def hello_to(
     """Return a member's HELLO."""
     return native.Hello(
         group=group, sender_id=sender_id, receiver_id=receiver_id, segment_size_bytes=1 << 20,
-        incarnation=incarnation, protocol=native.PROTOCOL,
+        incarnation=incarnation, protocol=native.OLDEST_PROTOCOL,
     )  # fmt: skip
 
 

@@ -3,6 +3,9 @@
 It holds the group's name and its identity, which tells it from other groups of that name. It is
 durable before the member makes its first promise. A folder without it was written by an earlier
 release or by Java, and becomes the group's whose member opens it.
+
+A release that writes files which earlier ones would misread records the number of its format here
+first. This release writes format 1, which is not recorded.
 """
 
 from dataclasses import dataclass
@@ -10,15 +13,24 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.http.status import identities_differ
-from dledger_node.errors import ForeignFolderError, StoreDamagedError, StoreError
+from dledger_node.errors import (
+    ForeignFolderError,
+    LaterFormatError,
+    StoreDamagedError,
+    StoreError,
+)
 from dledger_node.store.small_files import ballast
-from dledger_node.store.small_files.properties import read_properties
+from dledger_node.store.small_files.properties import parse_number, read_properties
 
 FILE_NAME: Final = "group"
 _GROUP: Final = "group"
 _IDENTITY: Final = "identity"
 _ADOPTED: Final = "adopted"
+_FORMAT: Final = "format"
 _TRUE: Final = "true"
+
+FORMAT: Final = 1
+"""The format of all files of a folder that this release writes and reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +62,13 @@ class GroupFile:
 def load_owner(folder: Path) -> FolderOwner | None:
     """Return whose folder this is; None if the folder does not say. Changes nothing.
 
-    Raises StoreError if the file cannot be trusted.
+    Raises StoreError if the file cannot be trusted, LaterFormatError if the folder's files have a
+    later format.
     """
     path = folder / FILE_NAME
     try:
-        values = read_properties(path, (_GROUP,), optional=(_IDENTITY, _ADOPTED))
+        values = read_properties(path, (_GROUP,), optional=(_IDENTITY, _ADOPTED, _FORMAT))
+        number = parse_number(path, values, _FORMAT, 1) if values and _FORMAT in values else FORMAT
     except StoreDamagedError as error:
         # Not a damage to heal: a peer cannot tell whose the folder is.
         raise StoreError(
@@ -63,6 +77,11 @@ def load_owner(folder: Path) -> FolderOwner | None:
         ) from error
     if values is None:
         return None
+    if number > FORMAT:
+        raise LaterFormatError(
+            f"the files of {folder} have format {number}; this release reads format {FORMAT}. "
+            "Nothing was changed. Run the later release on this folder"
+        )
     return FolderOwner(
         group=values[_GROUP],
         identity=values.get(_IDENTITY, ""),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dledger_formats.log import properties
-from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.errors import Damage, LaterFormatError, StoreDamagedError
 from dledger_node.store.small_files.whole_file import replace_file
 
 
@@ -19,6 +19,7 @@ def read_properties(
     """Read a file that must hold `keys` and may hold `optional` ones; None if it does not exist.
 
     Raises StoreDamagedError if it cannot be read, does not parse, or its checksum does not match.
+    Raises LaterFormatError if it has other keys under the right checksum: a later release wrote it.
     """
     try:
         with path.open("rb") as file:
@@ -30,7 +31,13 @@ def read_properties(
         raise StoreDamagedError(f"{path} cannot be read: {error}", Damage.UNREADABLE) from error
     except ValueError as error:
         raise StoreDamagedError(f"{path}: {error}", Damage.HARD_STATE) from None
-    if not set(keys) <= set(values) <= {*keys, *optional}:
+    unknown = sorted(set(values) - {*keys, *optional})
+    if unknown and properties.has_checksum(raw):
+        raise LaterFormatError(
+            f"{path} was written by a later release: this one does not know its key "
+            f"{unknown[0]}. Nothing was changed. Run the later release on this folder"
+        )
+    if unknown or not set(keys) <= set(values):
         raise StoreDamagedError(
             f"{path} holds the keys {sorted(values)}; expected {sorted(keys)}", Damage.HARD_STATE
         )
