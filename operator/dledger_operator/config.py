@@ -52,6 +52,7 @@ class OperatorSettings:
     lease_namespace: str = ""
     lease_name: str = "dledger-operator"
     identity: str = ""
+    network_policies: str = "false"
     log_format: str = LOG_FORMATS[0]
     log_level: str = "info"
 
@@ -65,7 +66,12 @@ class OperatorSettings:
 
     def image_defaults(self, reference: str) -> ImageDefaults:
         """Combine one of the two images with the pull policy."""
-        return ImageDefaults(reference=reference, pull_policy=self.image_pull_policy)
+        guarded = self.network_policies == "true"
+        return ImageDefaults(
+            reference=reference,
+            pull_policy=self.image_pull_policy,
+            operator_namespace=self.lease_namespace if guarded else "",
+        )
 
 
 _HELP: Final = {
@@ -79,11 +85,14 @@ _HELP: Final = {
     "empty; no Lease, this process does everything)",
     "lease_name": "name of that Lease (default: dledger-operator)",
     "identity": "name of this process in the Lease, unlike that of any other (default: host name)",
+    "network_policies": "true: groups get NetworkPolicies, which let the pods of this release in; "
+    "needs lease_namespace, the namespace of these pods (default: false)",
     "log_format": "log format: text (default; human-readable) or json (for log collectors)",
     "log_level": "minimum level to log: debug, info (default), warning, error",
 }
 _CHOICES: Final = {
     "image_pull_policy": IMAGE_PULL_POLICIES,
+    "network_policies": ("true", "false"),
     "log_format": LOG_FORMATS,
     "log_level": LOG_LEVELS,
 }

@@ -114,6 +114,7 @@ def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
         ("", "v1", "persistentvolumeclaims"),
         ("apps", "v1", "statefulsets"),
         ("discovery.k8s.io", "v1", "endpointslices"),
+        ("networking.k8s.io", "v1", "networkpolicies"),
     ):
         selectors[resource] = names.GROUP_LABEL
     selectors["batch", "v1", "jobs"] = names.AUDIT_LABEL

@@ -139,6 +139,16 @@ def pod_disruption_budget(group: str) -> str:
     return group
 
 
+def members_policy(group: str) -> str:
+    """Return the name of the NetworkPolicy of the members."""
+    return f"{group}-members"
+
+
+def audits_policy(group: str) -> str:
+    """Return the name of the NetworkPolicy of the group's audits."""
+    return f"{group}-audits"
+
+
 def audit_job(audit: str) -> str:
     """Return the name of an audit's Job."""
     return f"{audit}-audit"

@@ -29,6 +29,7 @@ CHILDREN = {
     "api/v1": ["services/{}-nodes", "services/{}-master", "services/{}-slave"],
     "apis/apps/v1": ["statefulsets/{}"],
     "apis/policy/v1": ["poddisruptionbudgets/{}"],
+    "apis/networking.k8s.io/v1": ["networkpolicies/{}-members", "networkpolicies/{}-audits"],
 }
 
 

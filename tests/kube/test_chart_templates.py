@@ -37,6 +37,7 @@ EVERYTHING = {
         "metricsService": {"enabled": True, "annotations": {"example.com/scrape": "yes"}},
         "podMonitor": {"enabled": True, "labels": {"prometheus": "main"}, "interval": "5s"},
     },
+    "networkPolicies": {"monitoringNamespaces": ["monitoring"]},
     "podLabels": {"example.com/team": "a"},
     "podAnnotations": {"example.com/note": "b"},
     "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -118,6 +119,7 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
         "PodDisruptionBudget/dl-dledger-operator",
+        "NetworkPolicy/dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator",
         "ClusterRoleBinding/ops:dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator:view",
@@ -135,6 +137,7 @@ def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> Non
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
         "PodDisruptionBudget/dl-dledger-operator",
+        "NetworkPolicy/dl-dledger-operator",
         "Role/ops:dl-dledger-operator",
         "RoleBinding/ops:dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator:view",
@@ -151,9 +154,37 @@ def test_only_the_deployment_is_rendered_with_everything_disabled(render: Render
         "crds": {"create": False},
         "rbac": {"create": False},
         "serviceAccount": {"create": False, "name": "robot"},
+        "networkPolicies": {"enabled": False},
     }
 
     assert names(render(off)) == {"Deployment/dl-dledger-operator"}
+
+
+@pytest.mark.parametrize(
+    ("values", "who"),
+    [
+        ({}, {"podSelector": {}}),
+        ({"monitoring": {"metricsService": {"enabled": True}}}, {"namespaceSelector": {}}),
+        ({"monitoring": {"podMonitor": {"enabled": True}}}, {"namespaceSelector": {}}),
+        (
+            EVERYTHING,
+            {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},
+        ),
+    ],
+)
+def test_only_the_collector_of_metrics_connects_to_the_operator(
+    render: Render, values: Object, who: Object
+) -> None:
+    (policy,) = of_kind(render(values), "NetworkPolicy")
+
+    (rule,) = policy["spec"]["ingress"]
+    assert (rule["ports"], rule["from"]) == ([{"protocol": "TCP", "port": 8080}], [who])
+    (operator,) = of_kind(render(values), "Deployment")
+    labels = operator["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    # Groups let the operator in by these labels.
+    wanted = {"app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "dledger"}
+    assert wanted.items() <= labels.items()
 
 
 def test_each_watched_namespace_gets_a_role_of_its_own(render: Render) -> None:
@@ -185,7 +216,9 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
     # A StatefulSet is only deleted without its pods, to give it larger claim templates.
-    assert deletable == {"dledgerswitchovers", "persistentvolumeclaims", "pods", "statefulsets"}
+    assert deletable == {
+        "dledgerswitchovers", "networkpolicies", "persistentvolumeclaims", "pods", "statefulsets",
+    }  # fmt: skip
     assert not resources & {"*", "pods/exec", "nodes", "namespaces"}
     # Of Secrets, those of one name alone can be read or changed.
     for rule in rules:
@@ -261,6 +294,7 @@ def test_the_operator_accepts_the_settings_of_the_chart(render: Render) -> None:
         watch_namespaces=("team-a", "team-b"),
         lease_namespace="ops",
         lease_name="dl-dledger-operator",
+        network_policies="true",
         log_format="text",
         log_level="debug",
     )

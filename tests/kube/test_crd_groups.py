@@ -29,6 +29,7 @@ DEFAULTS = {
     "stateMachine": {"type": "None"},
     "updatePolicy": "Automatic",
     "adminToken": {"required": True, "rotateAfterDays": 30},
+    "networkPolicy": {"enabled": True, "clients": "Namespace"},
     "paused": False,
 }
 

@@ -90,10 +90,25 @@ def test_an_upgrade_of_the_operator_alone_waits_for_an_approval() -> None:
     assert held(body(), BEFORE, NEWER, approved=revision(body(), NEWER).name) is None
 
 
-@pytest.mark.parametrize("spec", [{"replicas": 5}, {"services": {"master": {"type": "NodePort"}}}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"replicas": 5},
+        {"services": {"master": {"type": "NodePort"}}},
+        {"adminToken": {"rotatedAt": "2026-01-02T00:00:00Z"}},
+        {"networkPolicy": {"clients": "Cluster"}},
+    ],
+)
 def test_a_change_that_no_pod_is_made_of_brings_no_upgrade_along(spec: dict[str, Any]) -> None:
     assert cause(held(body(5, **spec), BEFORE, NEWER)) is Cause.OPERATOR
     assert cause(held(body(5, **spec, **ASYNC), BEFORE, NEWER)) is None
+
+
+def test_to_demand_no_token_any_longer_is_a_change_of_the_spec() -> None:
+    asked = body(5, adminToken={"required": False})
+
+    assert held(asked, BEFORE) is None
+    assert revision(asked) != BEFORE.revision
 
 
 def test_a_release_that_computes_other_digests_changes_nothing_by_itself() -> None:
@@ -139,6 +154,9 @@ class Api:
     async def set_claim_owners(self, claim: Any, owners: Any) -> None:
         raise AssertionError("there is no claim")
 
+    async def delete_network_policy(self, namespace: str, policy: Any) -> None:
+        raise AssertionError("there is no policy")
+
 
 async def test_the_template_in_force_stays_until_the_roll_is_permitted() -> None:
     asked = body(5, **ASYNC, **APPROVAL)
@@ -176,6 +194,25 @@ async def test_after_an_upgrade_of_the_operator_what_runs_is_what_is_wanted() ->
     assert outcome.held.cause is Cause.OPERATOR
     (container,) = api.applied["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == IMAGES.reference
+
+
+async def test_an_upgrade_of_the_operator_closes_no_door_before_it_is_approved() -> None:
+    api, guarded = Api(BEFORE), replace(NEWER, operator_namespace="dledger-system")
+
+    await reconcile(api, body(), guarded, now=NOW, led=True, voters=3)
+    assert "NetworkPolicy" not in api.applied
+
+    approved = body(approved=revision(body(), guarded).name)
+    await reconcile(api, approved, guarded, now=NOW, led=True, voters=3)
+    assert "NetworkPolicy" in api.applied
+
+
+async def test_a_group_that_is_up_to_date_gets_its_policies_at_once() -> None:
+    api, guarded = Api(BEFORE), replace(IMAGES, operator_namespace="dledger-system")
+
+    await reconcile(api, body(), guarded, now=NOW, led=True, voters=3)
+
+    assert "NetworkPolicy" in api.applied
 
 
 async def test_a_paused_group_knows_which_revision_its_spec_asks_for() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from lightkube import AsyncClient
 from lightkube.core.resource import NamespacedResource
-from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.models.meta_v1 import ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import (
@@ -18,6 +18,7 @@ from lightkube.resources.core_v1 import (
     ServiceAccount,
 )
 from lightkube.resources.discovery_v1 import EndpointSlice
+from lightkube.resources.networking_v1 import NetworkPolicy
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.types import PatchType
 
@@ -43,7 +44,8 @@ from dledger_operator.clients.leases import LeaseClient
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
     kind.__name__: kind
     for kind in (
-        ConfigMap, Event, Job, PodDisruptionBudget, Service, ServiceAccount, StatefulSet,
+        ConfigMap, Event, Job, NetworkPolicy, PodDisruptionBudget, Service, ServiceAccount,
+        StatefulSet,
     )
 }  # fmt: skip
 
@@ -91,6 +93,15 @@ class KubeApi(CustomObjectClient):
         assert isinstance(metadata, ObjectMeta)
         spec = found.spec if isinstance(found, Service) else None
         return translate.child_view(kind, metadata, spec.selector if spec else None)
+
+    async def delete_network_policy(self, namespace: str, policy: ChildView) -> None:
+        """Delete the NetworkPolicy that was read.
+
+        Raises ConflictError if another one has its name now, NotFoundError if it is gone.
+        """
+        url = f"apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/{policy.name}"
+        what = f"delete NetworkPolicy {namespace}/{policy.name}"
+        await removal.delete(self._client, url, Preconditions(uid=policy.uid), what)
 
     async def creation_failures(self, namespace: str, uid: str) -> list[CreationFailure]:
         """List why pods of the StatefulSet with this uid could not be created, latest first."""

@@ -6,6 +6,7 @@ from dledger_operator.resources import (
     client_service,
     config_map,
     headless_service,
+    network_policies,
     pod_disruption_budget,
     service_account,
     stateful_set,
@@ -24,6 +25,8 @@ def identities(group: str) -> list[tuple[str, str]]:
         ("Service", names.master_service(group)),
         ("Service", names.slave_service(group)),
         ("PodDisruptionBudget", names.pod_disruption_budget(group)),
+        ("NetworkPolicy", names.members_policy(group)),
+        ("NetworkPolicy", names.audits_policy(group)),
         ("StatefulSet", names.stateful_set(group)),
     ]
 
@@ -34,11 +37,16 @@ def revision(group: Group, shape: Shape) -> Revision:
 
 
 def build(group: Group, shape: Shape) -> list[Manifest]:
-    """Build every child.
+    """Build every child. A group may have no NetworkPolicies.
 
     The StatefulSet comes last. Pods cannot start without the ServiceAccount and the settings, they
     find each other through the headless Service, and a drain must not find them without a budget.
     """
+    policies = (
+        [network_policies.build_members(group), network_policies.build_audits(group)]
+        if network_policies.is_wanted(group)
+        else []
+    )
     return [
         service_account.build(group),
         config_map.build(group, shape),
@@ -46,5 +54,6 @@ def build(group: Group, shape: Shape) -> list[Manifest]:
         client_service.build_master(group),
         client_service.build_slave(group),
         pod_disruption_budget.build(group, shape),
+        *policies,
         stateful_set.build(group, shape),
     ]

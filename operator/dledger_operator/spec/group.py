@@ -10,6 +10,7 @@ from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.member_settings import SettingValues, read_settings
+from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
 from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.shape import Shape
@@ -33,11 +34,15 @@ DEFAULT_RESOURCES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDefaults:
-    """The operator's default image, used for the parts of an image that a spec leaves empty."""
+    """The operator's default image, used for the parts of an image that a spec leaves empty, and
+    where the operator itself is.
+    """
 
     reference: str
     """Repository, followed by :tag or @digest."""
     pull_policy: str
+    operator_namespace: str = ""
+    """Namespace of the operator's pods; empty if groups are to have no NetworkPolicies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,9 @@ class Group:
     restarted_at: str
     """A new value replaces every pod, one at a time; empty for none."""
     admin_token: AdminTokenSpec
+    network: NetworkPolicySpec
+    operator_namespace: str
+    """Namespace of the operator's pods; empty if the group is to have no NetworkPolicies."""
     paused: bool
 
     @property
@@ -212,6 +220,8 @@ class Group:
             update_window=read_window(window) if update_policy == WINDOW else None,
             restarted_at=spec.text("restartedAt"),
             admin_token=read_admin_token(spec),
+            network=read_network_policy(spec),
+            operator_namespace=images.operator_namespace,
             paused=spec.flag("paused", default=False),
         )
         _check(group)

@@ -40,6 +40,12 @@ from dledger_operator.behaviours.children.ownership import (
     remains,
     waiting_for,
 )
+from dledger_operator.behaviours.children.policies import (
+    PoliciesApi,
+    drop_policies,
+    needed,
+    waits_for_approval,
+)
 from dledger_operator.behaviours.children.recreation import RecreationApi, recreate_if_outgrown
 from dledger_operator.behaviours.rolls.permission import (
     Cause,
@@ -66,7 +72,7 @@ NO_VERSION: Final = "1"
 """No object has this version: an apply with it conflicts unless it creates the object."""
 
 
-class ChildrenApi(GrowthApi, OwnersApi, RecreationApi, Protocol):
+class ChildrenApi(GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
     """The API requests of this behavior."""
 
     async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -175,6 +181,7 @@ async def reconcile(
         now=now,
     )
     applied = await _apply_children(api, group, shape, found, records, spec, held)
+    await drop_policies(api, group, found.values())
     refused = await own_claims(api, group, claims)
     growth = await grow_claims(api, group, claims, use, now)
     stalled = growth if growth and growth.reason == STALLED else None
@@ -204,7 +211,7 @@ async def _find_children(api: ChildrenApi, group: Group) -> dict[tuple[str, str]
     found = await asyncio.gather(
         *(api.child(kind, group.namespace, name) for kind, name in identities)
     )
-    return {(each.kind, each.name): each for each in found if each is not None}
+    return {(each.kind, each.name): each for each in needed(found, group)}
 
 
 def _obstacle(found: Iterable[ChildView], group: Group) -> Problem | None:
@@ -241,7 +248,8 @@ async def _apply_children(
         metadata, kind = manifest["metadata"], manifest["kind"]
         existing = found.get((kind, metadata["name"]))
         leaving = kind == "StatefulSet" and stateful_set is not None and stateful_set.leaving
-        if existing in taken or metadata["name"] in kept or leaving:
+        waits = existing is None and waits_for_approval(kind, held)
+        if existing in taken or metadata["name"] in kept or leaving or waits:
             continue
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}

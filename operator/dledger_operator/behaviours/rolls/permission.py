@@ -56,9 +56,12 @@ def approved_revision(body: Mapping[str, Any]) -> str:
 def applied_spec(body: Mapping[str, Any]) -> AppliedSpec:
     """Return the record of a spec. Nothing that the operator adds is part of it."""
     metadata, spec = body["metadata"], without_live(body.get("spec") or {})
+    fields: dict[str, Any] = {field: spec[field] for field in _POD_FIELDS if field in spec}
+    if (spec.get("adminToken") or {}).get("required") is False:
+        fields["adminToken"] = False  # the rest of it changes no pod
     return AppliedSpec(
         generation=metadata.get("generation", 1),
-        digest=digest({field: spec[field] for field in _POD_FIELDS if field in spec}),
+        digest=digest(fields),
         uid=metadata.get("uid", ""),
     )
 
