@@ -200,7 +200,7 @@ class Strikes:
         rotten = {}
         for member, segment in zip(members, segments, strict=False):
             path = self._group.store_folder(member) / disk.DATA_FOLDER / segment.name
-            position = self._rng.randrange(segment.readable_bytes)
+            position = self._rng.randrange(entries_end(path.read_bytes()))
             rotten[member] = (path, position, flip_byte(path, position))
         return rotten
 
@@ -239,6 +239,20 @@ def is_whole(view: NodeStatus, committed_index: int) -> bool:
         and view.storage is StorageState.SOUND
         and view.committed_index >= committed_index
     )
+
+
+def entries_end(data: bytes) -> int:
+    """Return where the last entry of a sealed segment ends.
+
+    What follows belongs to no entry: no checksum covers it, so nobody can tell whether it is sound.
+    """
+    at = 0
+    while at + disk.ENTRY_HEADER_SIZE <= len(data):
+        header = disk.unpack_header(data, at)
+        if header.magic not in disk.ENTRY_MAGICS:
+            break
+        at += header.size
+    return at
 
 
 def byte_at(path: Path, position: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 from bench.soak.appends import Producer, body_of, named
 from bench.soak.judge import Verdict, judge_lives, judge_log
 from bench.soak.readers import Seen
+from bench.soak.strikes import entries_end
 from bench.soak.watch import Life
 from dledger_formats.log import disk
 
@@ -116,3 +117,12 @@ def test_a_process_that_exceeds_a_bound_is_found(values: dict[str, object], foun
 
     assert sound.violations == []
     assert [found in violation for violation in exceeding.violations] == [True]
+
+
+@pytest.mark.parametrize("behind", [b"", disk.BLANK_HEADER.pack(disk.BLANK, 300) + bytes(292)])
+def test_rot_strikes_entries_only(behind: bytes) -> None:
+    entries = disk.pack_entries(
+        [b"a", b"b" * 300], magic=disk.NORMAL, first_index=7, term=1, pos=0, previous_chain_crc=0
+    ).data
+
+    assert entries_end(bytes(entries) + behind) == len(entries)

@@ -86,6 +86,8 @@ def test_clients_of_both_releases_use_members_of_both(group: MixedGroup, earlier
     group.wait_for_status(member, lambda view: view.ready, "is ready again")
 
     for release in (None, earlier):
+        pages = ",".join(f"127.0.0.1:{port}" for port in list(group.http_ports.values()))
+        assert "n0" in command_line(group, "status", "--http", pages, release=release)
         index = command_line(group, "append", "--body", "x", release=release).split()[-1]
         for other in (None, earlier):
             assert command_line(group, "get", index, release=other).strip() == "x"

@@ -113,7 +113,7 @@ class LiveMender:
             create_files=False,
             guard=lambda: self._unchanged_since(generation),
         )
-        logger.warning("%s cannot be read or fail their checksums", damaged)
+        logger.warning("found damage: %s; mending it from the peers", damaged)
         mended = mender.mend(damaged, checkpoint)
         self._totals.add(mended)
         logger.warning("mended %s", mended)
