@@ -37,10 +37,10 @@ def group(tmp_path: Path) -> Iterator[NodeGroup]:
         yield running
 
 
-def flip_in(group: NodeGroup, member: str, segment: int) -> None:
+def flip_in(group: NodeGroup, member: str, segment: int, at: int = 5000) -> None:
     """Flip a byte in one of a member's segments."""
     data = group.store_folder(member) / disk.DATA_FOLDER
-    flip(data, segment * SEGMENT_BYTES + 5000, segment_bytes=SEGMENT_BYTES)
+    flip(data, segment * SEGMENT_BYTES + at, segment_bytes=SEGMENT_BYTES)
 
 
 def is_sound(group: NodeGroup, member: str) -> None:
@@ -101,6 +101,28 @@ async def test_three_members_that_all_start_damaged_mend_from_each_other(group: 
     await check_that_nothing_is_lost(group, stored)
     whole = log_bytes(group, members[0])
     assert all(whole[name] == content for name, content in list(sound.items())[:-1])
+
+
+async def test_a_missing_segment_comes_from_two_peers_that_rotted_in_it_elsewhere(
+    group: NodeGroup,
+) -> None:
+    """No peer has the whole segment, but each of its entries is sound on one of them."""
+    stored = await append_all(group, BODIES)
+    wait_until_level(group)
+    hurt, first, second = group.running()
+    for member in (hurt, first, second):
+        group.stop(member)
+    flip_in(group, first, 2, at=5000)
+    flip_in(group, second, 2, at=9000)
+    data = group.store_folder(hurt) / disk.DATA_FOLDER
+    (data / disk.file_name(2 * SEGMENT_BYTES)).unlink()
+
+    for member in (hurt, first, second):
+        group.start(member)
+
+    stored |= await append_all(group, BODIES[:50])
+    assert nobody_joined(group)
+    await check_that_nothing_is_lost(group, stored)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Mend a damaged range in place: write the bytes again that were there, from a peer's log.
 
 A range is mended only if all of its entries are committed by this member's own checkpoint, and if
-sound entries before and after it show what belongs there. Bytes of a peer are accepted if
+sound entries before and after it show what belongs there. Entries of one range may come from
+several peers, and from this member itself, each from one that has it sound. They are accepted if
 
 - every entry has the index and the position that follow from the entry before, its term does not
   fall, and it passes the checksum of its body;
@@ -24,7 +25,7 @@ back from the disk before the range counts as mended.
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,16 @@ from typing import Final
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
 from dledger_node.errors import StoreError
-from dledger_node.healing.peer_bytes import CHUNK_BYTES, NoPeerError, Peer, PeerBytes
+from dledger_node.healing.peer_bytes import (
+    CHUNK_BYTES,
+    CHUNKS_KEPT,
+    OWN,
+    NoPeerError,
+    OwnBytes,
+    Peer,
+    PeerBytes,
+    Piece,
+)
 from dledger_node.store.log.damaged_ranges import (
     DamagedRange,
     LogShape,
@@ -48,8 +58,7 @@ from dledger_node.store.segments.segment import sync_folder
 from dledger_node.store.segments.segment_list import SPARE_SUFFIX
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
-REJECTIONS_MAX: Final = 1000
-"""How many chunks of a range may prove wrong before it is given up for now."""
+NO_CHECKSUMS: Final = "entry %d has no checksums"
 
 
 class CannotMendError(Exception):
@@ -71,6 +80,8 @@ class Mended:
     written_bytes: int
 
     def __str__(self) -> str:
+        if not self.sources:
+            return f"{self.range}: it reads as sound again, and nothing was written"
         return (
             f"{self.range} in place: {self.written_bytes} bytes from {' and '.join(self.sources)}"
         )
@@ -101,6 +112,7 @@ class Mender:
         *,
         create_files: bool,
         guard: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
+        chunks_kept: int = CHUNKS_KEPT,
     ) -> None:
         """`create_files` says whether a missing file may be created: not in a running store, where
         retention may have removed it. `guard` is held while bytes are written; it yields whether
@@ -110,6 +122,7 @@ class Mender:
         self._peers = peers
         self._create_files = create_files
         self._guard = guard
+        self._chunks_kept = chunks_kept
 
     def mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
         """Fetch, verify and write one range; blocks. Raises CannotMendError."""
@@ -121,7 +134,8 @@ class Mender:
     def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
         while True:
             size = self._shape.segment_size_bytes
-            fetched = PeerBytes(self._peers, damaged.start.pos, damaged.end_pos, size)
+            givers = {**self._peers, OWN: OwnBytes(self._shape.folder / disk.DATA_FOLDER)}
+            fetched = PeerBytes(givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept)
             try:
                 if self._verify(damaged, fetched, checkpoint):
                     break
@@ -137,34 +151,55 @@ class Mender:
         return self._write(damaged, fetched)
 
     def _verify(self, damaged: DamagedRange, fetched: PeerBytes, checkpoint: Checkpoint) -> bool:
-        """Find peers whose bytes are sound. Return False if the entry after the range does not
-        follow from them, so that it is damaged too. Raises NoPeerError, CannotMendError.
+        """Find a giver of each entry whose bytes are sound. Return False if the entry after the
+        range does not follow from them, so that it is damaged too. Raises NoPeerError,
+        CannotMendError.
+
+        It ends: each turn proves entries, or rejects one more giver of one entry.
         """
         _, end = beginning(self._shape, checkpoint)
         patch = Patch(damaged.start.pos, damaged.end_pos, fetched.read)
         with closing(self._shape.read(self._first_pos(damaged), end, patch)) as files:
-            for _ in range(REJECTIONS_MAX):
-                walk = EntryWalk(files, damaged.start, [])
+            proved = damaged.start
+            while True:
+                walk = EntryWalk(files, proved, [])
                 for first_index, units in walk:
-                    _refuse_uncovered(files, first_index, units, damaged)
-                    if walk.end.index > damaged.end_index:
+                    uncovered = _first_uncovered(files, first_index, units, damaged)
+                    if uncovered is not None:
+                        pos, index = uncovered
+                        if index == damaged.end_index:  # this member's own sound entry
+                            raise CannotMendError(
+                                f"{damaged} cannot be verified: {NO_CHECKSUMS % index}"
+                            )
+                        fetched.reject(pos, NO_CHECKSUMS % index)
+                        break
+                    proved = walk.end
+                    fetched.keep(min(proved.pos, damaged.end_pos))
+                    if proved.index > damaged.end_index:
                         return True
-                if walk.end.index == damaged.end_index:
-                    return False
-                fetched.reject(walk.stop_pos, self._end_of_entry(files, walk.stop_pos, damaged))
-        raise CannotMendError(f"too many wrong bytes of {damaged} were received")
+                else:
+                    if proved.index < damaged.end_index and walk.stop_pos < damaged.end_pos:
+                        fetched.reject(walk.stop_pos)
+                    elif self._begin_otherwise(damaged, fetched):
+                        proved = damaged.start
+                    else:
+                        return False
+
+    def _begin_otherwise(self, damaged: DamagedRange, fetched: PeerBytes) -> bool:
+        """Take the first entry from another giver if only what follows the range can prove it,
+        because nothing is known of the chain before. Return whether there is another one.
+        """
+        if damaged.start.chain_crc is not None:
+            return False
+        try:
+            fetched.reject(damaged.start.pos)
+        except NoPeerError:
+            return False
+        return True
 
     def _first_pos(self, damaged: DamagedRange) -> int:
         """Return where the segment of the range's first byte begins."""
         return damaged.start.pos - damaged.start.pos % self._shape.segment_size_bytes
-
-    def _end_of_entry(self, files: LogFiles, pos: int, damaged: DamagedRange) -> int:
-        """Return where an entry that failed its checks ends, if its header says a sane size."""
-        file = files.data.file_at(pos)
-        raw = file.read(pos - file.start, ENTRY_HEADER_SIZE)
-        size = disk.unpack_header(raw, 0).size if len(raw) == ENTRY_HEADER_SIZE else 0
-        limit_pos = min(damaged.end_pos, file.end)
-        return min(limit_pos, pos + max(ENTRY_HEADER_SIZE, min(size, disk.BODY_SIZE_MAX)))
 
     def _longer(self, damaged: DamagedRange, checkpoint: Checkpoint) -> DamagedRange | None:
         _, end = beginning(self._shape, checkpoint)
@@ -174,12 +209,15 @@ class Mender:
     def _write(self, damaged: DamagedRange, fetched: PeerBytes) -> Mended:
         size = self._shape.segment_size_bytes
         folder = self._shape.folder / disk.DATA_FOLDER
-        written_bytes = 0
+        written_bytes, sources = 0, set[str]()
         try:
             for start in range(self._first_pos(damaged), damaged.end_pos, size):
                 low, high = max(start, damaged.start.pos), min(start + size, damaged.end_pos)
-                if low < high:
-                    written_bytes += self._write_file(folder, start, low, high, fetched)
+                pieces = [one for one in fetched.pieces(low, high) if one.peer_id != OWN]
+                if pieces:
+                    self._write_file(folder, start, pieces, fetched)
+                    written_bytes += sum(one.end - one.start for one in pieces)
+                    sources |= {one.peer_id for one in pieces}
         except NoPeerError as error:
             raise CannotMendError(
                 f"{damaged} cannot be fetched again: {error}", may_succeed_later=True
@@ -188,10 +226,12 @@ class Mender:
             raise CannotMendError(
                 f"{damaged} cannot be written: {error}", may_succeed_later=True
             ) from error
-        return Mended(range=damaged, sources=tuple(fetched.sources), written_bytes=written_bytes)
+        return Mended(range=damaged, sources=tuple(sorted(sources)), written_bytes=written_bytes)
 
-    def _write_file(self, folder: Path, start: int, low: int, high: int, fetched: PeerBytes) -> int:
-        """Write the bytes of one file durably, and read them back; return how many were written.
+    def _write_file(
+        self, folder: Path, start: int, pieces: Sequence[Piece], fetched: PeerBytes
+    ) -> None:
+        """Write pieces of one file durably, and read them back.
 
         A missing file is written under another name, which the next start removes after a crash.
         """
@@ -204,16 +244,14 @@ class Mender:
         try:
             if os.fstat(fd).st_size < self._shape.segment_size_bytes:
                 os.posix_fallocate(fd, 0, self._shape.segment_size_bytes)
-            for pos in range(low, high, CHUNK_BYTES):
-                chunk = fetched.read(pos, min(high, pos + CHUNK_BYTES))
+            for pos, chunk in _chunks(pieces, fetched):
                 with self._guard() as is_same_log:
                     if not is_same_log:
                         raise OSError("the log has changed meanwhile")
                     _write_all(fd, chunk, pos - start)
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            for pos in range(low, high, CHUNK_BYTES):
-                chunk = fetched.read(pos, min(high, pos + CHUNK_BYTES))
+            for pos, chunk in _chunks(pieces, fetched):
                 if os.pread(fd, len(chunk), pos - start) != chunk:
                     raise OSError(f"{path}: the disk does not keep what is written to it")
         finally:
@@ -224,23 +262,30 @@ class Mender:
                 sync_folder(folder)
             except StoreError as error:
                 raise OSError(str(error)) from error
-        return high - low
 
 
-def _refuse_uncovered(
+def _first_uncovered(
     files: LogFiles, first_index: int, units: bytes, damaged: DamagedRange
-) -> None:
-    """Raise CannotMendError if an entry of the range, or the one after it, has no checksum."""
+) -> tuple[int, int] | None:
+    """Return position and index of the first entry of the range, or of the one behind it, that has
+    no checksum: Java wrote it, or its checksum is damaged.
+    """
     for number in range(len(units) // INDEX_UNIT_SIZE):
         if first_index + number > damaged.end_index:
-            return
+            break
         pos = disk.unpack_index_unit(units, number * INDEX_UNIT_SIZE).pos
         file = files.data.file_at(pos)
         header = disk.unpack_header(file.read(pos - file.start, ENTRY_HEADER_SIZE), 0)
         if header.chain_crc == 0 or (header.body_crc == 0 and header.body_size):
-            raise CannotMendError(
-                f"entry {header.index} has no checksums, so {damaged} cannot be verified"
-            )
+            return pos, header.index
+    return None
+
+
+def _chunks(pieces: Sequence[Piece], fetched: PeerBytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the bytes of each part of the pieces."""
+    for piece in pieces:
+        for pos in range(piece.start, piece.end, CHUNK_BYTES):
+            yield pos, fetched.read(pos, min(piece.end, pos + CHUNK_BYTES))
 
 
 def _write_all(fd: int, data: bytes, at: int) -> None:

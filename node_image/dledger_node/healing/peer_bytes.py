@@ -2,20 +2,25 @@
 
 Every member stores an entry at the same position, so a range of positions names the same bytes on
 all of them. A peer in service has them, and so has one that is itself out of service: it gives what
-its disk holds. So nothing that a peer sends is trusted; `mending` checks it.
+its disk holds. So nothing that a peer sends is trusted; `mending` checks it, entry by entry.
 """
 
 import http.client
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
 from dledger_formats.log import disk
 from dledger_node.http.pages import STORED_BYTES_MAX
+from dledger_node.store.log.served_segments import stored_bytes
 
 CHUNK_BYTES: Final = 256 << 10
 CHUNKS_KEPT: Final = 32
 TIMEOUT_S: Final = 5.0
+OWN: Final = "this member"
+"""The name of this member among those that give bytes."""
 
 assert CHUNK_BYTES <= STORED_BYTES_MAX
 
@@ -71,89 +76,160 @@ class HttpPeer:
         self._connection = None
 
 
+class OwnBytes:
+    """This member's own data files: what is sound in a damaged range need not come from a peer."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` has the data files."""
+        self._folder = folder
+
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        """Return bytes of a data file. Raises LookupError if they cannot be read."""
+        try:
+            return stored_bytes(self._folder, name, at, size, disk.start_offset(name) + at + size)
+        except OSError as error:
+            raise LookupError(str(error)) from error
+
+
+class Piece(NamedTuple):
+    """A part of the range, and the peer that gives it."""
+
+    start: int
+    end: int
+    peer_id: str
+
+
 class PeerBytes:
-    """The bytes of one range, in chunks; a chunk that proves wrong is read from another peer.
+    """The bytes of one range, in pieces from several peers.
+
+    A peer gives the bytes from some position on, until an entry of it proves wrong; from that entry
+    on, another one gives them. So each entry may come from another peer, and a peer that has rotted
+    in one entry still gives all others. Bytes are fetched in chunks of CHUNK_BYTES.
 
     A chunk is the same whenever it is read again: it may be verified first and written later.
     """
 
     def __init__(
-        self, peers: Mapping[str, Peer], start: int, end: int, segment_size_bytes: int
+        self,
+        peers: Mapping[str, Peer],
+        start: int,
+        end: int,
+        segment_size_bytes: int,
+        chunks_kept: int = CHUNKS_KEPT,
     ) -> None:
-        self.fetched_bytes = 0
+        """Peers are asked in their order. The bytes between two positions may span segments.
+        `chunks_kept` bounds the memory; what is not kept is fetched again.
+        """
+        self._chunks_kept = chunks_kept
         self._peers = peers
         self._start = start
         self._end = end
         self._segment_size = segment_size_bytes
+        self._starts: list[int] = []
+        """Where each piece begins, in order, and the peer of each; without a gap."""
+        self._givers: list[str] = []
+        self._kept_pos = start
+        """The bytes before this position stay those of their peers."""
         self._rejected: dict[int, set[str]] = {}
-        self._sources: dict[int, tuple[str, bytes]] = {}  # the peer of a chunk, and its digest
-        self._kept: dict[int, bytes] = {}
+        """By position: the peers whose entry there is wrong."""
+        self._lacking: dict[int, set[str]] = {}
+        """By number of the chunk: the peers that do not give it."""
+        self._digests: dict[tuple[int, str], bytes] = {}
+        self._cached: dict[tuple[int, str], bytes] = {}
         self._refusals: dict[str, str] = {}
         self._silent: set[str] = set()  # not asked again: each might take TIMEOUT_S for each chunk
 
-    @property
-    def sources(self) -> list[str]:
-        """The peers that gave bytes."""
-        return sorted({peer_id for peer_id, _ in self._sources.values()})
+    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """Yield the pieces between two positions of a range that was read."""
+        while start < end:
+            at = bisect_right(self._starts, start) - 1
+            following = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
+            piece = Piece(start, min(following, end), self._givers[at])
+            yield piece
+            start = piece.end
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes of the range. Raises NoPeerError."""
+        if not self._starts:
+            self._give_from(self._start)
         parts = []
-        for number in self._numbers(start, end):
+        while start < end:
+            piece = next(self.pieces(start, end))
+            number = (start - self._start) // CHUNK_BYTES
             low = self._start + number * CHUNK_BYTES
-            chunk = self._chunk(number)
-            parts.append(chunk[max(0, start - low) : end - low])
+            chunk = self._chunk(number, piece.peer_id)
+            if chunk is None:
+                self._give_from(start)
+                continue
+            stop = min(piece.end, low + CHUNK_BYTES)
+            parts.append(chunk[start - low : stop - low])
+            start = stop
         return b"".join(parts)
 
-    def reject(self, start: int, end: int) -> None:
-        """Read the bytes between two positions from other peers from now on."""
-        for number in self._numbers(start, min(end, self._end)):
-            self._kept.pop(number, None)
-            source = self._sources.pop(number, None)
-            if source is not None:
-                self._rejected.setdefault(number, set()).add(source[0])
-                self._refusals[source[0]] = "its bytes fail the checksums"
+    def keep(self, pos: int) -> None:
+        """Read the bytes before `pos`, which have proved right, from their peers alone."""
+        self._kept_pos = max(self._kept_pos, pos)
 
-    def _numbers(self, start: int, end: int) -> range:
-        first = (start - self._start) // CHUNK_BYTES
-        return range(first, (end - 1 - self._start) // CHUNK_BYTES + 1)
+    def reject(self, pos: int, why: str = "its bytes fail the checksums") -> None:
+        """Read the entry at `pos`, and what follows, from another peer. Raises NoPeerError."""
+        (piece,) = self.pieces(pos, pos + 1)
+        self._rejected.setdefault(pos, set()).add(piece.peer_id)
+        self._refuse(piece.peer_id, why)
+        self._kept_pos = min(self._kept_pos, pos)
+        self._give_from(pos)
 
-    def _chunk(self, number: int) -> bytes:
-        if number in self._kept:
-            return self._kept[number]
-        chunk = self._fetch(number)
-        while len(self._kept) >= CHUNKS_KEPT:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[number] = chunk
+    def _refuse(self, peer_id: str, why: str) -> None:
+        if peer_id != OWN:  # its damage is why others are asked
+            self._refusals[peer_id] = why
+
+    def _give_from(self, pos: int) -> None:
+        """Choose the peer that gives the bytes from `pos` on. Raises NoPeerError."""
+        number = (pos - self._start) // CHUNK_BYTES
+        unfit = self._rejected.get(pos, set()) | self._lacking.get(number, set())
+        fit = [peer_id for peer_id in self._peers if peer_id not in unfit | self._silent]
+        if not fit or pos < self._kept_pos:
+            told = sorted(self._refusals.items())
+            reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in told)
+            raise NoPeerError(reasons or "there is no other member", silent=bool(self._silent))
+        while self._starts and self._starts[-1] >= pos:
+            self._starts.pop()
+            self._givers.pop()
+        self._starts.append(pos)
+        self._givers.append(fit[0])
+
+    def _chunk(self, number: int, peer_id: str) -> bytes | None:
+        """Return a chunk of a peer; None if the peer does not give it."""
+        key = (number, peer_id)
+        if key in self._cached:
+            return self._cached[key]
+        chunk = self._fetch(number, peer_id)
+        if chunk is None:
+            self._lacking.setdefault(number, set()).add(peer_id)
+            return None
+        self._cached[key] = chunk
+        while len(self._cached) > self._chunks_kept:
+            self._cached.pop(next(iter(self._cached)))
         return chunk
 
-    def _fetch(self, number: int) -> bytes:
+    def _fetch(self, number: int, peer_id: str) -> bytes | None:
+        if peer_id in self._silent:
+            return None
         low = self._start + number * CHUNK_BYTES
-        high = min(self._end, low + CHUNK_BYTES)
-        known = self._sources.get(number)
-        for peer_id, peer in self._peers.items():
-            if peer_id in self._silent or peer_id in self._rejected.get(number, ()):
-                continue
-            if known and known[0] != peer_id:
-                continue
-            try:
-                chunk = self._from(peer, low, high)
-            except LookupError as error:
-                self._refusals[peer_id] = str(error)
-                continue
-            except OSError as error:
-                self._refusals[peer_id] = str(error) or type(error).__name__
-                self._silent.add(peer_id)
-                continue
-            digest = sha256(chunk).digest()
-            if known and known[1] != digest:
-                self._refusals[peer_id] = "its bytes have changed"
-                self._silent.add(peer_id)
-                continue
-            self._sources[number] = (peer_id, digest)
-            return chunk
-        reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in sorted(self._refusals.items()))
-        raise NoPeerError(reasons or "there is no other member", silent=bool(self._silent))
+        try:
+            chunk = self._from(self._peers[peer_id], low, min(self._end, low + CHUNK_BYTES))
+        except LookupError as error:
+            self._refuse(peer_id, str(error))
+            return None
+        except OSError as error:
+            self._refuse(peer_id, str(error) or type(error).__name__)
+            self._silent.add(peer_id)
+            return None
+        digest = sha256(chunk).digest()
+        if self._digests.setdefault((number, peer_id), digest) != digest:
+            self._refuse(peer_id, "its bytes have changed")
+            self._silent.add(peer_id)
+            return None
+        return chunk
 
     def _from(self, peer: Peer, low: int, high: int) -> bytes:
         """Read across segments."""
@@ -162,6 +238,5 @@ class PeerBytes:
             segment = low - low % self._segment_size
             stop = min(high, segment + self._segment_size)
             parts.append(peer.stored(disk.file_name(segment), low - segment, stop - low))
-            self.fetched_bytes += stop - low
             low = stop
         return b"".join(parts)

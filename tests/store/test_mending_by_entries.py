@@ -1,0 +1,234 @@
+"""Each entry of a damaged range may come from another member, whichever has it sound."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.log import disk
+from dledger_node.healing.mending import CannotMendError, Mender
+from dledger_node.healing.peer_bytes import Peer
+from dledger_node.store.log.damaged_ranges import LogShape, damaged_ranges
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.served_segments import stored_bytes
+from dledger_node.store.small_files.checkpoint import load_checkpoint
+from dledger_store_files.contents import flush
+from dledger_store_files.damage import flip, poke
+
+OpenStore = Callable[..., LogStore]
+
+SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
+SIZE = 148
+"""Bytes of an entry."""
+PER_SEGMENT = 27
+COUNT = 200
+COMMITTED_INDEX = 190
+
+
+class FolderPeer:
+    """A peer that reads the data files of a folder; `before` is called at every request."""
+
+    def __init__(self, folder: Path, before: Callable[[], None] = lambda: None) -> None:
+        self._folder = folder
+        self._before = before
+
+    def stored(self, name: str, at: int, size: int) -> bytes:
+        self._before()
+        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, 1 << 40)
+
+
+@pytest.fixture
+def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
+    """The folders of three members with the same log; the first one is mended."""
+    store = open_store()
+    store.append_bodies([b"%04d" % number * 25 for number in range(COUNT)], 2)
+    flush(store)
+    store.save_checkpoint(COMMITTED_INDEX)
+    store.close()
+    return [folder, *(Path(shutil.copytree(folder, tmp_path / name)) for name in ("n1", "n2"))]
+
+
+def data_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / disk.DATA_FOLDER).iterdir()}
+
+
+def hurt(folder: Path, index: int, at: int = 100) -> None:
+    """Flip a byte of an entry; `at` counts from its beginning."""
+    number, place = divmod(index, PER_SEGMENT)
+    flip(folder / disk.DATA_FOLDER, number * SEGMENT_BYTES + place * SIZE + at)
+
+
+def remove_segment(folder: Path, number: int) -> None:
+    (folder / disk.DATA_FOLDER / disk.file_name(number * SEGMENT_BYTES)).unlink()
+
+
+def forget_index(folder: Path) -> None:
+    shutil.rmtree(folder / disk.INDEX_FOLDER)
+    (folder / disk.INDEX_FOLDER).mkdir()
+
+
+def shape_of(folder: Path) -> LogShape:
+    return LogShape(
+        folder=folder,
+        segment_size_bytes=SEGMENT_BYTES,
+        index_segment_size_bytes=INDEX_SEGMENT_BYTES,
+    )
+
+
+def mend(folder: Path, *peers: Peer) -> tuple[str, ...]:
+    """Mend every range that is found; return the peers whose bytes were written."""
+    shape = shape_of(folder)
+    named = {f"n{number}": peer for number, peer in enumerate(peers, 1)}
+    mender = Mender(shape, named, create_files=True)
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint is not None
+    sources = set[str]()
+    for each in damaged_ranges(shape, checkpoint):
+        sources |= set(mender.mend(each, checkpoint).sources)
+    assert list(damaged_ranges(shape, checkpoint)) == []
+    return tuple(sorted(sources))
+
+
+def test_neighbouring_entries_come_from_peers_that_each_have_one_of_them(
+    members: list[Path],
+) -> None:
+    own, first, second = members
+    sound = data_of(own)
+    hurt(own, 60)
+    hurt(own, 61)
+    hurt(first, 60)
+    hurt(second, 61)
+
+    assert mend(own, FolderPeer(first), FolderPeer(second)) == ("n1", "n2")
+
+    assert data_of(own) == sound
+
+
+def test_two_peers_that_have_rotted_in_every_second_entry_give_a_missing_segment(
+    members: list[Path],
+) -> None:
+    own, first, second = members
+    sound = data_of(own)
+    remove_segment(own, 2)
+    for index in range(2 * PER_SEGMENT, 3 * PER_SEGMENT):
+        hurt((first, second)[index % 2], index)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_a_wrong_size_at_one_peer_hides_no_later_entry_of_it(members: list[Path]) -> None:
+    own, first, second = members
+    sound = data_of(own)
+    for index in (60, 61, 62):
+        hurt(own, index)
+    hurt(first, 60, at=4)  # the most significant byte of the size
+    hurt(second, 61)
+    hurt(second, 62)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_an_entry_whose_checksums_rotted_to_zeros_comes_from_another_peer(
+    members: list[Path],
+) -> None:
+    """Zeros mean that no checksum covers an entry, so it proves nothing."""
+    own, first, second = members
+    sound = data_of(own)
+    hurt(own, 60)
+    number, place = divmod(60, PER_SEGMENT)
+    poke(first / disk.DATA_FOLDER, number * SEGMENT_BYTES + place * SIZE + 36, bytes(8))
+
+    assert mend(own, FolderPeer(first), FolderPeer(second)) == ("n2",)
+
+    assert data_of(own) == sound
+
+
+def test_what_is_sound_here_is_kept_where_no_peer_has_it(members: list[Path]) -> None:
+    """Without an index, a range reaches to the next segment, over entries that are sound."""
+    own, first, second = members
+    sound = data_of(own)
+    hurt(own, 60)
+    forget_index(own)
+    for peer in (first, second):
+        hurt(peer, 70)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_an_entry_that_nobody_has_is_named_and_nothing_is_written(members: list[Path]) -> None:
+    own, first, second = members
+    for member in members:
+        hurt(member, 60)
+    hurt(own, 61)
+    before = data_of(own)
+
+    with pytest.raises(CannotMendError, match="no other member gives sound bytes") as refused:
+        mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert not refused.value.may_succeed_later
+    assert data_of(own) == before
+
+
+@pytest.mark.parametrize("request_number", range(1, 80))
+def test_a_peer_that_rots_at_any_request_is_never_believed(
+    members: list[Path], request_number: int
+) -> None:
+    """Nothing is kept in memory, so bytes that were verified are fetched again to be written."""
+    own, first, second = members
+    sound = data_of(own)
+    remove_segment(own, 2)
+    requests = []
+
+    def rot_at_this_request() -> None:
+        requests.append(1)
+        if len(requests) == request_number:
+            hurt(first, 60)
+
+    peers: dict[str, Peer] = {
+        "n1": FolderPeer(first, rot_at_this_request), "n2": FolderPeer(second)
+    }  # fmt: skip
+    checkpoint = load_checkpoint(own)
+    assert checkpoint is not None
+    (damaged,) = damaged_ranges(shape_of(own), checkpoint)
+    mender = Mender(shape_of(own), peers, create_files=True, chunks_kept=0)
+    try:
+        mender.mend(damaged, checkpoint)
+    except CannotMendError as error:
+        refused: CannotMendError | None = error
+    else:
+        refused = None
+
+    if refused is None:
+        assert data_of(own) == sound
+    else:
+        assert refused.may_succeed_later
+        mend(own, FolderPeer(first), FolderPeer(second))
+        assert data_of(own) == sound
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_log_whose_every_entry_is_sound_on_some_member_becomes_whole(
+    members: list[Path], seed: int
+) -> None:
+    """Up to nine of ten entries are damaged on each member; the indexes are there."""
+    sound, chance = data_of(members[0]), random.Random(seed)
+    spared = {index: chance.randrange(3) for index in range(COMMITTED_INDEX)}
+    share = chance.choice((0.02, 0.2, 0.9))
+    for number, member in enumerate(members):
+        for index, spared_member in spared.items():
+            if spared_member != number and chance.random() < share:
+                hurt(member, index, at=chance.randrange(SIZE))
+
+    for _ in range(2):  # a member may need what another one has mended
+        for own in members:
+            mend(own, *(FolderPeer(other) for other in members if other is not own))
+
+    assert [data_of(member) for member in members] == [sound] * 3
