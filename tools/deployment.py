@@ -59,6 +59,17 @@ class Kubernetes:
         """Apply a manifest given as Python values."""
         return self.kubectl("apply", "--filename=-", *arguments, input_text=json.dumps(manifest))
 
+    def page(self, namespace: str, pod: str, port: int, path: str, timeout_s: float = 10.0) -> str:
+        """Return a page of a pod, asked for inside the pod: the NetworkPolicies of members and of
+        the operator keep the API server's proxy out.
+        """
+        url = f"http://127.0.0.1:{port}{path}"
+        program = (
+            f"import urllib.request as r; print(r.urlopen({url!r}, timeout=5).read().decode())"
+        )
+        inside = ("exec", f"--namespace={namespace}", pod, "--")
+        return self.kubectl(*inside, "python3", "-c", program, timeout_s=timeout_s)
+
     def start(
         self,
         *arguments: str,

@@ -51,9 +51,10 @@ def test_the_slave_service_has_both_followers_as_endpoints(calm_group: Group) ->
 def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
     leader = calm_group.leader_pod()
     pod = calm_group.deployment.operator_pod()
-    path = f"/api/v1/namespaces/{OPERATOR_NAMESPACE}/pods/{pod}:8080/proxy/metrics"
 
-    metrics = calm_group.deployment.kubernetes.kubectl("get", "--raw", path).splitlines()
+    page = calm_group.deployment.kubernetes.page(OPERATOR_NAMESPACE, pod, 8080, "/metrics")
+
+    metrics = page.splitlines()
 
     here = f'namespace="{calm_group.namespace}"'
     leaders = [

@@ -167,14 +167,12 @@ def verify(deployed: Deployment, records: Path, outcomes: Outcomes) -> None:
 
 def leader_metrics(deployed: Deployment) -> str:
     """Return the operator's metrics about the leader and the duration of the failover."""
-    path = (
-        f"/api/v1/namespaces/{deployment.OPERATOR_NAMESPACE}/pods/"
-        f"{deployed.operator_pod()}:8080/proxy/metrics"
+    page = deployed.kubernetes.page(
+        deployment.OPERATOR_NAMESPACE, deployed.operator_pod(), 8080, "/metrics"
     )
     wanted = ("dledger_group_leader{", "dledger_group_term{", "dledger_leader_changes_total{",
               "dledger_double_master_observed_total{", "dledger_failover_seconds_sum{")  # fmt: skip
-    lines = deployed.kubernetes.kubectl("get", "--raw", path).splitlines()
-    return "\n".join(f"  {line}" for line in lines if line.startswith(wanted))
+    return "\n".join(f"  {line}" for line in page.splitlines() if line.startswith(wanted))
 
 
 def shown(deployed: Deployment, *arguments: str) -> None:

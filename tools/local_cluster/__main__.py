@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from . import disks, host, images, packages, programs
+from . import disks, host, images, packages, policy_agent, programs
 from .cluster import Cluster
 from .errors import LocalClusterError
 from .layout import DEFAULT_NAME
@@ -88,6 +88,7 @@ def add_disk(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 def build(cluster: Cluster, arguments: argparse.Namespace) -> None:
     print(programs.ensure())
+    print(policy_agent.ensure())
 
 
 def build_images(cluster: Cluster, arguments: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ from . import (
     node,
     packages,
     pki,
+    policy_agent,
     processes,
     programs,
     readiness,
@@ -106,7 +107,12 @@ class Cluster:
 
     def _supplies(self, store: Path | None) -> node.Supplies:
         archive = pause_archive()
-        return node.Supplies(programs=self.programs, pause_archive=archive, image_store=store)
+        return node.Supplies(
+            programs=self.programs,
+            policy_agent=policy_agent.ensure(),
+            pause_archive=archive,
+            image_store=store,
+        )
 
     def _start_all(self, layout: Layout, supplies: node.Supplies) -> None:
         began = time.monotonic()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import cgroups, containerd, disks, image_store, network, pki, processes
+from . import cgroups, containerd, disks, image_store, network, pki, policy_agent, processes
 from .control_plane import VOLUMES_MOUNT
 from .errors import LocalClusterError, with_log
 from .layout import Layout, NodeLayout
@@ -33,6 +33,8 @@ class Supplies:
 
     programs: Path
     """The folder of the kubelet and the other programs."""
+    policy_agent: Path
+    """The program that enforces NetworkPolicies."""
     pause_archive: Path
     image_store: Path | None
     """The initial storage of a new node's container runtime; None for an empty one."""
@@ -175,6 +177,7 @@ def init_specification(layout: Layout, node: NodeLayout, supplies: Supplies) -> 
         "containerd": (runtime, [[str(word) for word in import_pause]]),
         "kubelet": (kubelet, []),
         "kube-proxy": (proxy, []),
+        "kube-router": (policy_agent.command(supplies.policy_agent, layout, node), []),
     }
     return {
         "hostname": node.name,

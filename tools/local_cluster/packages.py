@@ -16,6 +16,7 @@ FOR_CLUSTER = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "iptables": "iptables",
+    "ipset": "ipset",
     "conntrack": "conntrack",
     "iproute2": "ip",
     "busybox-static": "busybox",

@@ -74,14 +74,16 @@ def ensure_control_plane(layout: Layout) -> None:
         f"IP:{layout.host_address}",
         f"IP:{layout.api_service_address}",
     )
-    # Kubernetes has roles for these user names; the last two get theirs by group.
+    # Kubernetes or `control_plane.MANIFEST` has roles for these user names; the last two get theirs
+    # by group.
     ensure_certificate(layout, "controller-manager", "/CN=system:kube-controller-manager")
     ensure_certificate(layout, "scheduler", "/CN=system:kube-scheduler")
     ensure_certificate(layout, "kube-proxy", "/CN=system:kube-proxy")
     ensure_certificate(layout, "coredns", "/CN=system:coredns")
+    ensure_certificate(layout, "kube-router", "/CN=system:kube-router")
     ensure_certificate(layout, "kubelet-client", "/O=system:masters/CN=apiserver-kubelet-client")
     ensure_certificate(layout, "admin", "/O=system:masters/CN=admin")
-    for name in ("controller-manager", "scheduler", "kube-proxy", "coredns"):
+    for name in ("controller-manager", "scheduler", "kube-proxy", "coredns", "kube-router"):
         write_kubeconfig(layout, layout.pki / f"{name}.kubeconfig", name)
     write_kubeconfig(layout, layout.kubeconfig, "admin")
 

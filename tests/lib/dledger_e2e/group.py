@@ -131,14 +131,9 @@ class Group:
         )
 
     def node_status(self, pod: str) -> NodeStatus | None:
-        """Get a member's status through the API server; None while it is unreachable.
-
-        The request times out if the API server reuses a connection from before the pod's node was
-        lost.
-        """
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:40912/proxy/status"
+        """Get a member's status; None while it is unreachable."""
         try:
-            raw = self.deployment.kubernetes.kubectl("get", "--raw", path, timeout_s=10)
+            raw = self.deployment.kubernetes.page(self.namespace, pod, 40912, "/status")
         except (CommandError, subprocess.TimeoutExpired):
             return None
         return NodeStatus.from_json(raw.encode())
