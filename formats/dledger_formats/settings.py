@@ -150,6 +150,10 @@ class NodeSettings:
     """Maximum number of connections of one host. Raise it if clients share an address behind a
     gateway.
     """
+    memory_limit_bytes: int = 0
+    """Memory that the member may use, as its container's limit: connections together then hold less
+    of it. 0 for no limit.
+    """
     client_requests_per_s_max: int = 0
     """Requests a second that the clients of one address may send; 0 for no limit. Above it they are
     read more slowly.
@@ -284,6 +288,7 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {
     "client_frame_bytes_max": (64 * 1024, 16 * 1024 * 1024),
     "connections_max": (1, 1_000_000),
     "connections_per_address_max": (1, 1_000_000),
+    "memory_limit_bytes": (0, 1 << 62),
     "client_requests_per_s_max": (0, 1 << 31),
     "client_bytes_per_s_max": (0, 1 << 62),
     "client_pending_appends_max": (0, 1_000_000),

@@ -193,3 +193,25 @@ def test_a_wrong_setting_of_a_stored_group_is_named(spec: dict[str, Any], compla
         group(**spec)
 
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "bytes_max"),
+    [
+        ({"memory": "512Mi"}, "536870912"),
+        ({"memory": 1_000_000_000}, "1000000000"),
+        ({"memory": "5e8"}, None),
+        ({"cpu": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_members_know_the_memory_limit_of_their_container(
+    limits: dict[str, object], bytes_max: str | None
+) -> None:
+    found = environment(group(resources={"limits": limits, "requests": {"memory": "96Mi"}}))
+
+    assert found.get("DLEDGER_MEMORY_LIMIT_BYTES") == bytes_max
+
+
+def test_the_default_memory_limit_is_known_too() -> None:
+    assert environment(group())["DLEDGER_MEMORY_LIMIT_BYTES"] == str(512 << 20)

@@ -5,9 +5,12 @@ import logging
 import weakref
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.settings import NodeSettings
 from dledger_node.limited_log import LINES_MAX, PERIOD_S
 from dledger_node.raft.messages import HeartBeatRequest
 from dledger_node.remoting import native
@@ -22,6 +25,14 @@ from dledger_wire.listener import (
 )
 
 KIB = 1024
+
+
+def settings_with(**fields: int) -> NodeSettings:
+    return NodeSettings(
+        group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir="/nowhere", **fields
+    )  # type: ignore[arg-type]
+
+
 HEARTBEAT = HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=1)
 
 
@@ -217,7 +228,22 @@ async def test_the_default_budget_bounds_what_connections_hold() -> None:
     limits = Limits()
 
     assert limits.client_frame_bytes_max > SMALL_FRAME_BYTES
-    assert limits.buffered_bytes_max < 2 << 30
+    assert limits.buffered_bytes_max < 400 * KIB * KIB
+
+
+@given(memory=st.integers(0, 1 << 45))
+def test_what_connections_hold_follows_the_limit_on_memory(memory: int) -> None:
+    limits = Limits.of(settings_with(memory_limit_bytes=memory))
+    of_all, of_less = (
+        limits.unsent_bytes_total_max,
+        Limits.of(settings_with(memory_limit_bytes=memory // 2)),
+    )
+
+    assert limits.received_bytes_max == of_all
+    assert limits.client_frame_bytes_max < of_all <= Limits().unsent_bytes_total_max
+    assert of_less.unsent_bytes_total_max <= of_all or memory < 2
+    if memory >= 512 << 20:
+        assert limits.buffered_bytes_max < memory // 2, "the rest is for all other uses"
 
 
 # Unread answers.

@@ -63,6 +63,8 @@ class Connection(asyncio.Protocol):
         """
         self.reads_waiting = 0
         """The number of reads that are not answered."""
+        self.unsent_bytes = 0
+        """Bytes of answers that the kernel has not accepted yet."""
         self._gate = service.gate
         self._read_turns = service.read_turns
         self._limits = service.gate.limits
@@ -75,7 +77,7 @@ class Connection(asyncio.Protocol):
         # the next turn; and then the bytes that are not decoded yet.
         self._backlog: Sequence[RemotingCommand] = ()
         self._undecoded = b""
-        self._held_bytes = self._unsent_bytes = 0
+        self._held_bytes = 0
         self._waits_for_room = False
         # The timer after which a connection above its address's quota is read again.
         self._over_quota: asyncio.TimerHandle | None = None
@@ -101,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._transferred.sent_bytes += len(data)
         transport.write(data)
         if not self._count_unsent(transport):
-            self.cut(Reason.UNREAD, f"{self._unsent_bytes} bytes of answers are unread")
+            self.cut(Reason.UNREAD, f"{self.unsent_bytes} bytes of answers are unread")
 
     def close(self) -> None:
         """Send what was written, then close. Requests that are not answered yet are dropped."""
@@ -124,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def overdue(self, now_s: float) -> Reason | None:
         """Return the time limit that this connection has exceeded; None if it is within all."""
-        if self._transport is not None and self._unsent_bytes:
+        if self._transport is not None and self.unsent_bytes:
             self._count_unsent(self._transport)
         limits = self._limits
         unread = self.unread_since_s is not None
@@ -145,6 +147,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._is_cut:
             self._is_cut = True
             self._gate.count_closed(self, reason, detail)
+            self._release_unsent()
             self._transport.abort()  # also while it is closing, which may wait for the other side
 
     def pause_for_room(self) -> None:
@@ -208,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)
-        self._gate.count_unsent(-self._unsent_bytes)
+        self._release_unsent()
 
     def pause_writing(self) -> None:
         """Stop serving this connection until the other side reads its answers."""
@@ -333,10 +336,13 @@ class Connection(asyncio.Protocol):
 
     def _count_unsent(self, transport: asyncio.Transport) -> bool:
         """Account for the bytes that the kernel has not taken; False if they are too many."""
-        unsent_bytes = transport.get_write_buffer_size()
-        change_bytes = unsent_bytes - self._unsent_bytes
-        self._unsent_bytes = unsent_bytes
-        if unsent_bytes > self._limits.unsent_bytes_max:
-            return False
-        fits = self._gate.count_unsent(change_bytes)
-        return fits or unsent_bytes <= self._limits.unsent_bytes_high
+        unsent_bytes = 0 if self._is_cut else transport.get_write_buffer_size()
+        change_bytes = unsent_bytes - self.unsent_bytes
+        self.unsent_bytes = unsent_bytes
+        self._gate.count_unsent(change_bytes)
+        return unsent_bytes <= self._limits.unsent_bytes_max
+
+    def _release_unsent(self) -> None:
+        """Account for the end of all that waits to be sent."""
+        released_bytes, self.unsent_bytes = self.unsent_bytes, 0
+        self._gate.count_unsent(-released_bytes)

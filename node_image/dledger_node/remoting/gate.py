@@ -24,6 +24,10 @@ HELD_UP_S: Final = 3.0
 """A longer time between two sweeps means that this member itself was stopped or delayed."""
 SWEEP_SLICE: Final = 8
 """Connections that one turn of the loop sweeps. To close one with a large frame takes 130 µs."""
+UNREAD_SHARE: Final = 0.9
+"""Connections are cut until unread answers hold this share of `unsent_bytes_total_max`, so that not
+every further answer looks for another one.
+"""
 RESUME_SHARE: Final = 0.75
 """Paused connections resume below this share of `received_bytes_max`."""
 
@@ -35,6 +39,10 @@ class Guest(Protocol):
     """The address of the other side's host."""
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of this connection's answers that the kernel has not accepted yet."""
 
     def overdue(self, now_s: float) -> Reason | None:
         """Return the time limit that the connection has exceeded."""
@@ -207,10 +215,22 @@ class Gate:
         if change_bytes < 0:
             self._resume()
 
-    def count_unsent(self, change_bytes: int) -> bool:
-        """Note how many bytes wait to be sent; False if all connections hold too many."""
+    def count_unsent(self, change_bytes: int) -> None:
+        """Note how many bytes wait to be sent; if they are too many, cut the connections that leave
+        most unread.
+        """
         self.unsent_bytes += change_bytes
-        return change_bytes <= 0 or self.unsent_bytes <= self.limits.unsent_bytes_total_max
+        if change_bytes > 0 and self.unsent_bytes > self.limits.unsent_bytes_total_max:
+            self._cut_unread()
+
+    def _cut_unread(self) -> None:
+        by_bytes = sorted(self.everyone(), key=lambda guest: guest.unsent_bytes, reverse=True)
+        for guest in by_bytes:
+            if self.unsent_bytes <= self.limits.unsent_bytes_total_max * UNREAD_SHARE:
+                return
+            unread_bytes = guest.unsent_bytes
+            detail = f"all connections leave too much unread, and this one {unread_bytes} bytes"
+            guest.cut(Reason.UNREAD, detail)
 
     def count_closed(self, guest: object, reason: Reason, detail: str) -> None:
         """Count a connection that this member closes, and log it."""

@@ -17,6 +17,13 @@ from dledger_formats.settings import (
     NodeSettings,
 )
 
+HELD_BYTES_MIN: Final = 16 << 20
+HELD_BYTES_MAX: Final = 128 << 20
+SHARE_OF_MEMORY: Final = 8
+"""Unfinished frames may hold this part of the member's memory, and unread answers as much. The
+other limits do not depend on it: 64 MiB of appends that wait, 64 KiB a connection, 32 MiB of
+pages, and about 100 MiB without any client.
+"""
 SMALL_FRAME_BYTES: Final = 64 * 1024
 """A connection that holds at most this much of an unfinished frame is never paused."""
 
@@ -89,7 +96,7 @@ class Limits:
     new one replaces the oldest.
     """
 
-    received_bytes_max: int = 128 << 20
+    received_bytes_max: int = HELD_BYTES_MAX
     """Bytes of unfinished frames that all connections hold. Above this, of the connections that
     hold more than SMALL_FRAME_BYTES only the oldest is read; the others wait for room.
     """
@@ -101,15 +108,18 @@ class Limits:
     """Maximum unsent bytes of one connection's answers: enough for the largest answer (one entry,
     5.4 MiB) and the answers to its pending appends (10,000 of 250 bytes).
     """
-    unsent_bytes_total_max: int = 128 << 20
-    """Maximum unsent bytes of all connections' answers. A connection above `unsent_bytes_high` that
-    exceeds it is cut.
+    unsent_bytes_total_max: int = HELD_BYTES_MAX
+    """Maximum unsent bytes of all connections' answers. Above it, the connections that leave most
+    unread are cut. The answer that exceeds it may come on top.
     """
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Self:
         """Return the limits that the settings give, and the defaults of all others."""
+        held_bytes = held_bytes_max(settings.memory_limit_bytes)
         return cls(
+            received_bytes_max=held_bytes,
+            unsent_bytes_total_max=held_bytes,
             client_frame_bytes_max=settings.client_frame_bytes_max,
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
@@ -124,5 +134,15 @@ class Limits:
             self.received_bytes_max
             + self.peer_frame_bytes_max
             + self.unsent_bytes_total_max
-            + self.connections_max * (SMALL_FRAME_BYTES + self.unsent_bytes_high)
+            + self.unsent_bytes_max
+            + self.connections_max * SMALL_FRAME_BYTES
         )
+
+
+def held_bytes_max(memory_limit_bytes: int) -> int:
+    """Return how much all unfinished frames, or all unread answers, may hold of a member's memory;
+    0 for a member without a limit.
+    """
+    if not memory_limit_bytes:
+        return HELD_BYTES_MAX
+    return min(HELD_BYTES_MAX, max(HELD_BYTES_MIN, memory_limit_bytes // SHARE_OF_MEMORY))

@@ -20,6 +20,7 @@ _SETTINGS: Final = (
     "heartbeat_interval_ms", "election_timeout_ms", "flush_disk_type", "segment_size_bytes",
     "index_segment_size_bytes", "log_format", "live_settings_file",
 )  # fmt: skip
+_IF_SET: Final = ("admin_token_file", "memory_limit_bytes")
 PEERS_KEY: Final = variable_name("peers")
 STATE_KEY: Final = variable_name("initial_group_state")
 FLUSH_KEY: Final = variable_name("flush_disk_type")
@@ -43,8 +44,7 @@ def environment(group: Group, shape: Shape) -> dict[str, str]:
     """Return the environment variables that all members share."""
     every = group.node_settings(shape).to_environment()
     chosen = [field for field in group.settings if field not in live_settings.LIVE]
-    if group.admin_token.required:
-        chosen.append("admin_token_file")
+    chosen += [field for field in _IF_SET if every[variable_name(field)] not in ("", "0")]
     return {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
 
 

@@ -12,7 +12,7 @@ from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
-from dledger_operator.spec.quantities import duration_ms, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 from dledger_operator.spec.update_window import UpdateWindow, read_window
@@ -178,6 +178,7 @@ class Group:
             log_format="json",
             live_settings_file=names.LIVE_SETTINGS_FILE,
             admin_token_file=names.TOKENS_FILE if self.admin_token.required else "",
+            memory_limit_bytes=memory_limit_bytes(self.resources),
             **self.settings,  # type: ignore[arg-type]
         )
 

@@ -1,8 +1,9 @@
 """Parsers for durations (`250ms`) and Kubernetes quantities (`10Gi`)."""
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 _TEXT_LENGTH_MAX: Final = 20
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -42,3 +43,13 @@ def quantity_bytes(value: str | int) -> int:
     if exact != int(exact):
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return int(exact)
+
+
+def memory_limit_bytes(resources: Mapping[str, Any]) -> int:
+    """Return the memory limit of a container's resources; 0 if it has none, or one in a form that
+    Kubernetes knows and this package does not, such as 5e8.
+    """
+    try:
+        return quantity_bytes((resources.get("limits") or {})["memory"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return 0
