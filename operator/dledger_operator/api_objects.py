@@ -29,6 +29,18 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """A toleration of a pod, as in Kubernetes; empty fields match everything."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    ends: bool = False
+    """Whether it ends after some seconds, after which the pod is evicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
     """A member's pod."""
 
@@ -62,6 +74,9 @@ class PodView:
     """The initial group state when the pod was made."""
     template_hash: str = ""
     """The StatefulSet's revision that the pod was made of, as its controller says."""
+    node: str = ""
+    """The name of the node that the pod runs on; empty until it is scheduled."""
+    tolerations: Sequence[Toleration] = ()
 
     def role(self, roles: Roles) -> str:
         """Return the value of the role label; empty if the pod has no such label."""

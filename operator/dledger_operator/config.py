@@ -49,6 +49,7 @@ class OperatorSettings:
     watch_namespaces: tuple[str, ...] = ()
     metrics_port: int = 8080
     health_port: int = 8081
+    watch_nodes: bool = True
     lease_namespace: str = ""
     lease_name: str = "dledger-operator"
     identity: str = ""
@@ -81,6 +82,8 @@ _HELP: Final = {
     "watch_namespaces": "comma-separated namespaces to watch (default: empty, for all namespaces)",
     "metrics_port": "port that serves /metrics (default: 8080)",
     "health_port": "port that serves /healthz (default: 8081)",
+    "watch_nodes": "whether to read Nodes, for preferred leaders by zone or label, and to move "
+    "leaders off nodes that are being drained: true (default), false",
     "lease_namespace": "namespace of the Lease that the replicas of this release share (default: "
     "empty; no Lease, this process does everything)",
     "lease_name": "name of that Lease (default: dledger-operator)",
@@ -146,6 +149,10 @@ def _parse(name: str, text: str) -> object:
         if not text.isdigit() or not 0 < int(text) < 65536:
             raise SettingsError(f"{_variable(name)} is {text!r}; it must be a port (1 to 65535)")
         return int(text)
+    if name == "watch_nodes":
+        if text not in ("true", "false"):
+            raise SettingsError(f"{_variable(name)} is {text!r}; it must be true or false")
+        return text == "true"
     if name in _CHOICES and text not in _CHOICES[name]:
         raise SettingsError(
             f"{_variable(name)} is {text!r}; it must be {' or '.join(_CHOICES[name])}"

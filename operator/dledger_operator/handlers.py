@@ -71,6 +71,16 @@ async def child_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     memo.workers.child_changed(event["type"], event["object"])
 
 
+def watch_nodes() -> None:
+    """Watch Nodes too, which needs a permission for the whole cluster."""
+    kopf.on.event("", "v1", "nodes")(node_event)
+
+
+async def node_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+    """Look where leaders run: somebody may drain the node."""
+    memo.workers.node_changed(event["type"], event["object"])
+
+
 @kopf.on.event("batch", "v1", "jobs", labels=AUDIT_CHILD)
 async def job_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Check the progress of the audit."""

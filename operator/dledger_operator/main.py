@@ -15,11 +15,11 @@ import kopf
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-import dledger_operator.handlers  # noqa: F401 - registers the handlers with kopf
 from dledger_formats import log_lines
-from dledger_operator import config, names
+from dledger_operator import config, handlers, names
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import Workers
@@ -34,6 +34,11 @@ logger = logging.getLogger(__name__)
 
 RECONCILES_AT_ONCE_MAX: Final = 8
 WATCH_SILENT_S_MAX: Final = 70.0
+NODES_FORBIDDEN: Final = (
+    "this account may not list Nodes, so leaders are not moved off nodes that are being drained, "
+    "and no leader is preferred by zone or label: grant it the chart's ClusterRole for nodes and "
+    "restart the operator, or set watchNodes=false"
+)
 USAGE_ERROR: Final = 2
 START_ERROR: Final = 1
 CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
@@ -65,6 +70,8 @@ async def run(settings: OperatorSettings) -> None:
     async def check() -> None:
         for namespace in settings.watch_namespaces or (None,):
             await context.api.check_served(namespace)
+        if settings.watch_nodes:
+            context.nodes.readable = await context.api.may_list_nodes()
 
     async def watch() -> None:
         await kopf.operator(
@@ -85,6 +92,10 @@ async def run(settings: OperatorSettings) -> None:
         async with serve_waiting(settings.health_port):
             what = "the API server"
             await keep_trying(check, what=what, backoffs=backoffs, fatal=(NotFoundError,))
+        if context.nodes.readable:
+            handlers.watch_nodes()
+        elif settings.watch_nodes:
+            logger.warning(NODES_FORBIDDEN)
         workers = Workers(context)
         context.duties.start(workers.duties_changed)
         try:
@@ -131,6 +142,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             api=api,
             member_http=member_http,
             leader_requests=MemberRemotingClient(),
+            nodes=Nodes(),
             duties=duties,
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=utc_now),

@@ -79,6 +79,12 @@ class OperatorMetrics(Collector):
             ["verdict"],
             registry=self.registry,
         )
+        self.handovers = PrometheusCounter(
+            "dledger_handovers",
+            "Transfers that the operator asked for, to empty a node or for the preferred leader.",
+            ["reason"],
+            registry=self.registry,
+        )
         self.switchovers = PrometheusCounter(
             "dledger_switchovers",
             "Finished DLedgerSwitchovers by the reason of their end; SwitchedOver is a success.",

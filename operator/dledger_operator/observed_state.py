@@ -154,6 +154,17 @@ class ObservedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Whether the leader is where it should be: not on a node that is being emptied, and the
+    preferred one.
+    """
+
+    holds: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RollPlan:
     """Which pods are to be replaced, in this order."""
 
@@ -222,6 +233,8 @@ class ObservedGroup:
     """What the roll waits for, also after its last pod was replaced."""
     audit: AuditFinding | None = None
     """None before the first audit."""
+    placement: Placement | None = None
+    """None until it was looked at."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
 

@@ -122,6 +122,8 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
         "NetworkPolicy/dl-dledger-operator",
         "ClusterRole/ops:dl-dledger-operator",
         "ClusterRoleBinding/ops:dl-dledger-operator",
+        "ClusterRole/ops:dl-dledger-operator:nodes",
+        "ClusterRoleBinding/ops:dl-dledger-operator:nodes",
         "ClusterRole/ops:dl-dledger-operator:view",
         "ClusterRole/ops:dl-dledger-operator:edit",
         "Deployment/dl-dledger-operator",
@@ -140,6 +142,8 @@ def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> Non
         "NetworkPolicy/dl-dledger-operator",
         "Role/ops:dl-dledger-operator",
         "RoleBinding/ops:dl-dledger-operator",
+        "ClusterRole/ops:dl-dledger-operator:nodes",
+        "ClusterRoleBinding/ops:dl-dledger-operator:nodes",
         "ClusterRole/ops:dl-dledger-operator:view",
         "ClusterRole/ops:dl-dledger-operator:edit",
         "Deployment/dl-dledger-operator",
@@ -208,7 +212,7 @@ def test_each_watched_namespace_gets_a_role_of_its_own(render: Render) -> None:
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["every namespace", "two namespaces"])
 def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: Object) -> None:
-    rules = list(operator_rules(render(values)))
+    rules = list(operator_rules(render(values | {"watchNodes": False})))
     verbs = {verb for rule in rules for verb in rule["verbs"]}
     resources = {resource for rule in rules for resource in rule["resources"]}
 
@@ -228,6 +232,20 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
                 ["get", "patch"],
             )
     assert all("*" not in rule["apiGroups"] for rule in rules)
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["every namespace", "two namespaces"])
+def test_nodes_are_only_read_and_only_if_the_values_allow_it(
+    render: Render, values: Object
+) -> None:
+    def of_nodes(manifests: list[Object]) -> list[Object]:
+        return [each for each in operator_rules(manifests) if "nodes" in each["resources"]]
+
+    with_nodes, without = render(values), render(values | {"watchNodes": False})
+    assert [rule["verbs"] for rule in of_nodes(with_nodes)] == [["get", "list", "watch"]]
+    assert of_nodes(without) == []
+    told = [environment(each)["DLEDGER_OPERATOR_WATCH_NODES"] for each in (with_nodes, without)]
+    assert told == ["true", "false"]
 
 
 @pytest.mark.parametrize(

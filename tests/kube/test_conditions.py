@@ -39,6 +39,7 @@ def test_the_conditions_of_a_healthy_group() -> None:
         "EndpointsSynced": ("True", "LeaderOnly"),
         "Degraded": ("False", "AsExpected"),
         "Progressing": ("False", "AsRequested"),
+        "LeaderPlaced": ("True", "NoPreference"),
         "Paused": ("False", "NotPaused"),
     }
     assert (

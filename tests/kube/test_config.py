@@ -30,6 +30,11 @@ def test_namespaces_are_a_comma_separated_list() -> None:
     assert read.watch_namespaces == ("a", "b", "c")
 
 
+def test_nodes_are_watched_unless_that_is_switched_off() -> None:
+    assert config.read([], GIVEN).watch_nodes
+    assert not config.read(["--watch-nodes", "false"], GIVEN).watch_nodes
+
+
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [
@@ -38,6 +43,7 @@ def test_namespaces_are_a_comma_separated_list() -> None:
         ({"DLEDGER_OPERATOR_ZZZ": "1"}, "known settings: DLEDGER_OPERATOR_NODE_IMAGE"),
         ({"DLEDGER_OPERATOR_METRICS_PORT": "http"}, "it must be a port"),
         ({"DLEDGER_OPERATOR_HEALTH_PORT": "70000"}, "it must be a port"),
+        ({"DLEDGER_OPERATOR_WATCH_NODES": "yes"}, "it must be true or false"),
         ({"DLEDGER_OPERATOR_LOG_FORMAT": "xml"}, "it must be text or json"),
         ({"DLEDGER_OPERATOR_IMAGE_PULL_POLICY": "Sometimes"}, "it must be IfNotPresent or"),
     ],

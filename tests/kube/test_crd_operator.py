@@ -24,6 +24,8 @@ GROUPS: list[dict[str, Any]] = [
     {"election": {"heartbeatInterval": "20ms"}, "roles": {"master": "primary"}},
     {"resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}}},
     {"image": {"tag": "7", "pullPolicy": "Always"}, "services": {"slave": {"type": "NodePort"}}},
+    {"preferredLeader": {"zone": "eu-1a"}},
+    {"preferredLeader": {"nodeLabels": {"disk": "fast"}, "stableFor": "5m"}},
     {"scheduling": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"disk": "fast"}}},
 ]
 

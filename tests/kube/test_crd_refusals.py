@@ -18,6 +18,38 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"replicas": 4},
         "replicas must be odd: an even number tolerates no more failures than the next lower odd",
     ),
+    "two preferred leaders": (
+        {"preferredLeader": {"member": "n0", "zone": "a"}},
+        "preferredLeader must have exactly one of member, zone and nodeLabels",
+    ),
+    "a preference for nobody": (
+        {"preferredLeader": {"stableFor": "5s"}},
+        "preferredLeader must have exactly one of member, zone and nodeLabels",
+    ),
+    "a preferred leader that the group lacks": (
+        {"preferredLeader": {"member": "n3"}},
+        "preferredLeader.member must be below replicas, n0 to n2 of three",
+    ),
+    "a preferred leader that no group has": (
+        {"preferredLeader": {"member": "n7"}},
+        "spec.preferredLeader.member in body should match",
+    ),
+    "a zone that no label can have": (
+        {"preferredLeader": {"zone": "a/b"}},
+        "spec.preferredLeader.zone in body should match",
+    ),
+    "a preference by no label": (
+        {"preferredLeader": {"nodeLabels": {}}},
+        "spec.preferredLeader.nodeLabels in body should have at least 1 properties",
+    ),
+    "a preferred leader that waits for no time": (
+        {"preferredLeader": {"member": "n0", "stableFor": "0s"}},
+        "stableFor must be between 1s and 24h, but is 0s",
+    ),
+    "a preferred leader that waits for days": (
+        {"preferredLeader": {"member": "n0", "stableFor": "25h"}},
+        "stableFor must be between 1s and 24h, but is 25h",
+    ),
     "a volume for less than three segments": (
         {"storage": {"size": "2Gi"}},
         "storage.size is 2Gi and log.segmentSize is 1Gi: a volume must hold at least three",

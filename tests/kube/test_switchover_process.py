@@ -4,79 +4,23 @@ The test plays the controllers and kubelets; fake members answer on loopback.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from api_server.client import ApiServer
-from dledger_kube.cluster import API, Object
-from dledger_kube.fake_leader import FakeGroup
-from dledger_kube.operated import POLL_S, operated
-from dledger_kube.played import Cluster, led_by
+from dledger_kube.cluster import API
+from dledger_kube.led import KIND, Led, led_group
+from dledger_kube.played import led_by
 
 pytest_plugins = ["api_server.fixtures"]
-
-KIND = "dledgerswitchovers"
-
-
-@dataclass(slots=True)
-class Led(Cluster):
-    """A group of three that n1 leads, and whose master Service is kept at its leader."""
-
-    members: FakeGroup
-
-    def order(self, name: str, target: str, **spec: Any) -> None:
-        """Create a switchover."""
-        sent = {
-            "apiVersion": "dledger.io/v1alpha1",
-            "kind": "DLedgerSwitchover",
-            "metadata": {"name": name},
-            "spec": {"groupRef": {"name": "flights"}, "target": target, **spec},
-        }
-        self.namespace.server.request("POST", self.namespace.path(KIND, group=API), sent)
-
-    def result(self, name: str) -> Object:
-        """The status of a switchover; empty before the operator's first write."""
-        found: Object = self.namespace.get(KIND, name, API).get("status", {})
-        return found
-
-    def outcome(self, name: str) -> tuple[str, str]:
-        status = self.result(name)
-        condition = (status.get("conditions") or [{}])[0]
-        return status.get("phase", ""), condition.get("reason", "")
-
-    def play_endpoints(self) -> None:
-        """Do what the controller of EndpointSlices does."""
-        masters = [name for name, role in self.roles().items() if role == "master"]
-        if len(masters) == 1:
-            self.point_master_service_to(masters[0])
-
-
-async def control(led: Led) -> None:
-    while True:
-        await asyncio.to_thread(led.play_endpoints)
-        await asyncio.sleep(POLL_S)
 
 
 @pytest.fixture
 async def led(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Led]:
-    async with operated(api_server, tmp_path, members=3) as parts:
-        made = Led(*parts, members=FakeGroup(parts[2], voters=3))
-        await made.create_group()
-        await made.members.elect("n1", 7)
-        controller = asyncio.create_task(control(made))
-        try:
-            async with made.members.serve_all():
-                await made.until("n1 is labeled", lambda: made.roles() == led_by(1))
-                yield made
-        finally:
-            controller.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await controller
+    async with led_group(api_server, tmp_path) as made:
+        yield made
 
 
 async def test_the_leadership_moves_and_the_status_tells_how(led: Led) -> None:
@@ -126,7 +70,7 @@ async def test_an_operator_that_is_killed_goes_on_with_the_switchover(led: Led) 
 
 
 async def test_a_switchover_of_a_paused_group_is_refused_in_words(led: Led) -> None:
-    led.namespace.patch("dledgergroups", "flights", {"spec": {"paused": True}}, API)
+    led.change(paused=True)
     led.order("to-n2", "n2")
 
     await led.until("it fails", lambda: led.outcome("to-n2") == ("Failed", "Paused"))

@@ -97,6 +97,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "RollUnderWay",
         "would take the leadership from n2 again; choose n0, or wait until the roll is done",
     ),
+    "another leader is preferred": (
+        {"group": group_body({"preferredLeader": {"member": "n1"}})},
+        "PreferredLeader",
+        "hand over to n1 again, as it would find that n2 leads, and spec.preferredLeader asks for",
+    ),
     "no group": ({"group": None}, "GroupNotFound", "air/flights does not exist"),
 }
 
@@ -111,6 +116,25 @@ async def test_a_switchover_that_cannot_be_done_is_refused_in_words(
     assert words in run.message
     assert not run.world.transfers
     assert run.world.now_s < 1, "it is refused at once"
+
+
+async def test_a_member_on_a_node_that_is_being_emptied_is_refused() -> None:
+    world = SwitchoverWorld()
+    world.nodes.readable = True
+    for ordinal in range(3):
+        spec = {"unschedulable": ordinal == 2}
+        world.nodes.changed({"metadata": {"name": f"worker-{ordinal}"}, "spec": spec})
+
+    run = await carried_out(world)
+
+    assert run.outcome == ("Failed", "NodeEmptied")
+    assert "n2 leads on node worker-2, which is being emptied: it is cordoned" in run.message
+
+
+async def test_a_preferred_target_is_taken_from_a_leader_that_is_not() -> None:
+    world = SwitchoverWorld(group=group_body({"preferredLeader": {"member": "n2"}}))
+
+    assert (await carried_out(world)).outcome == ("Succeeded", "SwitchedOver")
 
 
 async def test_a_member_without_a_pod_is_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
@@ -39,6 +40,7 @@ async def workers() -> AsyncIterator[Workers]:
             api=api,
             member_http=member_http,
             leader_requests=MemberRemotingClient(),
+            nodes=Nodes(),
             duties=Duties(api.leases, None, clock=time.monotonic, now=lambda: datetime.now(UTC)),
             metrics=OperatorMetrics(clock=time.monotonic),
             events=EventRecorder(api, now=lambda: datetime.now(UTC)),

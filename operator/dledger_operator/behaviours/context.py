@@ -7,6 +7,7 @@ from datetime import datetime
 from random import Random
 
 from dledger_operator.behaviours.admin_tokens.authorized_requests import AuthorizedRequests
+from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.clients.errors import ConflictError
@@ -27,6 +28,8 @@ class Context:
     """Sends requests with the token that it is given; behaviors use `authorized_requests`."""
     metrics: OperatorMetrics
     events: EventRecorder
+    nodes: Nodes
+    """The Nodes that the members run on."""
     duties: Duties
     """What this process does in which namespace."""
     node_image: ImageDefaults

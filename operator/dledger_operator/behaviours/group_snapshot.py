@@ -33,6 +33,7 @@ from dledger_operator.observed_state import (
     Membership,
     ObservedEndpoints,
     ObservedGroup,
+    Placement,
     RollPlan,
 )
 from dledger_operator.spec.group import Group, ImageDefaults
@@ -57,6 +58,8 @@ class GroupSnapshot:
     startup: StartupGracePeriod
     created_at: datetime
     audit: AuditFinding | None = None
+    placement: Placement | None = None
+    """Whether the leader is where it should be; None until it was looked at."""
     token_problem: Problem | None = None
     """Why the group has no administration token."""
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
@@ -213,6 +216,13 @@ class GroupSnapshot:
         wanted = set(self.group.member_ids) if self.group else set()
         return set(self.membership.voters) != wanted or bool(self.membership.learners)
 
+    @property
+    def pods_to_replace(self) -> frozenset[str]:
+        """The names of the pods that a roll which may go on now will replace."""
+        wanted = self.reconciled.in_force
+        pods = self.followed.pods if wanted is not None else ()
+        return frozenset(pod.name for pod in pods if pod.revision != wanted)
+
     def roll_target(self, generation: int) -> Revision | None:
         """Return the revision that pods may be replaced for; None if there is none now."""
         applied = self.reconciled
@@ -295,6 +305,7 @@ class GroupSnapshot:
             plan=self.plan(now, roll_problem),
             roll_problem=roll_problem,
             audit=self.audit,
+            placement=self.placement,
             starting=self.startup.is_active(members, now),
         )
 

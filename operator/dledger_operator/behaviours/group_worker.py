@@ -6,6 +6,7 @@
     observe     pods, claims, /status      -> observed members
     scale       observed members, spec     -> membership changes and StatefulSet replicas
     roll        pods, /status, spec        -> pods replaced one at a time
+    place       nodes, /status, spec       -> leadership transfers
     tokens      spec, time, /status        -> the group's administration token
     report      observed state             -> status, metrics, Events
 
@@ -16,15 +17,18 @@ holder has found is taken from the group's status.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dledger_operator import names
 from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
+from dledger_operator.behaviours.children.child_versions import ChildVersions
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_loops import GroupLoops
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
+from dledger_operator.behaviours.handover.placer import Placer
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
@@ -65,13 +69,15 @@ class GroupWorker:
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
         self._scale_steps = self._scale_steps_at_answers = 0
-        self._child_versions: dict[tuple[str, str], object] = {}
+        self._child_versions = ChildVersions()
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
+        report = partial(self._wake, "report")
+        self._placer = Placer(context, self._snapshot, self._reporter.add_event, report)
         self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event)
         self._follower = LeaderFollower(
             context.api,
@@ -99,6 +105,7 @@ class GroupWorker:
             "observe": self._observe,
             "scale": self._scale,
             "roll": self._roll,
+            "place": self._placer.run_once,
             "tokens": self._tokens.run_once,
             "report": self._report,
         }
@@ -135,15 +142,7 @@ class GroupWorker:
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
         if (group := self._snapshot.group_in_force) and is_of_stateful_set(body, self.name):
-            metadata, roles = body["metadata"], group.roles
-            labels = metadata.get("labels") or {}
-            master = kind != "DELETED" and labels.get(roles.label) == roles.master
-            uid, version = metadata["uid"], int(metadata["resourceVersion"])
-            if kind is None:
-                self._double_masters.observe_listed(uid, version, master=master)
-            else:
-                count = self._double_masters.observe(uid, version, master=master)
-                self._count_double_masters(count)
+            self._count_double_masters(self._double_masters.observe_event(kind, body, group.roles))
         self._polls.retry_now()
         self._wake("follow")
 
@@ -152,21 +151,19 @@ class GroupWorker:
         self._claims_changed = True
         self._wake("reconcile", "observe")
 
+    def node_changed(self, name: str) -> None:
+        """Look where the leader runs, if a pod of the group runs on the node that has changed."""
+        if any(pod.node == name for pod in self._snapshot.followed.pods):
+            self._wake("place")
+
     def endpoints_changed(self) -> None:
         """Check the endpoints, because an EndpointSlice of the group has changed."""
         self._wake("endpoints")
 
     def child_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Reconcile if another client may have changed or deleted a child.
-
-        A StatefulSet's status changes with every pod, so only a new generation counts.
-        """
-        metadata = body["metadata"]
-        key = (body.get("kind", ""), metadata["name"])
-        version = metadata.get("generation") or metadata["resourceVersion"]
-        if kind == "DELETED" or self._child_versions.get(key) != version:
+        """Reconcile if another client may have changed or deleted a child."""
+        if self._child_versions.is_news(kind, body):
             self._wake("reconcile")
-        self._child_versions[key] = version
 
     def audited(self, finding: AuditFinding) -> None:
         """Report what an audit of the group has found."""
@@ -200,7 +197,7 @@ class GroupWorker:
         self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
         self._snapshot.take_reconciled(outcome)
         self._follower.roles_changed = True
-        self._wake("follow", "observe", "scale", "roll", "report")
+        self._wake("follow", "observe", "scale", "roll", "place", "report")
         return WAITING_INTERVAL_S if outcome.waits else None
 
     async def _follow(self) -> None:
@@ -243,7 +240,7 @@ class GroupWorker:
         if followed.leader != before.leader:
             self._wake("endpoints", "scale")
         if followed != before:
-            self._wake("observe", "roll", "report")
+            self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
 
     async def _check_endpoints(self) -> None:

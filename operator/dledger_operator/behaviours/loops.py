@@ -64,6 +64,7 @@ GROUP_PACES: Final = {
     "endpoints": Pace(interval_s=30.0, gap_s=0.02, failure_gap_s_max=5.0),
     "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
     "roll": Pace(interval_s=60.0, gap_s=0.25, failure_gap_s_max=10.0),
+    "place": Pace(interval_s=60.0, gap_s=0.05, failure_gap_s_max=10.0),
     "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
     "tokens": Pace(interval_s=300.0, gap_s=1.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),

@@ -119,6 +119,13 @@ class Workers:
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):
             worker.pod_changed(kind, body)
 
+    def node_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        """Take a Node's watch event, and tell the workers of groups whose pods run there."""
+        nodes = self._context.nodes
+        differs = nodes.deleted(body) if kind == "DELETED" else nodes.changed(body)
+        for worker in self._groups.workers() if differs else ():
+            worker.node_changed(body["metadata"]["name"])
+
     def claim_changed(self, body: Mapping[str, Any]) -> None:
         """Notify the group's worker that a volume claim has changed."""
         if worker := self._groups.get(_owner(body, names.GROUP_LABEL)):

@@ -12,6 +12,7 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import (
     ConfigMap,
     Event,
+    Node,
     PersistentVolumeClaim,
     Pod,
     Service,
@@ -38,7 +39,7 @@ from dledger_operator.api_objects import (
 from dledger_operator.clients import connection, removal, translate
 from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.custom_objects import CustomObjectClient
-from dledger_operator.clients.errors import NotFoundError
+from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.clients.leases import LeaseClient
 
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
@@ -102,6 +103,16 @@ class KubeApi(CustomObjectClient):
         url = f"apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/{policy.name}"
         what = f"delete NetworkPolicy {namespace}/{policy.name}"
         await removal.delete(self._client, url, Preconditions(uid=policy.uid), what)
+
+    async def may_list_nodes(self) -> bool:
+        """Return whether Nodes may be read."""
+        try:
+            with connection.translated("list nodes"):
+                async for _ in self._client.list(Node, chunk_size=1):
+                    break
+        except RefusedError:
+            return False
+        return True
 
     async def creation_failures(self, namespace: str, uid: str) -> list[CreationFailure]:
         """List why pods of the StatefulSet with this uid could not be created, latest first."""

@@ -26,6 +26,7 @@ from dledger_operator.api_objects import (
     Problem,
     SettingsView,
     StatefulSetView,
+    Toleration,
     VolumeClaimView,
 )
 from dledger_operator.clients.volume_sizes import volume_size
@@ -79,6 +80,21 @@ def pod_view(pod: Pod) -> PodView:
         revision=Revision.from_text(annotations.get(names.REVISION_ANNOTATION, "")),
         founding=annotations.get(names.FOUNDING_ANNOTATION, ""),
         template_hash=labels.get(names.TEMPLATE_HASH_LABEL, ""),
+        node=(pod.spec.nodeName if pod.spec else None) or "",
+        tolerations=_tolerations(pod),
+    )
+
+
+def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=each.key or "",
+            operator=each.operator or "",
+            value=each.value or "",
+            effect=each.effect or "",
+            ends=each.tolerationSeconds is not None,
+        )
+        for each in (pod.spec.tolerations if pod.spec else None) or []
     )
 
 

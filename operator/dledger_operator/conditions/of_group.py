@@ -9,6 +9,7 @@ from dledger_operator.conditions import (
     degraded,
     endpoints_synced,
     leader_elected,
+    leader_placed,
     paused,
     progressing,
     quorum_healthy,
@@ -24,6 +25,7 @@ ALL: Final = (
     endpoints_synced,
     degraded,
     progressing,
+    leader_placed,
     paused,
 )
 

@@ -12,9 +12,11 @@ from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
+from dledger_operator.spec.preferred_leader import PreferredLeader, read_preferred_leader
 from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.storage import Storage, read_storage
 from dledger_operator.spec.update_window import UpdateWindow, read_window
 
 AUTOMATIC: Final = "Automatic"
@@ -22,7 +24,6 @@ ON_APPROVAL: Final = "OnApproval"
 WINDOW: Final = "Window"
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
-RETENTIONS: Final = ("Retain", "Delete")
 UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
 CLUSTER_IP, _, LOAD_BALANCER = SERVICE_TYPES
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
@@ -43,33 +44,6 @@ class ImageDefaults:
     pull_policy: str
     operator_namespace: str = ""
     """Namespace of the operator's pods; empty if groups are to have no NetworkPolicies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """The volume claim of each member."""
-
-    size: str
-    """The size as written in the spec; copied into the volume claim unchanged."""
-    size_bytes: int
-    storage_class_name: str
-    """The name of the storage class; empty for the cluster's default."""
-    when_deleted: str
-    when_scaled: str
-    auto_grow: "AutoGrow | None" = None
-    """When volumes grow by themselves; None for never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoGrow:
-    """How volumes grow when they fill up."""
-
-    at_percent: int
-    """How full a volume must be, in percent."""
-    step_bytes: int
-    max_bytes: int
-    cool_down_s: float
-    """Minimum time between two growths of one volume."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +118,8 @@ class Group:
     operator_namespace: str
     """Namespace of the operator's pods; empty if the group is to have no NetworkPolicies."""
     paused: bool
+    preferred_leader: PreferredLeader | None
+    """Which member should lead; None if any may."""
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -203,7 +179,7 @@ class Group:
             replicas=spec.number("replicas", 3),
             image=_image_reference(spec.section("image"), images.reference),
             image_pull_policy=spec.section("image").text("pullPolicy") or images.pull_policy,
-            storage=_storage(storage),
+            storage=read_storage(storage),
             flush_disk_type=FlushDiskType(log.choice("flushDiskType", tuple(FlushDiskType))),
             segment_size_bytes=log.converted("segmentSize", quantity_bytes, "1Gi"),
             settings=read_settings(spec),
@@ -224,6 +200,9 @@ class Group:
             network=read_network_policy(spec),
             operator_namespace=images.operator_namespace,
             paused=spec.flag("paused", default=False),
+            preferred_leader=read_preferred_leader(
+                spec.section("preferredLeader"), spec.number("replicas", 3)
+            ),
         )
         _check(group)
         return group
@@ -281,35 +260,6 @@ def split_image(reference: str) -> tuple[str, str]:
     colon = name.find(":", slash + 1)
     repository = name if colon < 0 else name[:colon]
     return repository, at + digest if at else name[len(repository) :]
-
-
-def _storage(storage: SpecReader) -> Storage:
-    size = storage.values.get("size")
-    if size is None:
-        raise InvalidSpecError(f"{storage.path}.size is missing")
-    retain = storage.section("retain")
-    return Storage(
-        size=str(size),
-        size_bytes=storage.converted("size", quantity_bytes, size),
-        storage_class_name=storage.text("storageClassName"),
-        when_deleted=retain.choice("whenDeleted", RETENTIONS),
-        when_scaled=retain.choice("whenScaled", RETENTIONS),
-        auto_grow=_auto_grow(storage.section("autoGrow")) if "autoGrow" in storage.values else None,
-    )
-
-
-def _auto_grow(grow: SpecReader) -> AutoGrow:
-    found = AutoGrow(
-        at_percent=grow.number("usedPercent", 80),
-        step_bytes=grow.converted("step", quantity_bytes, ""),
-        max_bytes=grow.converted("maxSize", quantity_bytes, ""),
-        cool_down_s=grow.converted("coolDown", duration_ms, "6h") / 1000,
-    )
-    if not 1 <= found.at_percent <= 100 or found.step_bytes < 1:
-        raise InvalidSpecError(
-            f"{grow.path}.usedPercent must be 1 to 100, and step at least one byte"
-        )
-    return found
 
 
 def _roles(roles: SpecReader) -> Roles:

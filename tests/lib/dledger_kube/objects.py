@@ -20,6 +20,7 @@ from dledger_operator.observed_state import (
     ObservedEndpoints,
     ObservedGroup,
     ObservedMember,
+    Placement,
 )
 from dledger_operator.spec.group import Group, ImageDefaults
 
@@ -194,6 +195,7 @@ def observed_group(**fields: Any) -> ObservedGroup:
         "problem": None,
         "warning": None,
         "scaling_problem": None,
+        "placement": Placement(holds=True, reason="NoPreference", message="any member may lead"),
         "starting": False,
     }
     return ObservedGroup(**values | fields)

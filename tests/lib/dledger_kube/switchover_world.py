@@ -23,6 +23,7 @@ from dledger_kube.objects import (
 )
 from dledger_operator.api_objects import EndpointView, PodView, StatefulSetView
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
 from dledger_operator.clients.errors import MemberSilentError, NotFoundError
 from dledger_operator.metrics import OperatorMetrics
@@ -80,6 +81,7 @@ class SwitchoverWorld:
     requests: int = 0
     transfers: list[tuple[float, str, str]] = field(default_factory=list)
     """When which leader was asked to hand over to which member."""
+    nodes: Nodes = field(default_factory=Nodes)
     events: list[str] = field(default_factory=list)
 
     def worker(self, uid: str) -> SwitchoverWorker:
@@ -90,6 +92,7 @@ class SwitchoverWorld:
             authorized_requests=lambda *_: self,
             events=self,
             metrics=OperatorMetrics(clock=lambda: self.now_s),
+            nodes=self.nodes,
             node_image=IMAGES,
             clock=lambda: self.now_s,
             now=lambda: self.now,
@@ -175,6 +178,7 @@ class SwitchoverWorld:
             return pod(
                 ordinal,
                 ready=f"n{ordinal}" not in self.unready,
+                node=f"worker-{ordinal}",
                 revision=Revision(parts={"image": "old" if old else "new"}),
             )
 

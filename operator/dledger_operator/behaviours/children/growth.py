@@ -13,8 +13,8 @@ from typing import Final
 from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
-from dledger_operator.spec.group import Storage
 from dledger_operator.spec.quantities import quantity_bytes
+from dledger_operator.spec.storage import Storage
 
 STALLED: Final = "Stalled"
 GROWING: Final = "VolumeGrowing"

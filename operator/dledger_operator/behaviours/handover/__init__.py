@@ -1,1 +1,3 @@
-"""Moving the leadership on purpose: to a member that somebody asked for."""
+"""Moving the leadership on purpose: to the preferred leader, off nodes that are being drained, and
+to a member that somebody asked for.
+"""

@@ -8,10 +8,12 @@ from typing import Any, Final
 from dledger_formats.http.status import NodeStatus, is_stranger
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_operator import names
-from dledger_operator.api_objects import Manifest, PodView
+from dledger_operator.api_objects import Manifest, PodView, Problem
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.candidates import Candidates, find_candidates
+from dledger_operator.behaviours.handover.phase_times import PhaseTimes
+from dledger_operator.behaviours.handover.placement import PlacementState, find_places, moved_back
 from dledger_operator.behaviours.handover.switchover_steps import (
     Begin,
     End,
@@ -33,6 +35,7 @@ from dledger_operator.conditions.condition import Judgment, stamped
 from dledger_operator.observed_state import Leader
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.spec_reader import InvalidSpecError
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 
@@ -53,33 +56,6 @@ ENDED_PHASES: Final = (SUCCEEDED, FAILED)
 TRANSFER_REFUSED: Final = "TransferRefused"
 INVALID_SPEC: Final = "InvalidSpec"
 FINISHED_EVENT: Final = "SwitchoverFinished"
-
-
-class PhaseTimes:
-    """How long the phases of a switchover took, as far as this process has seen."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._at_s: dict[str, float] = {}
-
-    def note(self, moment: str) -> None:
-        """Note the first time of `begun`, `asked`, `led` or `ended`."""
-        self._at_s.setdefault(moment, self._clock())
-
-    def between(self, start: str, end: str) -> float | None:
-        """Return the seconds between two moments; None if one of them was not seen."""
-        if start not in self._at_s or end not in self._at_s:
-            return None
-        return max(0.0, self._at_s[end] - self._at_s[start])
-
-    def to_json(self) -> Manifest:
-        """Return the fields of the status, without phases that were not seen."""
-        phases = {
-            "checkSeconds": self.between("begun", "asked"),
-            "transferSeconds": self.between("asked", "led"),
-            "serviceSeconds": self.between("led", "ended"),
-        }
-        return {key: round(value, 3) for key, value in phases.items() if value is not None}
 
 
 class SwitchoverWorker(OneOffWorker):
@@ -103,6 +79,8 @@ class SwitchoverWorker(OneOffWorker):
         self._deleted = False
         self._ips: Mapping[str, str] = {}
         self._identity = ""
+        self._wanted: Revision | None = None
+        """What the StatefulSet makes pods of."""
 
     def done(self) -> bool:
         """Return whether the switchover was deleted."""
@@ -139,11 +117,13 @@ class SwitchoverWorker(OneOffWorker):
         started_at, now = self._status.get("startedAt"), self._context.now()
         begun = datetime.fromisoformat(started_at) if started_at else None
         first = earlier(self._body, existing)
-        group, candidates, in_service = None, Candidates.nobody(), None
+        group, candidates, in_service, back = None, Candidates.nobody(), None, None
         if begun and not first:
             group = await self._group(request)
         if group is not None:
-            candidates = await self._ask_members(group)
+            pods = await self._pods(group)
+            candidates = await self._ask_members(group, pods)
+            back = self._moved_back(group, pods, candidates, request.target)
             leader = candidates.leader
             if leader is not None and leader.member_id == request.target:
                 service = names.master_service(group.name)
@@ -159,6 +139,7 @@ class SwitchoverWorker(OneOffWorker):
             group_exists=group is not None,
             paused=group.paused if group else False,
             candidates=candidates,
+            moved_back=back,
             endpoints=in_service,
         )
 
@@ -174,27 +155,38 @@ class SwitchoverWorker(OneOffWorker):
         except InvalidSpecError:
             return Group.to_follow(body, self._context.node_image)
 
-    async def _ask_members(self, group: Group) -> Candidates:
-        """Read the pods, then ask all members."""
+    async def _pods(self, group: Group) -> Sequence[PodView]:
+        """Read the pods of the members."""
         api, namespace = self._context.api, group.namespace
         stateful_set = await api.stateful_set(namespace, names.stateful_set(group.name))
-        if stateful_set is None:
-            return Candidates.nobody()
-        listed = await api.member_pods(namespace, group.name)
-        pods = [pod for pod in listed if is_member(pod, group.name, {stateful_set.uid})]
+        self._wanted = stateful_set.revision if stateful_set else None
+        listed = await api.member_pods(namespace, group.name) if stateful_set else ()
+        uids = {stateful_set.uid} if stateful_set else set()
+        return [pod for pod in listed if is_member(pod, group.name, uids)]
 
+    async def _ask_members(self, group: Group, pods: Sequence[PodView]) -> Candidates:
         def strange(answer: NodeStatus) -> bool:
             return is_stranger(answer, group.name, self._identity)
 
         answers = await observe.statuses(self._context.member_http, pods, strange)
         self._ips = {pod.member_id: pod.ip for pod in pods}
-        wanted = stateful_set.revision
+        behind = [pod.name for pod in pods if self._wanted and pod.revision != self._wanted]
         return find_candidates(
-            pods,
-            answers,
-            staying=group.member_ids,
-            rolling_out=frozenset(_behind(pods, wanted.name if wanted else "")),
+            pods, answers, staying=group.member_ids, rolling_out=frozenset(behind)
         )
+
+    def _moved_back(
+        self, group: Group, pods: Sequence[PodView], candidates: Candidates, target: str
+    ) -> Problem | None:
+        nodes, preference = self._context.nodes, group.preferred_leader
+        state = PlacementState(
+            candidates=candidates,
+            places=find_places(pods, nodes, preference),
+            preference=preference,
+            nodes_readable=nodes.readable,
+            able_s={},
+        )
+        return moved_back(state, target)
 
     async def _take(self, state: SwitchoverState, step: Step) -> float | None:
         if isinstance(step, End):
@@ -335,10 +327,3 @@ def earlier(body: Mapping[str, Any], existing: Sequence[Mapping[str, Any]]) -> s
         and order(each) < order(body)
     ]
     return str(min(rivals, key=order)["metadata"]["name"]) if rivals else ""
-
-
-def _behind(pods: Sequence[PodView], wanted: str) -> list[str]:
-    """Return the names of the pods that are not of the revision that the template makes."""
-    return [
-        pod.name for pod in pods if wanted and (pod.revision is None or pod.revision.name != wanted)
-    ]

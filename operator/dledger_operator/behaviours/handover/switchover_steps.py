@@ -47,6 +47,8 @@ class SwitchoverState:
     group_exists: bool
     paused: bool
     candidates: Candidates
+    moved_back: Problem | None
+    """Why the operator would take the leadership from the target again; None if it would not."""
     endpoints: ObservedEndpoints | None
     """The endpoints of the master Service; None unless the target leads."""
 
@@ -163,7 +165,7 @@ def _refusal(state: SwitchoverState) -> Problem | None:
     if state.candidates.membership_changing:
         message = "a change of members is not committed yet; try again when Progressing is False"
         return Problem(reason=MEMBERSHIP_CHANGING, message=message)
-    return _target_problem(state) or _roll_problem(state)
+    return _target_problem(state) or state.moved_back or _roll_problem(state)
 
 
 def _target_problem(state: SwitchoverState) -> Problem | None:

@@ -5,8 +5,11 @@ the API guarantees that versions of one resource type compare as numbers. So a p
 is an interval of versions, and two overlapping intervals are a double master.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from dledger_operator.spec.group import Roles
 
 MASTER_PERIODS_MAX: Final = 32
 
@@ -26,6 +29,19 @@ class DoubleMasterDetector:
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
         self._closed: list[_MasterPeriod] = []
+
+    def observe_event(self, kind: str | None, body: Mapping[str, Any], roles: Roles) -> int:
+        """Process a pod's watch event; `kind` is None for a pod from a LIST. Return the new double
+        masters.
+        """
+        metadata = body["metadata"]
+        labels = metadata.get("labels") or {}
+        master = kind != "DELETED" and labels.get(roles.label) == roles.master
+        uid, version = metadata["uid"], int(metadata["resourceVersion"])
+        if kind is None:
+            self.observe_listed(uid, version, master=master)
+            return 0
+        return self.observe(uid, version, master=master)
 
     def observe(self, uid: str, version: int, *, master: bool) -> int:
         """Process a watch event; `master` is False for a deletion. Return the new double masters.

@@ -1,0 +1,101 @@
+"""What the operator knows of Nodes, and which of them are being emptied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger_operator.api_objects import PodView, Toleration
+
+CONDITION_TAINTS: Final = "node.kubernetes.io/"
+"""Taints that Kubernetes derives from a node's conditions, such as memory pressure. They come and
+go, and say nothing about a drain.
+"""
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+"""The only taint of that prefix that a person sets; the cordon is a field of the Node as well."""
+DRAIN_EFFECTS: Final = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a Node."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A Node, as far as it matters for where a leader runs."""
+
+    name: str
+    cordoned: bool
+    labels: Mapping[str, str]
+    taints: Sequence[Taint]
+
+    def why_emptied(self, pod: PodView) -> str:
+        """Return why the node is being emptied, as far as this pod is concerned; empty if it is
+        not.
+
+        A pod was put on the node when it tolerated every taint. So a taint that it does not
+        tolerate came later: somebody drains the node.
+        """
+        if self.cordoned:
+            return "it is cordoned"
+        for taint in self.taints:
+            if _is_drain(taint) and not any(_tolerates(one, taint) for one in pod.tolerations):
+                return f"it has the taint {taint.key}:{taint.effect}"
+        return ""
+
+
+class Nodes:
+    """The Nodes of the cluster, as the watch has told."""
+
+    def __init__(self) -> None:
+        """Create an empty set, which stays empty if Nodes may not be read."""
+        self.readable = False
+        """Whether the operator watches Nodes."""
+        self._known: dict[str, NodeView] = {}
+
+    def get(self, name: str) -> NodeView | None:
+        """Return a Node; None if it is not known, or not known yet."""
+        return self._known.get(name)
+
+    def changed(self, body: Mapping[str, Any]) -> bool:
+        """Take a Node that was created or changed. Return whether anything that matters differs."""
+        view = node_view(body)
+        before = self._known.get(view.name)
+        self._known[view.name] = view
+        return view != before
+
+    def deleted(self, body: Mapping[str, Any]) -> bool:
+        """Forget a Node that was deleted. Return whether it was known."""
+        return self._known.pop(body["metadata"]["name"], None) is not None
+
+
+def node_view(body: Mapping[str, Any]) -> NodeView:
+    """Translate a Node as the API server sends it."""
+    spec = body.get("spec") or {}
+    return NodeView(
+        name=body["metadata"]["name"],
+        cordoned=bool(spec.get("unschedulable")),
+        labels=dict(body["metadata"].get("labels") or {}),
+        taints=tuple(
+            Taint(key=each["key"], value=each.get("value") or "", effect=each["effect"])
+            for each in spec.get("taints") or []
+        ),
+    )
+
+
+def _is_drain(taint: Taint) -> bool:
+    of_condition = taint.key.startswith(CONDITION_TAINTS) and taint.key != OUT_OF_SERVICE
+    return taint.effect in DRAIN_EFFECTS and not of_condition
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Apply the rule of Kubernetes, but for tolerations that end: such a pod is evicted later."""
+    if toleration.ends or toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return toleration.key == taint.key and toleration.value == taint.value

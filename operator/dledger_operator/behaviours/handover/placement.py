@@ -1,0 +1,234 @@
+"""Decides whether the leadership should be with another member: off a node that is being emptied,
+and with the preferred leader. Pure.
+
+A node that is being emptied comes first, and at once: its pods are about to be evicted. The
+preferred leader gets the leadership once it has been able to lead for a while, so that a member
+that comes and goes does not take it each time. A member on a node that is being emptied is not
+able to lead, whatever is preferred. So each handover ends where no rule asks for another one:
+`tests/kube/test_placement.py` checks it for all states.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from dledger_operator.api_objects import PodView, Problem
+from dledger_operator.behaviours.handover.candidates import Candidate, Candidates, lags
+from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.observed_state import Leader
+from dledger_operator.spec.preferred_leader import PreferredLeader
+from dledger_operator.spec.switchover_request import LAG_ENTRIES_MAX
+
+NO_PREFERENCE: Final = "NoPreference"
+PREFERRED: Final = "Preferred"
+NODE_EMPTIED: Final = "NodeEmptied"
+PREFERRED_LEADER: Final = "PreferredLeader"
+NO_LEADER: Final = "NoLeader"
+NO_SUCCESSOR: Final = "NoSuccessor"
+NODES_UNKNOWN: Final = "NodesUnknown"
+PREFERRED_UNABLE: Final = "PreferredUnable"
+SETTLING: Final = "Settling"
+PAUSED: Final = "Paused"
+ROLL_UNDER_WAY: Final = "RollUnderWay"
+SCALING: Final = "Scaling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a member runs."""
+
+    node: str = ""
+    known: bool = False
+    """Whether the node is known, so that its being emptied would be seen."""
+    emptied: str = ""
+    """Why the node is being emptied; empty if it is not."""
+    preferred: bool = False
+    """Whether the member is a preferred leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementState:
+    """What the decision follows from."""
+
+    candidates: Candidates
+    places: Mapping[str, Place]
+    """By member id."""
+    preference: PreferredLeader | None
+    nodes_readable: bool
+    able_s: Mapping[str, float]
+    """For how many seconds each member has been able to lead, as far as this operator has seen."""
+    paused: bool = False
+    rolling: bool = False
+    """Whether pods are being replaced, after which the leadership has moved anyway."""
+    scaling: bool = False
+    """Whether members are being added or removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Ask the leader to hand over."""
+
+    leader: Leader
+    to: str
+    reason: str
+    """`NODE_EMPTIED` or `PREFERRED_LEADER`."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """The leader is where it should be."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The leader should be another member, and the leadership cannot be moved now."""
+
+    reason: str
+    message: str
+
+
+Decision: TypeAlias = Move | Stay | Wait
+
+
+def find_places(
+    pods: Sequence[PodView], nodes: Nodes, preference: PreferredLeader | None
+) -> dict[str, Place]:
+    """Return where each member runs, by member id."""
+    return {pod.member_id: _place(pod, nodes, preference) for pod in pods}
+
+
+def _place(pod: PodView, nodes: Nodes, preference: PreferredLeader | None) -> Place:
+    node = nodes.get(pod.node)
+    labels = preference.node_labels if preference else {}
+    by_node = bool(node and labels) and all(
+        node is not None and node.labels.get(key) == value for key, value in labels.items()
+    )
+    return Place(
+        node=pod.node,
+        known=node is not None,
+        emptied=node.why_emptied(pod) if node else "",
+        preferred=by_node or (preference is not None and preference.member_id == pod.member_id),
+    )
+
+
+def decide(state: PlacementState) -> Decision:
+    """Return where the leadership should go, or why it stays."""
+    leader = state.candidates.leader
+    if leader is None:
+        return Wait(reason=NO_LEADER, message="no member leads")
+    here = state.places.get(leader.member_id, Place())
+    if here.emptied:
+        decision = _off_the_node(state, leader, here)
+    elif state.preference is None:
+        message = "the leader's node is not being emptied, and spec.preferredLeader is not set"
+        return Stay(reason=NO_PREFERENCE, message=message)
+    elif here.preferred:
+        message = f"{leader.member_id} leads: spec.preferredLeader asks for {state.preference}"
+        return Stay(reason=PREFERRED, message=message)
+    else:
+        decision = _to_the_preferred(state, leader, state.preference)
+    if isinstance(decision, Move) and state.paused:
+        message = f"spec.paused is true, so the leadership stays: {decision.message}"
+        return Wait(reason=PAUSED, message=message)
+    return decision
+
+
+def moved_back(state: PlacementState, target: str) -> Problem | None:
+    """Return why the leadership would be taken from a member again that got it now; None if it
+    would not be.
+    """
+    leader = Leader(term=0, member_id=target)
+    after = replace(
+        state,
+        candidates=replace(state.candidates, leader=leader),
+        able_s=dict.fromkeys(state.places, float("inf")),
+        paused=False,
+        rolling=False,
+        scaling=False,
+    )
+    decision = decide(after)
+    if not isinstance(decision, Move):
+        return None
+    message = f"the operator would hand over to {decision.to} again, as it would find that "
+    return Problem(reason=decision.reason, message=message + decision.message)
+
+
+def _off_the_node(state: PlacementState, leader: Leader, here: Place) -> Decision:
+    why = f"{leader.member_id} leads on node {here.node}, which is being emptied: {here.emptied}"
+    able = [each for each in _others(state, leader) if not _obstacle(state, each)]
+    if not able:
+        message = f"{why}; no other member can take over: {_obstacles(state, leader)}"
+        return Wait(reason=NO_SUCCESSOR, message=message)
+
+    def rank(each: Candidate) -> tuple[bool, bool, int, str]:
+        preferred = state.places[each.member_id].preferred
+        return (not preferred, each.behind, each.lag_entries or 0, each.member_id)
+
+    best = min(able, key=rank)
+    return Move(leader=leader, to=best.member_id, reason=NODE_EMPTIED, message=why)
+
+
+def _to_the_preferred(
+    state: PlacementState, leader: Leader, preference: PreferredLeader
+) -> Decision:
+    why = f"{leader.member_id} leads, and spec.preferredLeader asks for {preference}"
+    if preference.node_labels and not state.nodes_readable:
+        message = (
+            f"{why}; the operator does not read Nodes, so it does not know where members run: "
+            "install the chart with watchNodes=true, or prefer a member by its id"
+        )
+        return Wait(reason=NODES_UNKNOWN, message=message)
+    preferred = [each for each in _others(state, leader) if state.places[each.member_id].preferred]
+    able = [each for each in preferred if not _obstacle(state, each)]
+    if not able:
+        listed = "; ".join(filter(None, (_obstacle(state, each) for each in preferred)))
+        message = f"{why}; {listed or 'no other member is one'}"
+        return Wait(reason=PREFERRED_UNABLE, message=message)
+    if state.rolling or state.scaling:
+        reason, what = (ROLL_UNDER_WAY, "a roll") if state.rolling else (SCALING, "scaling")
+        return Wait(reason=reason, message=f"{why}; {what} is under way and goes first")
+    steady = [
+        each for each in able if state.able_s.get(each.member_id, 0.0) >= preference.stable_for_s
+    ]
+    if not steady:
+        listed = ", ".join(each.member_id for each in able)
+        message = (
+            f"{why}; {listed} gets the leadership once it has been able to lead for "
+            f"{preference.stable_for_s:g} s"
+        )
+        return Wait(reason=SETTLING, message=message)
+    best = min(steady, key=lambda each: (each.behind, each.lag_entries or 0, each.member_id))
+    return Move(leader=leader, to=best.member_id, reason=PREFERRED_LEADER, message=why)
+
+
+def able_members(state: PlacementState) -> frozenset[str]:
+    """Return the members that could lead where they run now."""
+    return frozenset(
+        each.member_id for each in state.candidates.members if not _obstacle(state, each)
+    )
+
+
+def _others(state: PlacementState, leader: Leader) -> list[Candidate]:
+    return [each for each in state.candidates.members if each.member_id != leader.member_id]
+
+
+def _obstacle(state: PlacementState, candidate: Candidate) -> str:
+    """Return why a member should not get the leadership; empty if it may."""
+    problem = candidate.problem or lags(candidate, LAG_ENTRIES_MAX)
+    if problem:
+        return problem.message
+    place = state.places.get(candidate.member_id, Place())
+    if state.nodes_readable and not place.known:
+        return f"the node of {candidate.member_id} is not known yet"
+    if place.emptied:
+        return f"node {place.node} of {candidate.member_id} is being emptied: {place.emptied}"
+    return ""
+
+
+def _obstacles(state: PlacementState, leader: Leader) -> str:
+    listed = [_obstacle(state, each) for each in _others(state, leader)]
+    return "; ".join(filter(None, listed)) or "there is none"

@@ -1,0 +1,183 @@
+"""Keeps a group's leadership where it should be: off nodes that are being emptied, and with the
+preferred leader. Each step is decided on what members say right then.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_operator import names
+from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.handover.candidates import Candidates, find_candidates
+from dledger_operator.behaviours.handover.placement import (
+    NO_LEADER,
+    NODES_UNKNOWN,
+    Decision,
+    Move,
+    PlacementState,
+    Stay,
+    Wait,
+    able_members,
+    decide,
+    find_places,
+)
+from dledger_operator.behaviours.leader.member_pods import is_member
+from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.observed_state import Placement
+from dledger_operator.resources.event import NORMAL
+from dledger_operator.spec.group import Group
+
+logger = logging.getLogger(__name__)
+
+LEADERSHIP_MOVED: Final = "LeadershipMoved"
+TRANSFER_REFUSED: Final = "TransferRefused"
+# How soon the operator looks again while the leader should be another member.
+LOOK_AGAIN_S: Final = 1.0
+SETTLING_S_MAX: Final = 5.0
+# A leader takes no appends while it hands over, so a transfer that fails is not repeated at once.
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 60.0
+
+
+class AbleTimes:
+    """Since when members have been able to lead, by the operator's own clock."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, tuple[object, float]] = {}
+
+    def observe(
+        self, pods: Sequence[PodView], able: frozenset[str], now_s: float
+    ) -> dict[str, float]:
+        """Take the members that are able to lead at `now_s`. Return for how many seconds each has
+        been, by member id. A pod that was made again, or was not ready meanwhile, starts again.
+        """
+        since_s = {}
+        for pod in pods:
+            if pod.member_id in able:
+                life = (pod.uid, pod.ready_since)
+                before = self._since_s.get(pod.member_id)
+                since_s[pod.member_id] = before if before and before[0] == life else (life, now_s)
+        self._since_s = since_s
+        return {member: now_s - began_s for member, (_, began_s) in since_s.items()}
+
+
+class Placer:
+    """Keeps the leadership of one group where it should be."""
+
+    def __init__(
+        self,
+        context: Context,
+        snapshot: GroupSnapshot,
+        on_event: Callable[[EventNote], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        """Create a placer; `on_event` is called with every Event to record, `on_change` after a
+        change of the snapshot's placement.
+        """
+        self._context = context
+        self._snapshot = snapshot
+        self._on_event = on_event
+        self._on_change = on_change
+        self._requests = context.authorized_requests(snapshot.namespace, snapshot.name)
+        self._times = AbleTimes()
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self._refused: Wait | None = None
+        """Why the leader did not hand over when it was last asked."""
+
+    async def run_once(self) -> float | None:
+        """Move the leadership if it should be elsewhere. Return in how many seconds to look again;
+        None if an event will tell.
+
+        Members are asked only if the leader that was last seen should be another one.
+        """
+        snapshot, group = self._snapshot, self._snapshot.group
+        if group is None or not snapshot.reconciled.generation:
+            return None
+        leader = snapshot.followed.leader
+        seen = Candidates(leader=leader, members=(), membership_changing=False)
+        decision = decide(self._state(group, snapshot.followed.pods, seen))
+        if not isinstance(decision, Wait) or decision.reason in (NO_LEADER, NODES_UNKNOWN):
+            self._note(decision)
+            return None
+        pods = await self._pods(group)
+        answers = await observe.statuses(self._context.member_http, pods, snapshot.is_stranger)
+        candidates = find_candidates(
+            pods, answers, staying=group.member_ids, rolling_out=snapshot.pods_to_replace
+        )
+        state = self._state(group, pods, candidates)
+        able_s = self._times.observe(pods, able_members(state), self._context.clock())
+        decision = decide(replace(state, able_s=able_s))
+        if isinstance(decision, Move):
+            decision = await self._hand_over(group, pods, decision)
+        self._note(decision)
+        if group.preferred_leader is None:
+            return LOOK_AGAIN_S
+        return min(SETTLING_S_MAX, max(LOOK_AGAIN_S, group.preferred_leader.stable_for_s / 10))
+
+    async def _pods(self, group: Group) -> Sequence[PodView]:
+        api = self._context.api
+        made = await api.stateful_set(group.namespace, names.stateful_set(group.name))
+        listed = await api.member_pods(group.namespace, group.name)
+        return [pod for pod in listed if made and is_member(pod, group.name, {made.uid})]
+
+    def _state(
+        self, group: Group, pods: Sequence[PodView], candidates: Candidates
+    ) -> PlacementState:
+        nodes = self._context.nodes
+        return PlacementState(
+            candidates=candidates,
+            places=find_places(pods, nodes, group.preferred_leader),
+            preference=group.preferred_leader,
+            nodes_readable=nodes.readable,
+            able_s={},
+            paused=group.paused,
+            rolling=bool(self._snapshot.pods_to_replace),
+            scaling=self._snapshot.is_scaling,
+        )
+
+    async def _hand_over(self, group: Group, pods: Sequence[PodView], move: Move) -> Decision:
+        """Ask the leader, unless it has refused a moment ago."""
+        if self._refused and self._context.clock() < self._retry_at_s:
+            return self._refused
+        ips = {pod.member_id: pod.ip for pod in pods}
+        leader, to = move.leader, move.to
+        try:
+            answer = await self._requests.transfer(
+                ips.get(leader.member_id, ""),
+                group.name,
+                leader,
+                to,
+                identity=self._snapshot.identity,
+            )
+            refusal = "" if answer.code is DLedgerResponseCode.SUCCESS else answer.code.name
+        except MemberSilentError as error:
+            refusal = str(error)
+        if refusal:
+            self._failures += 1
+            pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._context.random)
+            self._retry_at_s = self._context.clock() + pause_s
+            message = f"{move.message}; it did not hand over to {to}: {refusal}"
+            self._refused = Wait(reason=TRANSFER_REFUSED, message=message)
+            return self._refused
+        self._failures, self._refused = 0, None
+        self._context.metrics.handovers.labels(move.reason).inc()
+        message = f"{leader.member_id} transferred its leadership to {to}: {move.message}"
+        logger.info("%s/%s: %s", group.namespace, group.name, message)
+        self._on_event(EventNote(severity=NORMAL, reason=LEADERSHIP_MOVED, message=message))
+        return move
+
+    def _note(self, decision: Decision) -> None:
+        found = Placement(
+            holds=isinstance(decision, Stay), reason=decision.reason, message=decision.message
+        )
+        if found != self._snapshot.placement:
+            self._snapshot.placement = found
+            self._on_change()
