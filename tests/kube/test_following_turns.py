@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TypeAlias
 
 import pytest
 
@@ -21,8 +22,10 @@ from dledger_kube.followed_group import FollowedGroup, Member
 from dledger_kube.objects import leads, membership, node_status, pod, says, silent
 from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
 from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.leader import role_decision
 from dledger_operator.observed_state import Membership, Observation
 
+Patches: TypeAlias = tuple[role_decision.RolePatch, ...]
 SAMPLE = 240
 HISTORIES = int(os.environ.get("HISTORIES", SAMPLE))
 SHARDS = 8
@@ -76,7 +79,8 @@ class Operated(FollowedGroup):
         for each in self.operators:
             await each.crash()
         for stored in self.store.pods():
-            self.store.put(replace(stored, ready=True, leaving=False))
+            address = stored.ip or f"127.0.1.{stored.member_id[1:]}"
+            self.store.put(replace(stored, ready=True, leaving=False, ip=address))
         self.elect()
         for member in self.members:
             assert self.elected is not None
@@ -247,6 +251,15 @@ def write_a_status(world: Operated) -> None:
     world.store.put(replace(world.store.pods()[2], ready=False))
 
 
+FRESH = pod(1, uid="uid-1-again", ip="", ready=False)
+"""A pod that was just created: it has no role, no term and no address yet."""
+OLD_CLAIM = [says(0, 7, "n1"), leads(1, 7, pod_uid=FRESH.uid), says(2, 7, "n1")]
+
+
+def give_an_address(world: Operated) -> None:
+    world.store.put(replace(world.store.pods()[1], ip="127.0.0.2"))
+
+
 SCOPES = {
     "a failover, and one operator knows it": Scope(pods=LABELED, believed=(NEW, OLD), faults=1),
     "first labels for two terms": Scope(pods=UNLABELED, believed=(NEW, OLD)),
@@ -255,6 +268,11 @@ SCOPES = {
         pods=LABELED, believed=(NEW, OLD), event=replace_the_old_leaders_pod
     ),
     "a kubelet writes": Scope(pods=LABELED, believed=(NEW, OLD), event=write_a_status),
+    "a pod was just created": Scope(
+        pods=[pod(0, "slave", 7), FRESH, pod(2, "slave", 7)],
+        believed=(NEW, OLD_CLAIM),
+        event=give_an_address,
+    ),
     "one believes in one voter": Scope(
         pods=UNLABELED, believed=(NEW, OLD), voters=(membership(), membership(1))
     ),
@@ -337,3 +355,24 @@ async def test_no_order_of_two_operators_requests_gives_two_masters(scope: Scope
         await explore(scope, choices)
         paths += 1
     assert paths > 100, "too few paths to prove anything"
+
+
+async def test_a_pod_that_was_just_created_needs_its_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status writes make the fence conflict, which delays the promotion by up to a second. To
+    leave it out is not safe, even if pods without an address are never promoted: once the pod has
+    its address, nothing makes the promotion by an operator conflict that believes an older claim.
+    """
+    fences, promotion = role_decision._fences, role_decision._promotion
+
+    def of_others(found: Patches) -> Patches:
+        return tuple(each for each in found if each.pod.ip or each.pod.term >= 0)
+
+    async def explore_all() -> None:
+        for choices in all_choices():
+            await explore(SCOPES["a pod was just created"], choices)
+
+    monkeypatch.setattr(role_decision, "_fences", lambda *seen: of_others(fences(*seen)))
+    monkeypatch.setattr(role_decision, "_promotion", lambda *seen: of_others(promotion(*seen)))
+
+    with pytest.raises(AssertionError, match="two masters"):
+        await explore_all()
