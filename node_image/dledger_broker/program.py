@@ -10,11 +10,15 @@ from prometheus_client.registry import Collector
 
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.dispatcher import BrokerRequests, Serve
+from dledger_broker.door.group_clients import GroupClients
+from dledger_broker.door.groups import GroupRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.sends import Sends
+from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCollector, BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
@@ -68,6 +72,9 @@ class Broker:
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
         self._commits = OffsetCommits(self._owner)
+        self._changes = StateChanges(self._owner)
+        self._clients = GroupClients(self._owner)
+        self._leases = ClientLeases(self._owner, self._changes)
         self._sends = Sends(settings, member, self._owner, store_host)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
         self._feed = QueueFeed(
@@ -81,13 +88,12 @@ class Broker:
         store = await self._feed.open()
         member = self._member
         reader = MessageReader(store, member.stored_at, lambda: member.begin_pos)
-        self._pulls = Pulls(self._owner, self._feed, reader, self._threads)
+        self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
         services = self._services(self._pulls, reader)
         requests = BrokerRequests(services, self._counters)
-        pulls = self._pulls
 
         def accept() -> BrokerConnection:
-            return BrokerConnection(member, requests, pulls.forget)
+            return BrokerConnection(member, requests, self._forget)
 
         host, port = self._settings.node.listen_host, self._settings.own_address[1]
         try:
@@ -116,7 +122,8 @@ class Broker:
     def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
         """Return whoever answers a request, by its code."""
         owner, member = self._owner, self._member
-        groups = GroupOffsets(member, owner, self._commits)
+        offsets = GroupOffsets(member, owner, self._commits)
+        groups = GroupRequests(owner, self._commits, self._changes, self._clients, self._leases)
         queues = QueueOffsets(owner, self._feed, reader, self._threads)
         names = Names(self._settings, member, owner)
         code = RequestCode
@@ -128,14 +135,16 @@ class Broker:
                 code.SEND_BATCH_MESSAGE: self._sends.send,
                 code.PULL_MESSAGE: pulls.pull,
                 code.LITE_PULL_MESSAGE: pulls.pull,
-                code.QUERY_CONSUMER_OFFSET: groups.query,
-                code.UPDATE_CONSUMER_OFFSET: groups.update,
+                code.QUERY_CONSUMER_OFFSET: offsets.query,
+                code.UPDATE_CONSUMER_OFFSET: offsets.update,
                 code.SEARCH_OFFSET_BY_TIMESTAMP: queues.search,
                 code.GET_MAX_OFFSET: queues.max_offset,
                 code.GET_MIN_OFFSET: queues.min_offset,
                 code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
                 code.HEART_BEAT: groups.heartbeat,
                 code.UNREGISTER_CLIENT: groups.unregister,
+                code.GET_CONSUMER_LIST_BY_GROUP: groups.client_ids,
+                code.CHECK_CLIENT_CONFIG: groups.check,
                 code.GET_ROUTEINFO_BY_TOPIC: names.route,
                 code.GET_BROKER_CLUSTER_INFO: names.cluster,
                 code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: names.topics,
@@ -148,6 +157,15 @@ class Broker:
         """Let those go on who wait until this leader is ready."""
         self._member.drafts.go_on()
         self._sends.go_on()
+        self._clients.notify_changed()
+        self._changes.go_on()
+
+    def _forget(self, line: BrokerConnection) -> None:
+        """Forget a connection that is gone."""
+        if self._pulls is not None:
+            self._pulls.forget(line)
+        for membership in self._clients.forget(line):
+            self._leases.gone(membership)
 
     def _built(self, queues: Iterable[QueueId]) -> None:
         if self._pulls is not None:
@@ -159,6 +177,7 @@ class Broker:
     def _tick(self) -> None:
         """End the waits that are too long, and show what waits."""
         self._sends.go_on()
+        self._leases.tick()
         values = self._counters.values
         values["pending_messages"] = self._member.drafts.pending_count
         values["built_index"] = self._feed.built_index

@@ -236,7 +236,7 @@ def test_a_bad_send_is_refused_in_words_and_changes_nothing(
         ({"queueOffset": "-1"}, Answer.INVALID_PARAMETER, "below 0"),
         ({"queueOffset": "1.0"}, Answer.SYSTEM_ERROR, "queueOffset"),
         ({"expressionType": "SQL92"}, Answer.INVALID_PARAMETER, "by tags only"),
-        ({"sysFlag": "0"}, Answer.SUBSCRIPTION_NOT_EXIST, "push consumers"),
+        ({"sysFlag": "0"}, Answer.SUBSCRIPTION_NOT_EXIST, "send a heartbeat first"),
         ({"subscription": "||"}, Answer.SUBSCRIPTION_PARSE_FAILED, "tags"),
     ],
 )

@@ -5,5 +5,7 @@ dispatcher   the requests of one connection, by their codes
 call         one request, and its answer
 sends        messages of producers
 pulls        messages for consumers; pulls that wait for one
-lookups      offsets of queues and groups, heartbeats, routes
+lookups      offsets of queues and groups, routes
+groups       clients that join and leave consumer groups
+group_clients  the connections behind these clients
 """

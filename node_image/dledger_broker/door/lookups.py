@@ -1,4 +1,4 @@
-"""Everything but sends and pulls: offsets of queues and of groups, heartbeats, routes."""
+"""Offsets of queues and of consumer groups, and routes."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dledger_broker.door.call import Call
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
-from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
+from dledger_broker.leading.state_changes import not_committed
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.names import routes
 from dledger_broker.queues.builder import QueueId
@@ -15,11 +15,6 @@ from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.rocketmq.codes import ResponseCode
-from dledger_formats.rocketmq.consumer_groups import (
-    Heartbeat,
-    HeartbeatAnswerFields,
-    UnregisterClientFields,
-)
 from dledger_formats.rocketmq.ext_fields import ExtFields
 from dledger_formats.rocketmq.offsets import (
     MaxOffsetFields,
@@ -36,7 +31,7 @@ from dledger_node.services.drafts import Outcome
 
 
 class GroupOffsets:
-    """Offsets of consumer groups (14 and 15), and heartbeats (34 and 35)."""
+    """Offsets of consumer groups (14 and 15)."""
 
     def __init__(self, member: Member, owner: LogOwner, commits: OffsetCommits) -> None:
         self._member = member
@@ -64,34 +59,6 @@ class GroupOffsets:
         key = fields.consumer_group, fields.topic, fields.queue_id
         done = None if call.command.is_oneway else _answering(call)
         self._commits.commit(key, fields.commit_offset, done)
-
-    def heartbeat(self, call: Call) -> None:
-        """Create the consumer groups that are new. Raises FormatError, RefusedError."""
-        heartbeat = call.body(Heartbeat)
-        assert isinstance(heartbeat, Heartbeat)
-        if not self._owner.is_proven:
-            _beat(call)  # the leader gets one, too
-            return
-        names = dict.fromkeys(consumer.group_name for consumer in heartbeat.consumer_data_set)
-        changes = [
-            change for name in names if (change := self._commits.group_change(name)) is not None
-        ]
-        if not changes:
-            _beat(call)
-            return
-
-        def ended(_: RecordDraft, outcome: Outcome) -> None:
-            if outcome is Outcome.COMMITTED:
-                _beat(call)
-            else:
-                call.refuse(_not_committed())
-
-        self._owner.propose(RecordDraft(changes, (), STATE_PLACE, ended))
-
-    def unregister(self, call: Call) -> None:
-        """Take note that a client leaves. Raises FormatError."""
-        call.fields(UnregisterClientFields)
-        call.answer(ResponseCode.SUCCESS)
 
     def _check_leads(self) -> None:
         if not self._owner.is_proven:
@@ -228,18 +195,6 @@ def _answering(call: Call) -> Callable[[Outcome], None]:
         if outcome is Outcome.COMMITTED:
             call.answer(ResponseCode.SUCCESS)
         else:
-            call.refuse(_not_committed())
+            call.refuse(not_committed())
 
     return done
-
-
-def _beat(call: Call) -> None:
-    call.answer(
-        ResponseCode.SUCCESS, HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
-    )
-
-
-def _not_committed() -> RefusedError:
-    return RefusedError(
-        ResponseCode.SERVICE_NOT_AVAILABLE, "no quorum took the change in time; send it again"
-    )

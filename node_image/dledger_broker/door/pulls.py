@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages import tag_filter
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import Found, MessageReader, UnitRefusedError, UnreadableError
-from dledger_formats.rocketmq import pulls
 from dledger_formats.rocketmq.codes import Permission, PullSysFlag, ResponseCode
+from dledger_formats.rocketmq.consumer_groups import Subscription
 from dledger_formats.rocketmq.pulls import PullAnswerFields, PullFields
 
 HELD_MAX: Final = 20_000
@@ -50,9 +51,15 @@ class Pulls:
     """Answers the pulls of all connections."""
 
     def __init__(
-        self, owner: LogOwner, feed: QueueFeed, reader: MessageReader, threads: ThreadPoolExecutor
+        self,
+        owner: LogOwner,
+        clients: GroupClients,
+        feed: QueueFeed,
+        reader: MessageReader,
+        threads: ThreadPoolExecutor,
     ) -> None:
         self._owner = owner
+        self._clients = clients
         self._feed = feed
         self._reader = reader
         self._threads = threads
@@ -68,7 +75,7 @@ class Pulls:
             call,
             fields,
             QueueId(fields.topic, fields.queue_id),
-            _codes_of(fields),
+            self._codes_of(call, fields),
             self._loop.time() + min(HOLD_S_MAX, max(0, fields.suspend_timeout_millis) / 1000),
         )
         self._check_queue(pull.queue)
@@ -240,20 +247,29 @@ class Pulls:
                 ResponseCode.INVALID_PARAMETER, f"{queue.topic} has no queue {queue.queue_id}"
             )
 
-
-def _codes_of(fields: PullFields) -> frozenset[int] | None:
-    """Return the codes of the wanted tags. Raises RefusedError."""
-    if fields.expression_type not in (None, "", pulls.TAG) or fields.sys_flag & _CLASS_FILTER:
-        raise RefusedError(
-            ResponseCode.INVALID_PARAMETER,
-            f"messages are filtered by tags only, not by {str(fields.expression_type)[:30]!r}",
-        )
-    if not fields.sys_flag & _SUBSCRIPTION:
-        raise RefusedError(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            "push consumers are not supported yet: a pull must have its subscription",
-        )
-    try:
-        return tag_filter.codes_of(fields.subscription)
-    except ValueError as error:
-        raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+    def _codes_of(self, call: Call, fields: PullFields) -> frozenset[int] | None:
+        """Return the codes of the wanted tags. Raises RefusedError."""
+        if fields.sys_flag & _SUBSCRIPTION:
+            return tag_filter.wanted_codes(
+                Subscription(
+                    topic=fields.topic,
+                    sub_string=fields.subscription or "",
+                    sub_version=fields.sub_version,
+                    expression_type=fields.expression_type,
+                    class_filter_mode=fields.sys_flag & _CLASS_FILTER != 0,
+                )
+            )
+        group, topic = fields.consumer_group, fields.topic
+        found = self._clients.subscription(call.line, group, topic)
+        if found is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"no client of the group {group[:150]!r} has subscribed to {topic[:150]!r}; send a "
+                "heartbeat first",
+            )
+        if found.sub_version < fields.sub_version:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the broker has an older subscription of {group} to {topic}; send a heartbeat",
+            )
+        return tag_filter.wanted_codes(found)

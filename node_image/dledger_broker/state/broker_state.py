@@ -79,6 +79,22 @@ class BrokerState:
         """Return what a client said when it joined a group; None if it is no member."""
         return self.tables.groups.clients.get(group, {}).get(client_id)
 
+    def consumers(self, group: str) -> list[Consumer]:
+        """Return what all clients of a group said when they joined it."""
+        return list(self.tables.groups.clients.get(group, {}).values())
+
+    def memberships(self) -> list[tuple[str, str]]:
+        """Return the group and the id of every client of every group."""
+        groups = list(self.tables.groups.clients.items())
+        return [(group, client_id) for group, members in groups for client_id in list(members)]
+
+    def take_changed_groups(self) -> list[str]:
+        """Return the groups whose clients changed since the last call. One caller may ask."""
+        changed, taken = self.tables.groups.changed, []
+        while changed:  # the thread that applies may add one meanwhile
+            taken.append(changed.popitem()[0])
+        return taken
+
     def holder(self, group: str, topic: str, queue_id: int) -> str | None:
         """Return the client that holds a queue; None if it is free."""
         return self.tables.groups.holders.get(Queue(group, topic, queue_id))

@@ -33,6 +33,9 @@ class Groups:
         self.clients_bytes = 0
         self.holders: dict[Queue, str] = {}
         """The client that holds each locked queue."""
+        self.changed: dict[str, None] = {}
+        """Groups whose clients changed since somebody took them from here; not part of the state.
+        """
 
     def refusal(self, config: SubscriptionGroup) -> str | None:
         """Return why these settings cannot be set, in words; None if they can."""
@@ -70,6 +73,7 @@ class Groups:
         else:
             self.clients_bytes -= len(before.to_json())
         members[client_id] = consumer
+        self.changed[consumer.group_name] = None
         self.clients_bytes += len(consumer.to_json())
 
     def leave(self, client_id: str, group: str) -> bool:
@@ -82,6 +86,7 @@ class Groups:
         self.clients_bytes -= len(before.to_json())
         if not members:
             del self.clients[group]
+        self.changed[group] = None
         return True
 
     def lock(self, client_id: str, queue: Queue) -> bool:

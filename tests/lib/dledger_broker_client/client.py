@@ -7,6 +7,12 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq import message_record
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.consumer_groups import (
+    Consumer,
+    ConsumerIds,
+    Heartbeat,
+    Subscription,
+)
 from dledger_formats.rocketmq.message_record import MessageRecord
 from tools.groups.waiting import wait_for
 
@@ -22,6 +28,8 @@ class BrokerClient:
         self._decoder = FrameDecoder()
         self._answers: dict[int, RemotingCommand] = {}
         self._opaque = 0
+        self.requests: list[RemotingCommand] = []
+        """What the broker has asked of this client."""
 
     def __enter__(self) -> Self:
         return self
@@ -41,11 +49,24 @@ class BrokerClient:
     def answer(self, opaque: int) -> RemotingCommand:
         """Wait for the answer to a request. Raises ConnectionError if the connection ends."""
         while opaque not in self._answers:
-            data = self._socket.recv(65536)
-            if not data:
-                raise ConnectionError("the broker closed the connection")
-            self._answers |= {each.opaque: each for each in self._decoder.feed(data)}
+            self._read()
         return self._answers.pop(opaque)
+
+    def request(self) -> RemotingCommand:
+        """Wait for the next request of the broker."""
+        while not self.requests:
+            self._read()
+        return self.requests.pop(0)
+
+    def _read(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        for command in self._decoder.feed(data):
+            if command.is_response:
+                self._answers[command.opaque] = command
+            else:
+                self.requests.append(command)
 
     def ask(self, code: int, ext: Ext | None = None, body: bytes = b"") -> RemotingCommand:
         """Send a request and wait for its answer."""
@@ -58,6 +79,18 @@ class BrokerClient:
     def pull(self, name: str, offset: int = 0, **changed: str) -> RemotingCommand:
         """Pull from queue 0 of a topic, without waiting for messages; `changed` replaces fields."""
         return self.ask(RequestCode.PULL_MESSAGE, pull_ext(name, offset) | changed)
+
+    def beat(self, client_id: str, *consumers: Consumer) -> RemotingCommand:
+        """Send a heartbeat of a client."""
+        heartbeat = Heartbeat(client_id=client_id, consumer_data_set=list(consumers))
+        return self.ask(RequestCode.HEART_BEAT, body=heartbeat.to_json())
+
+    def client_ids(self, group: str) -> list[str]:
+        """Return the clients of a group; empty if the broker says that there are none."""
+        answer = self.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        return ConsumerIds.from_json(answer.body).consumer_id_list
 
     def wait_until_visible(self, topic: str, count: int) -> None:
         """Wait until this member has so many messages in queue 0, and can serve them.
@@ -88,6 +121,19 @@ def pull_ext(topic: str, offset: int, **changed: str) -> Ext:
         "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
         "subscription": "*", "subVersion": "1", "expressionType": "TAG",
     } | changed  # fmt: skip
+
+
+def consumer(group: str, *topics: str, tags: str = "*", version: int = 1) -> Consumer:
+    """Return a member of a consumer group that has subscribed to topics."""
+    return Consumer(
+        group_name=group,
+        consume_type="CONSUME_PASSIVELY",
+        message_model="CLUSTERING",
+        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        subscription_data_set=[
+            Subscription(topic=topic, sub_string=tags, sub_version=version) for topic in topics
+        ],
+    )
 
 
 def messages(answer: RemotingCommand) -> list[MessageRecord]:

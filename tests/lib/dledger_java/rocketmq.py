@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,18 @@ class Scenario(JavaProgram):
         assert line, f"the client ended: {self.log_end()}"
         event: Event = json.loads(line)
         return event
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events as they come, until the program ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield json.loads(line)
+
+    def end_input(self) -> None:
+        """End the program's input, which ends a push consumer."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.stdin = None  # `communicate` would flush it
 
     def rest(self, timeout_s: float = 120) -> list[Event]:
         """Wait for the end of the scenario; return the events that were not read yet."""

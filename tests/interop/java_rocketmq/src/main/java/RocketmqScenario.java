@@ -10,6 +10,11 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -26,7 +31,13 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *   send NAMESERVERS topic=T count=N [mode=sync|async|oneway|batch] [first=0] [bytes=100] [tag=]
  *        [queue=-1] [pause=0] [retries=2] [timeout=3000] [outstanding=1000] [delay=0]
  *   pull NAMESERVERS topic=T group=G count=N [from=begin|committed] [tags=*] [commit=no] [seconds=60]
+ *        [subscribe=no]
+ *   push NAMESERVERS topic=T group=G [tags=*] [model=clustering|broadcasting] [orderly=no]
+ *        [failing=0] [reconsumes=16] [level=0] [pause=0]
  * </pre>
+ *
+ * `push` consumes until its standard input ends. It refuses each message until it was delivered
+ * more than `failing` times; `level` is the delay level of the next delivery.
  *
  * The body of message n is its key, "k" and n, padded with dots to the given number of bytes.
  */
@@ -40,10 +51,15 @@ public final class RocketmqScenario {
             options.put(argument.split("=", 2)[0], argument.split("=", 2)[1]);
         }
         try {
-            if (arguments[0].equals("send")) {
-                send(arguments[1]);
-            } else {
-                pull(arguments[1]);
+            switch (arguments[0]) {
+                case "send":
+                    send(arguments[1]);
+                    break;
+                case "push":
+                    push(arguments[1]);
+                    break;
+                default:
+                    pull(arguments[1]);
             }
             print("end");
         } catch (Exception error) {
@@ -182,10 +198,16 @@ public final class RocketmqScenario {
         if (!option("tags", "*").equals("*")) {
             consumer.setSubExpressionForAssign(options.get("topic"), options.get("tags"));
         }
+        boolean subscribes = option("subscribe", "no").equals("yes");
+        if (subscribes) {
+            consumer.subscribe(options.get("topic"), option("tags", "*"));
+        }
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(options.get("topic"));
         print("queues", "count", queues.size());
-        consumer.assign(queues);
+        if (!subscribes) {
+            consumer.assign(queues);
+        }
         int missing = number("count", 1);
         long endNs = System.nanoTime() + TimeUnit.SECONDS.toNanos(number("seconds", 60));
         while (missing > 0 && System.nanoTime() < endNs) {
@@ -204,10 +226,66 @@ public final class RocketmqScenario {
         consumer.shutdown();
     }
 
+    private static void push(String nameServers) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setPollNameServerInterval(number("poll", 1000));
+        consumer.setInstanceName("scenario" + System.nanoTime());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes(number("reconsumes", 16));
+        consumer.setSuspendCurrentQueueTimeMillis(100);
+        if (option("model", "clustering").equals("broadcasting")) {
+            consumer.setMessageModel(broadcasting(consumer));
+        }
+        consumer.subscribe(options.get("topic"), option("tags", "*"));
+        if (option("orderly", "no").equals("yes")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
+                consumed(messages)
+                    ? ConsumeOrderlyStatus.SUCCESS
+                    : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                context.setDelayLevelWhenNextConsume(number("level", 0));
+                return consumed(messages)
+                    ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                    : ConsumeConcurrentlyStatus.RECONSUME_LATER;
+            });
+        }
+        consumer.start();
+        print("started");
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        consumer.shutdown();
+    }
+
+    // The class of the model is in another package since 5.0.
+    @SuppressWarnings("unchecked")
+    private static <T> T broadcasting(DefaultMQPushConsumer consumer) {
+        Class<?> kind = consumer.getMessageModel().getClass();
+        return (T) kind.getEnumConstants()[0];
+    }
+
+    private static boolean consumed(List<MessageExt> messages) {
+        boolean isDone = true;
+        for (MessageExt message : messages) {
+            received(message);
+            isDone &= message.getReconsumeTimes() >= number("failing", 0);
+        }
+        try {
+            Thread.sleep(number("pause", 0));
+        } catch (InterruptedException error) {
+            return false;
+        }
+        return isDone;
+    }
+
     private static void received(MessageExt message) {
         print("received", "key", message.getKeys(), "queue", message.getQueueId(),
             "offset", message.getQueueOffset(), "tags", message.getTags(),
             "crc", message.getBodyCRC(), "offsetId", message.getMsgId(),
+            "topic", message.getTopic(), "times", message.getReconsumeTimes(),
+            "stored", message.getStoreTimestamp(), "born", message.getBornTimestamp(),
             "body", HexFormat.of().formatHex(message.getBody()));
     }
 

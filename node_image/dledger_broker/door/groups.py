@@ -1,0 +1,195 @@
+"""Consumer groups: heartbeats (34), clients that leave (35), lists of clients (38), and checks of a
+subscription (46).
+
+Every member takes them. The leader writes who joins and who leaves, so clients send their
+heartbeats to all members. A heartbeat is answered once this member lists the client.
+"""
+
+from typing import Final
+
+from dledger_broker.door.call import Call
+from dledger_broker.door.group_clients import Client, GroupClients
+from dledger_broker.leading.client_leases import ClientLeases
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.state_changes import StateChanges, not_committed
+from dledger_broker.messages import tag_filter
+from dledger_broker.messages.retries import retry_topic
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.consumer_groups import (
+    CheckClient,
+    Consumer,
+    ConsumerGroupFields,
+    ConsumerIds,
+    Heartbeat,
+    HeartbeatAnswerFields,
+    Subscription,
+    UnregisterClientFields,
+)
+from dledger_formats.rocketmq.state_records import ClientJoined
+from dledger_node.services.drafts import Outcome
+
+_BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
+
+
+class GroupRequests:
+    """Answers what clients ask as members of consumer groups."""
+
+    def __init__(
+        self,
+        owner: LogOwner,
+        commits: OffsetCommits,
+        changes: StateChanges,
+        clients: GroupClients,
+        leases: ClientLeases,
+    ) -> None:
+        self._owner = owner
+        self._commits = commits
+        self._changes = changes
+        self._clients = clients
+        self._leases = leases
+
+    def heartbeat(self, call: Call) -> None:
+        """Let a client join its groups. Raises FormatError, RefusedError."""
+        heartbeat = call.body(Heartbeat)
+        assert isinstance(heartbeat, Heartbeat)
+        consumers = {each.group_name: _ordered(each) for each in heartbeat.consumer_data_set}
+        client_id = heartbeat.client_id
+        for consumer in consumers.values():
+            _check(client_id, consumer)
+        client = Client(client_id, consumers, len(call.command.body))
+        for gone in self._clients.seen(call.line, client):
+            self._leases.gone(gone)
+        if self._owner.is_proven:
+            self._join(call, client)
+        else:
+            call.answer(ResponseCode.SUCCESS, _BEAT)  # the leader gets one, too
+
+    def unregister(self, call: Call) -> None:
+        """Let a client leave a group. Raises FormatError."""
+        fields = call.fields(UnregisterClientFields)
+        group, client_id = fields.consumer_group, fields.client_id
+        if group is None:
+            call.answer(ResponseCode.SUCCESS)
+            return
+        self._clients.left(call.line, group)
+        if not self._owner.is_proven or self._owner.state.consumer(group, client_id) is None:
+            call.answer(ResponseCode.SUCCESS)
+            return
+
+        def left(outcome: Outcome) -> None:
+            if outcome is Outcome.COMMITTED:
+                call.answer(ResponseCode.SUCCESS)
+            else:
+                call.refuse(not_committed())
+
+        self._leases.remove([(group, client_id)], left)
+
+    def client_ids(self, call: Call) -> None:
+        """Answer the clients of a group. Raises FormatError."""
+        group = call.fields(ConsumerGroupFields).consumer_group
+        ids = self._owner.state.client_ids(group)
+        if not ids:
+            remark = f"the group {group[:150]!r} has no clients"
+            call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
+            return
+        call.answer(ResponseCode.SUCCESS, body=ConsumerIds(consumer_id_list=ids).to_json())
+
+    def check(self, call: Call) -> None:
+        """Tell whether a subscription can be served. Raises FormatError, RefusedError."""
+        request = call.body(CheckClient)
+        assert isinstance(request, CheckClient)
+        tag_filter.wanted_codes(request.subscription_data)
+        call.answer(ResponseCode.SUCCESS)
+
+    def _join(self, call: Call, client: Client) -> None:
+        """Write what is new of a client, and answer. Raises FormatError, RefusedError."""
+        state, client_id = self._owner.state, client.client_id
+        created: list[str] = []
+        records: list[bytearray] = []
+        try:
+            for group, consumer in client.consumers.items():
+                is_leaving = self._leases.is_leaving((group, client_id))
+                if state.consumer(group, client_id) != consumer or is_leaving:
+                    records += self._joining(client_id, consumer, created)
+                else:
+                    self._leases.seen((group, client_id))
+        except BaseException:
+            self._forget_topics(created)
+            raise
+        if not records:
+            call.answer(ResponseCode.SUCCESS, _BEAT)
+            return
+
+        def joined(outcome: Outcome) -> None:
+            if outcome is Outcome.COMMITTED:
+                self._answer_joined(call, client)
+                return
+            if outcome is Outcome.REFUSED:
+                self._forget_topics(created)
+            call.refuse(not_committed())
+
+        self._changes.propose(records, joined)
+
+    def _joining(self, client_id: str, consumer: Consumer, created: list[str]) -> list[bytearray]:
+        """Return what must be written for a client that joins a group."""
+        group, owner = consumer.group_name, self._owner
+        joined = ClientJoined(client_id=client_id, consumer=consumer)
+        records = []
+        group_change = self._commits.group_change(group)
+        if group_change is not None:
+            records.append(group_change)
+        else:
+            refusal = owner.state.refusal(joined)
+            if refusal is not None:
+                raise RefusedError(ResponseCode.SYSTEM_BUSY, refusal)
+        topic = retry_topic(group)
+        if owner.topic(topic.topic_name) is None:
+            records.append(owner.create_topic(topic))
+            created.append(topic.topic_name)
+        records.append(owner.change(joined))
+        return records
+
+    def _answer_joined(self, call: Call, client: Client) -> None:
+        for group in client.consumers:
+            if self._owner.state.consumer(group, client.client_id) is None:
+                remark = f"{client.client_id} could not join {group}: there are too many clients"
+                call.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
+                return
+            self._leases.seen((group, client.client_id))
+        call.answer(ResponseCode.SUCCESS, _BEAT)
+
+    def _forget_topics(self, names: list[str]) -> None:
+        for name in names:
+            self._owner.forget_topic(name)
+
+
+def _ordered(consumer: Consumer) -> Consumer:
+    """Return the same in an order of its own: Java's sets have none."""
+    subscriptions = [
+        Subscription(
+            topic=each.topic, sub_string=each.sub_string, sub_version=each.sub_version,
+            expression_type=each.expression_type, tags_set=sorted(each.tags_set),
+            code_set=sorted(each.code_set), class_filter_mode=each.class_filter_mode,
+        )
+        for each in sorted(consumer.subscription_data_set, key=lambda each: each.topic)
+    ]  # fmt: skip
+    return Consumer(
+        group_name=consumer.group_name, consume_type=consumer.consume_type,
+        message_model=consumer.message_model, consume_from_where=consumer.consume_from_where,
+        subscription_data_set=subscriptions, unit_mode=consumer.unit_mode,
+    )  # fmt: skip
+
+
+def _check(client_id: str, consumer: Consumer) -> None:
+    """Refuse a client that could not be written into the log. Raises FormatError, RefusedError."""
+    retry_topic(consumer.group_name)
+    if not 0 < len(client_id) <= 255:
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"the client id has {len(client_id)} letters; 1 to 255 are allowed",
+        )
+    for subscription in consumer.subscription_data_set:
+        tag_filter.wanted_codes(subscription)
+    ClientJoined(client_id=client_id, consumer=consumer).check()

@@ -1,0 +1,49 @@
+"""Changes of the broker's state on their way into the log, until this member has applied them."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_node.services.drafts import Outcome
+
+Done: TypeAlias = Callable[[Outcome], None]
+"""Called once when changes are applied, or cannot be committed."""
+
+
+class StateChanges:
+    """Proposes changes for those who must see them in the state before they answer."""
+
+    def __init__(self, owner: LogOwner) -> None:
+        self._owner = owner
+        self._committed: deque[tuple[int, Done]] = deque()
+        """Those whose changes are committed, with the physical offsets of their last records."""
+
+    def propose(self, records: Sequence[bytearray], done: Done) -> None:
+        """Propose changes, all or none of which are written."""
+
+        def ended(draft: RecordDraft, outcome: Outcome) -> None:
+            if outcome is Outcome.COMMITTED:
+                self._committed.append((draft.positions[-1] + ENTRY_HEADER_SIZE, done))
+                self.go_on()
+            else:
+                done(outcome)
+
+        self._owner.propose(RecordDraft((), records, STATE_PLACE, ended))
+
+    def go_on(self) -> None:
+        """Tell those whose changes are applied."""
+        applied = self._owner.state.tables.last_physical_offset
+        while self._committed and self._committed[0][0] <= applied:
+            self._committed.popleft()[1](Outcome.COMMITTED)
+
+
+def not_committed() -> RefusedError:
+    """Return the refusal of a request whose change no quorum took."""
+    return RefusedError(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "no quorum took the change in time; send it again"
+    )

@@ -1,0 +1,199 @@
+"""RocketMQ's own push consumers, and pull consumers that subscribe, with a group of brokers."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.log.checksum import crc32
+from dledger_java.rocketmq import Event, Scenario, of_kind, play
+from tools import java_rocketmq
+from tools.groups.broker_group import BrokerGroup
+from tools.groups.waiting import wait_for
+from tools.java_dledger import JavaMissingError
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module", params=java_rocketmq.CLIENT_VERSIONS)
+def rocketmq(request: pytest.FixtureRequest) -> str:
+    """Class path of each version of the client in turn."""
+    return found(request.param)
+
+
+@pytest.fixture(scope="module")
+def rocketmq_5() -> str:
+    """Class path of the client of the version that the broker imitates."""
+    return found("5.3.3")
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerGroup]:
+    """Three brokers, shared by the tests of a module, which must not stop them."""
+    with BrokerGroup(tmp_path_factory.mktemp("brokers")) as running:
+        running.master()
+        yield running
+
+
+def found(version: str) -> str:
+    try:
+        return java_rocketmq.find_client(version)
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+
+
+class PushConsumer:
+    """A push consumer, whose events are read as they come."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.events: list[Event] = []
+        self._scenario = scenario
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def received(self) -> list[Event]:
+        """The messages that it has received."""
+        return of_kind(list(self.events), "received")
+
+    @property
+    def keys(self) -> Counter[str]:
+        """How often it has received each message."""
+        return Counter(event["key"] for event in self.received)
+
+    def stop(self) -> None:
+        """Let it leave its group and end."""
+        self._scenario.end_input()
+        self._reader.join(60)
+        assert self.events[-1]["event"] == "end", self.events[-1]
+
+    def _read(self) -> None:
+        for event in self._scenario.events():
+            self.events.append(event)
+
+
+@contextmanager
+def push_consumer(
+    folder: Path, class_path: str, brokers: BrokerGroup, topic: str, group: str, **options: object
+) -> Iterator[PushConsumer]:
+    folder.mkdir(exist_ok=True)
+    with Scenario(
+        folder, class_path, "push", brokers.name_servers, topic=topic, group=group, **options
+    ) as scenario:
+        consumer = PushConsumer(scenario)
+        wait_for(lambda: of_kind(list(consumer.events), "started"), "it started", timeout_s=60)
+        yield consumer
+
+
+def send(
+    folder: Path, class_path: str, brokers: BrokerGroup, topic: str, **options: object
+) -> None:
+    events = play(
+        folder, class_path, "send", brokers.name_servers, topic=topic, timeout=15_000, **options
+    )
+    assert of_kind(events, "failed") == []
+
+
+def keys(first: int, end: int) -> Counter[str]:
+    return Counter(f"k{n}" for n in range(first, end))
+
+
+def total(consumers: list[PushConsumer]) -> Counter[str]:
+    return sum((consumer.keys for consumer in consumers), Counter[str]())
+
+
+def wait_for_keys(consumers: list[PushConsumer], wanted: Counter[str]) -> None:
+    wait_for(lambda: not wanted - total(consumers), f"{len(wanted)} messages", timeout_s=60)
+
+
+class Keys:
+    """Hands out the first of the next hundred keys."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def __call__(self) -> int:
+        self.end += 100
+        return self.end - 100
+
+
+def test_push_consumers_of_one_group_share_the_messages_and_those_of_one_that_leaves(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"shared-{crc32(rocketmq.encode())}"
+    send(tmp_path, rocketmq, brokers, topic, count=100)
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                push_consumer(tmp_path / name, rocketmq, brokers, topic, f"group-of-{topic}")
+            )
+            for name in ("one", "two")
+        )
+        wait_for_keys([one, two], keys(0, 100))
+        next_key = Keys(100)
+
+        def both_receive() -> bool:
+            begin = one.keys.total(), two.keys.total()
+            send(tmp_path, rocketmq, brokers, topic, count=100, first=next_key())
+            wait_for_keys([one, two], keys(0, next_key.end))
+            return one.keys.total() > begin[0] and two.keys.total() > begin[1]
+
+        wait_for(both_receive, "both receive messages", timeout_s=60)
+        two.stop()
+        begin = one.keys.total()
+        send(tmp_path, rocketmq, brokers, topic, count=100, first=next_key())
+        wait_for_keys([one, two], keys(0, next_key.end))
+
+        assert one.keys.total() >= begin + 100
+
+
+def test_every_broadcast_consumer_receives_every_message_once(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"broadcast-{crc32(rocketmq.encode())}"
+    send(tmp_path, rocketmq, brokers, topic, count=50)
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                push_consumer(
+                    tmp_path / name, rocketmq, brokers, topic, f"all-of-{topic}",
+                    model="broadcasting",
+                )
+            )
+            for name in ("one", "two")
+        )  # fmt: skip
+        send(tmp_path, rocketmq, brokers, topic, count=50, first=50)
+        for consumer in (one, two):
+            wait_for_keys([consumer], keys(0, 100))
+            assert consumer.keys == keys(0, 100)
+
+
+def test_a_push_consumer_gets_only_the_tags_that_it_wants(
+    rocketmq_5: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    for first, tag in ((0, "red"), (10, "blue"), (20, "green")):
+        send(tmp_path, rocketmq_5, brokers, "push-tags", count=10, first=first, tag=tag)
+
+    with push_consumer(
+        tmp_path / "c", rocketmq_5, brokers, "push-tags", "taggers", tags="red||green"
+    ) as consumer:
+        wait_for_keys([consumer], keys(0, 10) + keys(20, 30))
+
+        assert Counter(e["tags"] for e in consumer.received) == {"red": 10, "green": 10}
+
+
+def test_a_pull_consumer_that_subscribes_gets_its_queues_and_all_messages(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"lite-{crc32(rocketmq.encode())}"
+    send(tmp_path, rocketmq, brokers, topic, count=100)
+
+    events = play(
+        tmp_path, rocketmq, "pull", brokers.name_servers,
+        topic=topic, group=f"lite-of-{topic}", count=100, subscribe="yes",
+    )  # fmt: skip
+
+    assert Counter(event["key"] for event in of_kind(events, "received")) == keys(0, 100)
