@@ -132,6 +132,10 @@ bench-client: setup ## Measure the client's own cost per append
 bench-failover: setup ## Fail the leader 300 times and measure how long appends pause (needs root)
 	$(RUN) -m bench.failover
 
+.PHONY: bench-operator
+bench-operator: setup ## Measure an operator with 100 groups on a real API server (needs the cluster's programs)
+	PYTHONPATH=tests/lib $(RUN) -m dledger_kube.many_groups
+
 .PHONY: soak
 soak: setup ## Everything at once on a real group: make soak MINUTES=25 SEED=1; ends nonzero on a violation
 	$(RUN) -m bench.soak --minutes $(or $(MINUTES),25) --seed $(or $(SEED),1)

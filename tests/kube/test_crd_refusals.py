@@ -151,6 +151,10 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
         "a request must not exceed the limit for the same resource",
     ),
+    "too little memory to run": (
+        {"resources": {"limits": {"memory": "10Mi"}}},
+        "a member cannot run with a memory limit below 64Mi; the default is 512Mi",
+    ),
     "a time without a unit": ({"election": {"timeout": "1"}}, "spec.election.timeout in body"),
     "a word for a size": ({"storage": {"size": "large"}}, "spec.storage.size in body"),
     "no size at all": ({"storage": {}}, "spec.storage.size: Required value"),
