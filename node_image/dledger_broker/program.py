@@ -14,8 +14,10 @@ from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.groups import GroupRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.pulls import Pulls
+from dledger_broker.door.returns import Returns
 from dledger_broker.door.sends import Sends
 from dledger_broker.leading.client_leases import ClientLeases
+from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.state_changes import StateChanges
@@ -69,6 +71,7 @@ class Broker:
         self._member = member
         self._counters = counters
         store_host = pack_host(*settings.own_address)
+        self._store_host = store_host
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
         self._commits = OffsetCommits(self._owner)
@@ -81,6 +84,7 @@ class Broker:
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
         self._pulls: Pulls | None = None
+        self._walker: DelayWalker | None = None
         member.call_when_applied(lambda _: self._applied())
 
     async def run(self) -> None:
@@ -89,6 +93,7 @@ class Broker:
         member = self._member
         reader = MessageReader(store, member.stored_at, lambda: member.begin_pos)
         self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
+        self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         services = self._services(self._pulls, reader)
         requests = BrokerRequests(services, self._counters)
 
@@ -125,6 +130,7 @@ class Broker:
         offsets = GroupOffsets(member, owner, self._commits)
         groups = GroupRequests(owner, self._commits, self._changes, self._clients, self._leases)
         queues = QueueOffsets(owner, self._feed, reader, self._threads)
+        returns = Returns(owner, reader, self._threads, self._store_host, member.body_bytes_max)
         names = Names(self._settings, member, owner)
         code = RequestCode
         return {
@@ -143,6 +149,7 @@ class Broker:
                 code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
                 code.HEART_BEAT: groups.heartbeat,
                 code.UNREGISTER_CLIENT: groups.unregister,
+                code.CONSUMER_SEND_MSG_BACK: returns.take,
                 code.GET_CONSUMER_LIST_BY_GROUP: groups.client_ids,
                 code.CHECK_CLIENT_CONFIG: groups.check,
                 code.GET_ROUTEINFO_BY_TOPIC: names.route,
@@ -170,6 +177,8 @@ class Broker:
     def _built(self, queues: Iterable[QueueId]) -> None:
         if self._pulls is not None:
             self._pulls.built(queues)
+        if self._walker is not None:
+            self._walker.tick()
 
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
@@ -178,6 +187,8 @@ class Broker:
         """End the waits that are too long, and show what waits."""
         self._sends.go_on()
         self._leases.tick()
+        if self._walker is not None:
+            self._walker.tick()
         values = self._counters.values
         values["pending_messages"] = self._member.drafts.pending_count
         values["built_index"] = self._feed.built_index

@@ -24,6 +24,7 @@ from tools.groups.waiting import wait_for
 
 Code = RequestCode
 Answer = ResponseCode
+DELAYED_BATCH = message_batch.encode([BatchMessage(0, b"late", b"DELAY\x011\x02")])
 SUSPEND = "6"
 """The pull has its subscription, and may be held."""
 
@@ -207,12 +208,14 @@ def test_the_broker_answers_as_a_name_server(client: BrokerClient, broker: Broke
         ({}, bytes((4 << 20) + 1), Answer.MESSAGE_ILLEGAL, "4194305 bytes"),
         ({}, bytes(1 << 20), Answer.MESSAGE_ILLEGAL, "with its properties"),
         ({"i": "K\x01" + "v" * 32767}, b"", Answer.MESSAGE_ILLEGAL, "properties"),
-        ({"i": "DELAY\x013\x02"}, b"", Answer.MESSAGE_ILLEGAL, "delayed messages"),
+        ({"i": "DELAY\x01x\x02"}, b"", Answer.MESSAGE_ILLEGAL, "DELAY"),
+        ({"i": "DELAY\x01" + "9" * 10 + "\x02"}, b"", Answer.MESSAGE_ILLEGAL, "DELAY"),
+        ({"i": "DELAY\x013\x02K\x01" + "v" * 32740}, b"", Answer.MESSAGE_ILLEGAL, "properties"),
         ({"i": "TIMER_DELAY_MS\x013\x02"}, b"", Answer.MESSAGE_ILLEGAL, "TIMER_DELAY_MS"),
         ({"i": "TRAN_MSG\x01true\x02"}, b"", Answer.NO_PERMISSION, "transactions"),
         ({"f": "4"}, b"", Answer.NO_PERMISSION, "transactions"),
-        ({"i": "DLEDGER_SCHEDULED\x011 0\x02"}, b"", Answer.MESSAGE_ILLEGAL, "own"),
         ({"m": "true"}, b"no batch", Answer.MESSAGE_ILLEGAL, "batch"),
+        ({"m": "true"}, DELAYED_BATCH, Answer.MESSAGE_ILLEGAL, "batch with delayed"),
     ],
 )
 def test_a_bad_send_is_refused_in_words_and_changes_nothing(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger_broker_client.client import BrokerClient
 from dledger_formats.log.checksum import crc32
+from dledger_formats.rocketmq.codes import RequestCode
 from dledger_java.rocketmq import Event, Scenario, of_kind, play
 from tools import java_rocketmq
 from tools.groups.broker_group import BrokerGroup
@@ -109,6 +111,15 @@ def wait_for_keys(consumers: list[PushConsumer], wanted: Counter[str]) -> None:
     wait_for(lambda: not wanted - total(consumers), f"{len(wanted)} messages", timeout_s=60)
 
 
+def wait_for_topic(brokers: BrokerGroup, topic: str) -> None:
+    with BrokerClient(brokers.broker_addresses[brokers.master()]) as client:
+        ext = {"topic": topic}
+        wait_for(
+            lambda: client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext).code == 0,
+            f"{topic} exists",
+        )
+
+
 class Keys:
     """Hands out the first of the next hundred keys."""
 
@@ -197,3 +208,24 @@ def test_a_pull_consumer_that_subscribes_gets_its_queues_and_all_messages(
     )  # fmt: skip
 
     assert Counter(event["key"] for event in of_kind(events, "received")) == keys(0, 100)
+
+
+def test_a_message_that_a_consumer_refuses_comes_again_and_is_then_a_dead_letter(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"refused-{crc32(rocketmq.encode())}"
+    group = f"refusers-of-{topic}"
+    send(tmp_path, rocketmq, brokers, topic, count=10)
+    with push_consumer(
+        tmp_path / "c", rocketmq, brokers, topic, group, failing=9, reconsumes=2, level=1
+    ) as consumer:
+        wait_for_keys([consumer], Counter({f"k{n}": 3 for n in range(10)}))
+        wait_for_topic(brokers, f"%DLQ%{group}")
+        dead = play(
+            tmp_path, rocketmq, "pull", brokers.name_servers,
+            topic=f"%DLQ%{group}", group="undertakers", count=10, seconds=30,
+        )  # fmt: skip
+
+        assert Counter(event["key"] for event in of_kind(dead, "received")) == keys(0, 10)
+        assert Counter(event["times"] for event in consumer.received) == {0: 10, 1: 10, 2: 10}
+        assert {event["topic"] for event in consumer.received} == {topic}

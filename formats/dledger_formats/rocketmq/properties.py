@@ -63,3 +63,11 @@ def find(encoded: bytes, name: bytes) -> bytes | None:
                 return value
         end = at + len(key) - 1
     return None
+
+
+def without(encoded: bytes, *names: bytes) -> bytes:
+    r"""Return encoded properties without some, the others unchanged and each with its \x02."""
+    if not any(name in encoded for name in names):
+        return encoded if not encoded or encoded.endswith(b"\x02") else encoded + b"\x02"
+    kept = [pair for pair in encoded.split(b"\x02") if pair.partition(b"\x01")[0] not in names]
+    return b"".join(pair + b"\x02" for pair in kept if pair)

@@ -7,6 +7,8 @@ NAME_BYTES_MAX: Final = 127
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 STATE_TOPIC: Final = "rmq_sys_broker_state"
 """Ours: changes of the broker's state, see `state_records`."""
+UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
+"""Ours: delayed messages whose own queue is gone when they are due."""
 DEFAULT_TOPIC: Final = "TBW102"
 """The template of topics that a first message creates."""
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"

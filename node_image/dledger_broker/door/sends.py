@@ -10,10 +10,12 @@ import random
 from collections import deque
 from typing import Final
 
+import msgspec
+
 from dledger_broker.door.call import Call
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.record_draft import RecordDraft
-from dledger_broker.messages import send_checks
+from dledger_broker.messages import delays, retries, send_checks
 from dledger_broker.messages.send_checks import Hosts, RefusedError
 from dledger_broker.names import routes
 from dledger_broker.settings import BrokerSettings
@@ -38,15 +40,21 @@ REGION: Final = "DefaultRegion"
 _WRITE: Final = int(Permission.WRITE)
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _LONG: Final = int(RequestCode.SEND_MESSAGE)
+_OF_GROUPS: Final = (
+    (topic_names.RETRY_PREFIX, retries.retry_topic),
+    (topic_names.DEAD_LETTER_PREFIX, retries.dead_letter_topic),
+)
 _OVERLOAD: Final = (DLedgerResponseCode.LEADER_PENDING_FULL,)
 
 
 class SendDraft(RecordDraft):
     """The records of one send."""
 
-    __slots__ = ("call", "created", "unique_key")
+    __slots__ = ("call", "created", "queue_id", "unique_key")
 
     call: Call
+    queue_id: int
+    """The queue that the client is told; a delayed message waits in another one."""
     unique_key: str | None
     created: str | None
     """The topic that the draft creates."""
@@ -129,19 +137,31 @@ class Sends:
         kind = LongSendMessageFields if command.code == _LONG else SendMessageFields
         fields = call.fields(kind)
         send_checks.check_topic(fields.topic)
+        is_dead = self._is_dead(fields)
+        if is_dead:
+            group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
+            topic = retries.dead_letter_topic(group).topic_name
+            fields = msgspec.structs.replace(fields, topic=topic, queue_id=0)
         config = self._owner.topic(fields.topic)
         created = None
         if config is None:
             config = created = self._new_topic(fields)
         queue_id = _queue_of(config, fields.queue_id)
-        records = send_checks.records_of(
+        is_batch = command.code == _BATCH or fields.batch is True
+        messages = send_checks.messages_of(
             fields,
             queue_id,
             command.body,
             Hosts(call.line.born_host, self._store_host),
-            is_batch=command.code == _BATCH or fields.batch is True,
+            is_batch=is_batch,
         )
-        longest = max(map(len, records))
+        place = fields.topic, queue_id
+        level = 0 if is_batch or is_dead else delays.level_of(messages[0].properties)
+        if level:
+            messages = [delays.waiting(messages[0], level)]
+            place = messages[0].topic, messages[0].queue_id
+        records = send_checks.encode(messages)
+        longest = max(map(len, records)) + (delays.MARGIN_BYTES if level else 0)
         if longest > self._member.body_bytes_max:
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -149,14 +169,27 @@ class Sends:
                 f"{self._member.body_bytes_max} are allowed",
             )
         changes = () if created is None else (self._owner.create_topic(created),)
-        draft = SendDraft(changes, records, (fields.topic, queue_id), self._ended)
+        draft = SendDraft(changes, records, place, self._ended)
         draft.call, draft.unique_key = call, send_checks.unique_key(fields)
+        draft.queue_id = queue_id
         draft.created = None if created is None else created.topic_name
         self._owner.propose(draft)
 
+    def _is_dead(self, fields: SendMessageFields) -> bool:
+        """Tell whether a consumer sends a message again that its group has had too often."""
+        if not fields.topic.startswith(topic_names.RETRY_PREFIX):
+            return False
+        group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
+        config = self._owner.state.tables.groups.configs.get(group)
+        times = fields.reconsume_times or 0
+        return times > retries.times_max(config, fields.max_reconsume_times)
+
     def _new_topic(self, fields: SendMessageFields) -> TopicConfig:
+        for prefix, topic_of in _OF_GROUPS:
+            if fields.topic.startswith(prefix):
+                return topic_of(fields.topic.removeprefix(prefix))
         template = routes.config_of(self._settings, fields.default_topic, None)
-        if template is None or fields.topic.startswith(topic_names.RETRY_PREFIX):
+        if template is None:
             raise RefusedError(
                 ResponseCode.TOPIC_NOT_EXIST, f"the topic {fields.topic} does not exist"
             )
@@ -200,7 +233,7 @@ class Sends:
         values["bytes_stored"] += sum(map(len, draft.bodies[draft.changes :]))
         fields = SendAnswerFields(
             msg_id=",".join(ids),
-            queue_id=draft.place[1],
+            queue_id=draft.queue_id,
             queue_offset=draft.first_offset,
             transaction_id=draft.unique_key,
             region=REGION,

@@ -14,7 +14,7 @@ from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state import topics
 from dledger_broker.state.broker_state import BrokerState
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
-from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq import delay_levels, message_record
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.state_records import AnyStateRecord, TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
@@ -23,6 +23,9 @@ from dledger_node.errors import StoreError
 from dledger_node.services.drafts import Draft, Outcome, Owner
 
 NO_TERM: Final = -1
+SYSTEM_TOPICS: Final = 3
+"""Places for the topics of the state, of delayed messages and of undelivered ones."""
+SYSTEM_QUEUES: Final = 2 + delay_levels.LEVEL_MAX
 
 
 class LogOwner(Owner):
@@ -85,7 +88,11 @@ class LogOwner(Owner):
             draft.positions = positions[at + first : end]
             for number, body in enumerate(draft.bodies):
                 assert isinstance(body, bytearray)
-                offset = self._next_offset(STATE_PLACE if number < first else draft.place)
+                place = STATE_PLACE
+                if number >= first:
+                    places = draft.places
+                    place = draft.place if places is None else places[number - first]
+                offset = self._next_offset(place)
                 if number == first:
                     draft.first_offset = offset
                 message_record.stamp(
@@ -122,9 +129,11 @@ class LogOwner(Owner):
         pending = [each for name, each in self._pending.items() if name not in known.by_name]
         queues = sum(map(_queues_of, pending)) + _queues_of(config)
         refusal = known.refusal(config)
-        if refusal is None and len(known.by_name) + len(pending) + 2 > topics.TOPICS_MAX:
+        if refusal is None and (
+            len(known.by_name) + len(pending) + 1 + SYSTEM_TOPICS > topics.TOPICS_MAX
+        ):
             refusal = f"the broker has {topics.TOPICS_MAX} topics, which is the limit"
-        if refusal is None and known.queues + queues + 1 > topics.QUEUES_MAX:
+        if refusal is None and known.queues + queues + SYSTEM_QUEUES > topics.QUEUES_MAX:
             refusal = f"the broker would have more than {topics.QUEUES_MAX} queues"
         if refusal is not None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, refusal)

@@ -14,9 +14,9 @@ STATE_PLACE: Place = (topic_names.STATE_TOPIC, 0)
 
 
 class RecordDraft(Draft):
-    """Records of consecutive entries: changes of the state first, then messages of one queue."""
+    """Records of consecutive entries: changes of the state first, then messages."""
 
-    __slots__ = ("changes", "ended", "first_offset", "place", "positions")
+    __slots__ = ("changes", "ended", "first_offset", "place", "places", "positions")
 
     def __init__(
         self,
@@ -24,12 +24,14 @@ class RecordDraft(Draft):
         messages: Sequence[bytearray],
         place: Place,
         ended: "Callable[[RecordDraft, Outcome], None]",
+        places: Sequence[Place] | None = None,
     ) -> None:
-        """`place` is the queue of the messages."""
+        """`place` is the queue of all messages, unless `places` has the queue of each."""
         super().__init__([*changes, *messages] if changes else messages)
         self.changes = len(changes)
         """The number of changes."""
         self.place = place
+        self.places = places
         self.ended = ended
         self.first_offset = -1
         """The queue offset of the first message, once it is stamped."""

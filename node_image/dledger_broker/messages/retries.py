@@ -1,14 +1,69 @@
-"""Topics for messages that a consumer group returns: `%RETRY%group` and `%DLQ%group`."""
+"""Messages that a consumer group returns: to `%RETRY%group` with a delay, or to `%DLQ%group`."""
 
+from typing import Final
+
+import msgspec
+
+from dledger_broker.messages import delays, send_checks
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_formats.rocketmq import topic_names
+from dledger_formats.rocketmq import delay_levels, properties, topic_names
 from dledger_formats.rocketmq.codes import Permission, ResponseCode
+from dledger_formats.rocketmq.message_id import MessageId
+from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_formats.rocketmq.sends import SendBackFields
+from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_formats.rocketmq.topics import TopicConfig
+
+FIRST_LEVEL: Final = 3
+"""The delay level of the first retry, 10 s; each further one has the next level."""
+_RETRY_TOPIC: Final = properties.RETRY_TOPIC.encode()
+_ORIGIN: Final = properties.ORIGIN_MESSAGE_ID.encode()
 
 
 def retry_topic(group: str) -> TopicConfig:
     """Return the topic of messages that a group will get again. Raises RefusedError."""
     return _topic(topic_names.RETRY_PREFIX, group)
+
+
+def dead_letter_topic(group: str) -> TopicConfig:
+    """Return the topic of messages that a group will not get again. Raises RefusedError."""
+    return _topic(topic_names.DEAD_LETTER_PREFIX, group)
+
+
+def times_max(config: SubscriptionGroup | None, asked: int | None) -> int:
+    """Return how often a message is delivered again, before it is a dead letter."""
+    if asked is not None:
+        return asked
+    return (config or SubscriptionGroup(group_name="")).retry_max_times
+
+
+def returned(
+    record: MessageRecord, fields: SendBackFields, config: SubscriptionGroup, store_host: bytes
+) -> tuple[TopicConfig, MessageRecord]:
+    """Return the topic of a message that comes back, and the message. Raises RefusedError.
+
+    The topic is the one that the message will be delivered to, also if it waits first.
+    """
+    times = record.reconsume_times
+    is_dead = fields.delay_level < 0 or times >= times_max(config, fields.max_reconsume_times)
+    topic = dead_letter_topic(fields.group) if is_dead else retry_topic(fields.group)
+    encoded = properties.without(record.properties, *delays.BROKERS_OWN)
+    if properties.find(encoded, _RETRY_TOPIC) is None:
+        encoded += b"%b\x01%b\x02" % (_RETRY_TOPIC, record.topic.encode())
+    if properties.find(encoded, _ORIGIN) is None:
+        origin = str(MessageId(record.store_host, record.physical_offset))
+        encoded += b"%b\x01%b\x02" % (_ORIGIN, origin.encode())
+    again = msgspec.structs.replace(
+        send_checks.stored_by(record, store_host),
+        topic=topic.topic_name,
+        queue_id=0,
+        properties=encoded,
+        reconsume_times=times + 1,
+    )
+    if is_dead:
+        return topic, again
+    level = min(fields.delay_level or FIRST_LEVEL + times, delay_levels.LEVEL_MAX)
+    return topic, delays.waiting(again, level)
 
 
 def _topic(prefix: str, group: str) -> TopicConfig:

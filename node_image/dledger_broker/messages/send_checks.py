@@ -1,7 +1,10 @@
 """A send, checked and turned into records that only lack what the leader stamps."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq import message_batch, message_record, properties, topic_names
@@ -52,23 +55,41 @@ def check_topic(topic: str) -> None:
         )
 
 
-def records_of(
+def messages_of(
     fields: SendMessageFields, queue_id: int, body: bytes, hosts: Hosts, *, is_batch: bool
-) -> list[bytearray]:
-    """Return the records of a send, without what the leader stamps. Raises RefusedError."""
+) -> list[MessageRecord]:
+    """Return the messages of a send, without what the leader stamps. Raises RefusedError."""
     if len(body) > BODY_BYTES_MAX:
         raise _illegal(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} are allowed")
     try:
         if not is_batch:
             encoded = (fields.properties or "").encode()
-            return [bytearray(_record(fields, queue_id, body, fields.flag, encoded, hosts))]
+            return [_record(fields, queue_id, body, fields.flag, encoded, hosts)]
         if fields.topic.startswith(topic_names.RETRY_PREFIX):
             raise _illegal("a batch to a retry topic is not allowed")
+        messages = list(message_batch.decode(body))
+        if any(properties.find(one.properties, _DELAY) not in (None, b"0") for one in messages):
+            raise _illegal("a batch with delayed messages is not allowed")
         return [
-            _record(fields, queue_id, one.body, one.flag, one.properties, hosts)
-            for one in message_batch.decode(body)
+            _record(fields, queue_id, one.body, one.flag, one.properties, hosts) for one in messages
         ]
-    except (FormatError, MessageRecordError, UnicodeEncodeError) as error:
+    except (FormatError, UnicodeEncodeError) as error:
+        raise _illegal(str(error)) from error
+
+
+def stored_by(message: MessageRecord, host: bytes) -> MessageRecord:
+    """Return a message as this member stores it."""
+    sys_flag = message.sys_flag & ~_IPV6[1]
+    if len(host) > _IPV4_BYTES:
+        sys_flag |= _IPV6[1]
+    return msgspec.structs.replace(message, sys_flag=sys_flag, store_host=host)
+
+
+def encode(messages: Iterable[MessageRecord]) -> list[bytearray]:
+    """Return the records of messages. Raises RefusedError."""
+    try:
+        return [message_record.encode(message) for message in messages]
+    except MessageRecordError as error:
         raise _illegal(str(error)) from error
 
 
@@ -87,8 +108,10 @@ def _record(
     flag: int,
     encoded: bytes,
     hosts: Hosts,
-) -> bytearray:
+) -> MessageRecord:
     _check_properties(encoded)
+    if _OURS in encoded:  # a consumer sends a message again that was delayed
+        encoded = properties.without(encoded, _OURS)
     sys_flag = fields.sys_flag & ~(_IPV6[0] | _IPV6[1])
     if sys_flag & _TRANSACTION:
         raise RefusedError(ResponseCode.NO_PERMISSION, "transactions are not supported")
@@ -98,18 +121,14 @@ def _record(
         sys_flag |= _IPV6[0]
     if len(hosts.store) > _IPV4_BYTES:
         sys_flag |= _IPV6[1]
-    return message_record.encode(
-        MessageRecord(
-            fields.topic, queue_id, 0, 0, body, encoded, flag, sys_flag, fields.born_timestamp,
-            hosts.born, 0, hosts.store, fields.reconsume_times or 0,
-        )
+    return MessageRecord(
+        fields.topic, queue_id, 0, 0, body, encoded, flag, sys_flag, fields.born_timestamp,
+        hosts.born, 0, hosts.store, fields.reconsume_times or 0,
     )  # fmt: skip
 
 
 def _check_properties(encoded: bytes) -> None:
     """Refuse properties that ask for what is not done here. Raises RefusedError."""
-    if _DELAY in encoded and properties.find(encoded, _DELAY) not in (None, b"0"):
-        raise _illegal("delayed messages are not supported yet")
     if b"TIMER_" in encoded:
         for name in _TIMERS:
             if properties.find(encoded, name) is not None:
@@ -118,8 +137,6 @@ def _check_properties(encoded: bytes) -> None:
         found = properties.find(encoded, _TRANSACTION_PROPERTY)
         if found is not None and found.lower() == b"true":
             raise RefusedError(ResponseCode.NO_PERMISSION, "transactions are not supported")
-    if _OURS in encoded:
-        raise _illegal(f"the property {properties.SCHEDULED} is the broker's own")
 
 
 def _illegal(remark: str) -> RefusedError:

@@ -15,6 +15,7 @@ from dledger_formats.rocketmq import message_record
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
 
+_SIZE_BYTES: Final = 4
 SCAN_UNITS: Final = 800
 """Units that one pull looks at, if it wants few of the messages: Java's 16,000 bytes."""
 
@@ -35,6 +36,14 @@ class Found(NamedTuple):
     records: list[bytes]
     is_complete: bool
     """Whether the queue had all units that it should have had."""
+
+
+class Due(NamedTuple):
+    """Delayed messages whose time has come."""
+
+    records: list[MessageRecord]
+    next_ms: int
+    """Nothing more is due before this time; 0 if something may be."""
 
 
 class MessageReader:
@@ -77,6 +86,65 @@ class MessageReader:
                 size += len(record)
             at += 1
         return Found(at, records, bool(units))
+
+    def due(
+        self,
+        queue: QueueId,
+        offset: int,
+        end_offset: int,
+        now_ms: int,
+        *,
+        has_all: bool,
+        messages_max: int,
+        bytes_max: int,
+    ) -> Due:
+        """Return the delayed messages from `offset` on that are due, as far as the queue has them.
+
+        With `has_all` it has all of them, unless the log no longer has the first ones; those are
+        left out. Raises UnitRefusedError and UnreadableError.
+        """
+
+        def units_from(first: int) -> list[Unit]:
+            count = min(end_offset - first, messages_max)
+            return self._store.units(queue.topic, queue.queue_id, first, count)
+
+        units = units_from(offset)
+        if has_all and (not units or units[0].physical_offset < self._begin_pos()):
+            first = self.min_offset(queue, end_offset)
+            if first <= offset and not units:
+                raise UnitRefusedError(f"{queue} has no unit {offset}")
+            offset = max(offset, first)
+            units = units_from(offset) if offset < end_offset else []
+        records: list[MessageRecord] = []
+        size = 0
+        for at, unit in enumerate(units, offset):
+            if unit.tags_code > now_ms:
+                return Due(records, unit.tags_code)
+            if records and size + unit.size > bytes_max:
+                break
+            records.append(self._record(queue, at, unit)[1])
+            size += unit.size
+        return Due(records, 0)
+
+    def at(self, physical_offset: int) -> MessageRecord:
+        """Return the message at a physical offset. Raises UnreadableError if there is none."""
+        pos = physical_offset - ENTRY_HEADER_SIZE
+        try:
+            if pos < 0:
+                raise LookupError("it is below the first")
+            size = int.from_bytes(self._stored_at(physical_offset, _SIZE_BYTES), "big")
+            if not 0 < size <= message_record.RECORD_BYTES_MAX:
+                raise LookupError("there is another entry")
+            raw = self._stored_at(pos, ENTRY_HEADER_SIZE + size)
+            header = disk.check_entry(raw, 0, len(raw))
+            record = message_record.decode(raw[ENTRY_HEADER_SIZE:])
+        except (LookupError, DamagedRecordError, MessageRecordError) as error:
+            raise UnreadableError(
+                f"there is no message at offset {physical_offset}: {error}"
+            ) from error
+        if header.pos != pos or record.physical_offset != physical_offset:
+            raise UnreadableError(f"there is no message at offset {physical_offset}")
+        return record
 
     def min_offset(self, queue: QueueId, end_offset: int) -> int:
         """Return the offset of the first message that the log still has; the end if none is."""

@@ -1,0 +1,139 @@
+"""Delivers delayed messages that are due, while this member leads.
+
+A delivered message says which delayed one it is, and the state counts it from there: the delivery
+and the progress are one entry. A leader begins with the progress of the state, once it has applied
+every entry before its term. It proposes a message again only if the entry was refused, so each is
+in the log once.
+"""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_broker.errors import QueueFilesError
+from dledger_broker.leading.log_owner import NO_TERM, LogOwner
+from dledger_broker.leading.record_draft import RecordDraft
+from dledger_broker.messages import delays, send_checks
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import (
+    Due,
+    MessageReader,
+    UnitRefusedError,
+    UnreadableError,
+)
+from dledger_formats.rocketmq import delay_levels, topic_names
+from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_node.services.drafts import Outcome
+
+MESSAGES_MAX: Final = 64
+BYTES_MAX: Final = 1024 * 1024
+"""At most so many bytes of a level are proposed together, or one longer message."""
+RETRY_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class Level:
+    """How far the delivery of one level is, in the term of this leader."""
+
+    queue: QueueId
+    proposed: int = 0
+    """The offset behind the last message that is proposed, and not refused."""
+    next_ms: int = 0
+    """Nothing is due before this time of the wall clock."""
+    busy: bool = False
+    """Whether its messages are being read, or are on their way."""
+    pause_until_s: float = 0.0
+
+
+class DelayWalker:
+    """Looks for messages that are due."""
+
+    def __init__(
+        self,
+        owner: LogOwner,
+        feed: QueueFeed,
+        reader: MessageReader,
+        threads: ThreadPoolExecutor,
+        store_host: bytes,
+    ) -> None:
+        self._owner = owner
+        self._feed = feed
+        self._reader = reader
+        self._threads = threads
+        self._store_host = store_host
+        self._loop = asyncio.get_running_loop()
+        self._term = NO_TERM
+        self._levels: list[Level] = []
+
+    def tick(self) -> None:
+        """Deliver what is due. Call it on the leader and on the others alike."""
+        if not self._owner.is_proven:
+            return
+        if self._term != self._owner.term:
+            self._term = self._owner.term
+            self._levels = [
+                Level(QueueId(topic_names.SCHEDULE_TOPIC, number))
+                for number in range(delay_levels.LEVEL_MAX)
+            ]
+        now_ms, now_s = time.time_ns() // 1_000_000, self._loop.time()
+        for number, level in enumerate(self._levels, 1):
+            if level.busy or now_s < level.pause_until_s:
+                continue
+            position = self._owner.state.delay_position(number)
+            end = self._owner.state.next_offset(*level.queue)
+            if position < level.proposed or position >= end or now_ms < level.next_ms:
+                continue
+            level.busy = True
+            self._loop.create_task(self._deliver(level, position, end, now_ms))
+
+    async def _deliver(self, level: Level, position: int, end: int, now_ms: int) -> None:
+        """Read the messages of a level that are due, and propose them."""
+        term, has_all = self._term, self._feed.has_all
+        try:
+            due = await self._loop.run_in_executor(
+                self._threads, self._read, level.queue, position, end, now_ms, has_all
+            )
+        except (UnitRefusedError, UnreadableError, QueueFilesError, OSError) as error:
+            if has_all and isinstance(error, UnitRefusedError):
+                self._feed.rebuild(str(error))
+            level.pause_until_s = self._loop.time() + RETRY_S
+            level.busy = False
+            return
+        if term != self._owner.term or not self._owner.is_proven:
+            level.busy = False
+            return
+        level.next_ms = due.next_ms
+        if due.records:
+            self._propose(level, due.records)
+        else:
+            level.busy = False
+            if not due.next_ms:  # the queue lacks its units, or the log its messages
+                level.pause_until_s = self._loop.time() + RETRY_S
+
+    def _read(self, queue: QueueId, position: int, end: int, now_ms: int, has_all: bool) -> Due:
+        return self._reader.due(
+            queue, position, end, now_ms,
+            has_all=has_all, messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX,
+        )  # fmt: skip
+
+    def _propose(self, level: Level, records: list[MessageRecord]) -> None:
+        topics = self._owner.state.tables.topics
+        messages = []
+        for record in records:
+            message = delays.delivered(record)
+            if not topics.has_queue(message.topic, message.queue_id):
+                message = delays.undelivered(message)
+            messages.append(send_checks.stored_by(message, self._store_host))
+        before, level.proposed = level.proposed, records[-1].queue_offset + 1
+
+        def ended(_: RecordDraft, outcome: Outcome) -> None:
+            level.busy = False
+            if outcome is Outcome.REFUSED:
+                level.proposed = before
+                level.pause_until_s = self._loop.time() + RETRY_S
+
+        places = [(message.topic, message.queue_id) for message in messages]
+        self._owner.propose(RecordDraft((), send_checks.encode(messages), places[0], ended, places))
