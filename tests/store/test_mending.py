@@ -194,7 +194,7 @@ def test_damage_is_found_without_an_index(folder_of_a_log: Path, twin: Path) -> 
     (folder_of_a_log / disk.INDEX_FOLDER).mkdir()
 
     assert [(found.start.index, found.end_index) for found in found_in(folder_of_a_log)] == [
-        (2 * PER_SEGMENT, 3 * PER_SEGMENT)
+        (2 * PER_SEGMENT, 2 * PER_SEGMENT + 1)
     ]
     mend(folder_of_a_log, FolderPeer(twin))
     assert data_of(folder_of_a_log) == data_of(twin)

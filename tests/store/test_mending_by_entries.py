@@ -149,14 +149,31 @@ def test_an_entry_whose_checksums_rotted_to_zeros_comes_from_another_peer(
     assert data_of(own) == sound
 
 
-def test_what_is_sound_here_is_kept_where_no_peer_has_it(members: list[Path]) -> None:
-    """Without an index, a range reaches to the next segment, over entries that are sound."""
+def test_the_sound_entries_of_a_segment_are_found_without_an_index(members: list[Path]) -> None:
+    """No peer has any of the other entries, so a longer range could not be mended."""
     own, first, second = members
     sound = data_of(own)
     hurt(own, 60)
+    hurt(own, 189)
     forget_index(own)
     for peer in (first, second):
-        hurt(peer, 70)
+        for index in range(61, 70):
+            hurt(peer, index)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_an_entry_that_is_sound_here_alone_is_kept(members: list[Path]) -> None:
+    """Without an index it is not found between two damaged ones, and no peer has it."""
+    own, first, second = members
+    sound = data_of(own)
+    hurt(own, 60)
+    hurt(own, 62)
+    forget_index(own)
+    for peer in (first, second):
+        hurt(peer, 61)
 
     mend(own, FolderPeer(first), FolderPeer(second))
 
@@ -218,7 +235,7 @@ def test_a_peer_that_rots_at_any_request_is_never_believed(
 def test_a_log_whose_every_entry_is_sound_on_some_member_becomes_whole(
     members: list[Path], seed: int
 ) -> None:
-    """Up to nine of ten entries are damaged on each member; the indexes are there."""
+    """Up to nine of ten entries are damaged on each member; some have lost their index, too."""
     sound, chance = data_of(members[0]), random.Random(seed)
     spared = {index: chance.randrange(3) for index in range(COMMITTED_INDEX)}
     share = chance.choice((0.02, 0.2, 0.9))
@@ -226,6 +243,8 @@ def test_a_log_whose_every_entry_is_sound_on_some_member_becomes_whole(
         for index, spared_member in spared.items():
             if spared_member != number and chance.random() < share:
                 hurt(member, index, at=chance.randrange(SIZE))
+        if share < 0.5 and chance.random() < 0.3:
+            forget_index(member)
 
     for _ in range(2):  # a member may need what another one has mended
         for own in members:

@@ -44,6 +44,7 @@ ENTRY_MAGICS: Final = (NORMAL, NOOP)
 ENTRY_HEADER: Final = struct.Struct(">iiqqqiIIi")
 ENTRY_HEADER_SIZE: Final = 48
 _HEADER_BEFORE_CHAIN: Final = struct.Struct(">iiqqqi4xIi")
+POS_OFFSET: Final = 24
 CHAIN_CRC_OFFSET: Final = 36
 INDEX_UNIT: Final = struct.Struct(">iqiqq")
 INDEX_UNIT_SIZE: Final = 32

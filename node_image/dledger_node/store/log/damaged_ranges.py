@@ -3,7 +3,7 @@
 A range reaches from the last sound entry before the damage to the first sound entry after it. It is
 `bounded` if both of them show what belongs between them. The entry after it proves this: its chain
 checksum covers the chain of the entry before. Index units are a hint where the next sound entry
-lies; without a hint it is the first entry of a later segment.
+lies; without a hint, the bytes are searched for a header that names its own position.
 """
 
 import contextlib
@@ -15,14 +15,16 @@ from typing import Final
 from dledger_formats.log import disk
 from dledger_formats.log.disk import (
     ENTRY_HEADER_SIZE,
+    ENTRY_MAGICS,
     INDEX_UNIT_SIZE,
+    POS_OFFSET,
     DamagedRecordError,
     EntryHeader,
 )
-from dledger_node.errors import StoreDamagedError
-from dledger_node.store.log.entry_walk import Cursor, EntryWalk, first_entry
+from dledger_node.store.log.entry_walk import WINDOW_BYTES, Cursor, EntryWalk
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.segments.patched_segments import Patch, PatchedSegments
+from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 UNITS_AT_ONCE: Final = 8192
@@ -212,10 +214,9 @@ def _range_to_next(
     """Return the range from `start` to the first sound entry after entry `index` at `pos`."""
     if index >= committed_index:
         return None
-    found = _next_by_index(files, index, pos, committed_index) or _next_by_segment(
-        files, index, pos
-    )
-    if found is None or found[0] > committed_index:
+    found = _next_by_index(files, index, pos, committed_index)
+    found = found or _next_by_header(files, index, pos, committed_index)
+    if found is None:
         return None
     end_index, end_pos = found
     return DamagedRange(start=start, end_pos=end_pos, end_index=end_index)
@@ -235,16 +236,49 @@ def _next_by_index(
     return None
 
 
-def _next_by_segment(files: LogFiles, after_index: int, after_pos: int) -> tuple[int, int] | None:
-    for file in files.data.files:
-        if file.start > after_pos:
-            try:
-                index = first_entry(file).index
-            except StoreDamagedError:
-                continue
-            if index > after_index and _is_sound(files, file.start, index):
-                return index, file.start
+def _next_by_header(
+    files: LogFiles, after_index: int, after_pos: int, committed_index: int
+) -> tuple[int, int] | None:
+    """Search the bytes after a position for an entry: its header names the position where it is.
+
+    Nothing says which index the entry must have, so it counts only if another one follows from it.
+    """
+    for file in files.data.files_between(after_pos, files.data.end):
+        if not file.path.exists():
+            continue
+        for at in _named_places(file, max(0, after_pos + 1 - file.start)):
+            header = disk.unpack_header(file.read(at, ENTRY_HEADER_SIZE), 0)
+            is_possible = after_index < header.index <= committed_index
+            if is_possible and _is_followed(files, header):
+                return header.index, header.pos
     return None
+
+
+def _is_followed(files: LogFiles, header: EntryHeader) -> bool:
+    """Tell whether an entry is sound, and the next one follows from it."""
+    place = Cursor(pos=header.pos, index=header.index, term=header.term, chain_crc=None)
+    walk = EntryWalk(files, place, [])
+    return any(walk.end.index > header.index + 1 for _ in walk)
+
+
+def _named_places(file: Segment, begin: int) -> Iterator[int]:
+    """Yield the bytes of a file from `begin` on where a header names its own position, in order."""
+    for low in range(begin, file.size, WINDOW_BYTES):
+        window = file.read(low, WINDOW_BYTES + ENTRY_HEADER_SIZE - 1)
+        for at in sorted(at for magic in ENTRY_MAGICS for at in _occurrences(window, magic)):
+            named = window[at + POS_OFFSET : at + POS_OFFSET + 8]
+            if int.from_bytes(named) == file.start + low + at:
+                yield low + at
+
+
+def _occurrences(window: bytes, magic: int) -> Iterator[int]:
+    """Yield where a magic number is found in the first WINDOW_BYTES bytes."""
+    wanted = magic.to_bytes(4)
+    end = WINDOW_BYTES + len(wanted) - 1
+    at = window.find(wanted, 0, end)
+    while at >= 0:
+        yield at
+        at = window.find(wanted, at + 1, end)
 
 
 def _is_sound(files: LogFiles, pos: int, index: int) -> bool:
