@@ -12,6 +12,7 @@ from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.dispatcher import BrokerRequests, Serve
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.groups import GroupRequests
+from dledger_broker.door.locks import LockRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.returns import Returns
@@ -20,6 +21,7 @@ from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.queue_locks import QueueLocks
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCollector, BrokerCounters
 from dledger_broker.queues.builder import QueueId
@@ -78,6 +80,7 @@ class Broker:
         self._changes = StateChanges(self._owner)
         self._clients = GroupClients(self._owner)
         self._leases = ClientLeases(self._owner, self._changes)
+        self._locks = QueueLocks(self._owner, self._changes, asyncio.get_running_loop().time)
         self._sends = Sends(settings, member, self._owner, store_host)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
         self._feed = QueueFeed(
@@ -131,6 +134,7 @@ class Broker:
         groups = GroupRequests(owner, self._commits, self._changes, self._clients, self._leases)
         queues = QueueOffsets(owner, self._feed, reader, self._threads)
         returns = Returns(owner, reader, self._threads, self._store_host, member.body_bytes_max)
+        locks = LockRequests(owner, self._locks, self._settings.name)
         names = Names(self._settings, member, owner)
         code = RequestCode
         return {
@@ -151,6 +155,8 @@ class Broker:
                 code.UNREGISTER_CLIENT: groups.unregister,
                 code.CONSUMER_SEND_MSG_BACK: returns.take,
                 code.GET_CONSUMER_LIST_BY_GROUP: groups.client_ids,
+                code.LOCK_BATCH_MQ: locks.lock,
+                code.UNLOCK_BATCH_MQ: locks.unlock,
                 code.CHECK_CLIENT_CONFIG: groups.check,
                 code.GET_ROUTEINFO_BY_TOPIC: names.route,
                 code.GET_BROKER_CLUSTER_INFO: names.cluster,
@@ -187,6 +193,7 @@ class Broker:
         """End the waits that are too long, and show what waits."""
         self._sends.go_on()
         self._leases.tick()
+        self._locks.tick()
         if self._walker is not None:
             self._walker.tick()
         values = self._counters.values

@@ -229,3 +229,34 @@ def test_a_message_that_a_consumer_refuses_comes_again_and_is_then_a_dead_letter
         assert Counter(event["key"] for event in of_kind(dead, "received")) == keys(0, 10)
         assert Counter(event["times"] for event in consumer.received) == {0: 10, 1: 10, 2: 10}
         assert {event["topic"] for event in consumer.received} == {topic}
+
+
+def test_ordered_consumers_share_the_queues_and_keep_the_order_of_each(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"ordered-{crc32(rocketmq.encode())}"
+    group = f"orderers-of-{topic}"
+    send(tmp_path, rocketmq, brokers, topic, count=200)
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                push_consumer(
+                    tmp_path / name, rocketmq, brokers, topic, group, orderly="yes", pause=5
+                )
+            )
+            for name in ("one", "two")
+        )
+        wait_for_keys([one, two], keys(0, 200))
+        next_key = Keys(200)
+
+        def both_receive() -> bool:
+            begin = one.keys.total(), two.keys.total()
+            send(tmp_path, rocketmq, brokers, topic, count=100, first=next_key())
+            wait_for_keys([one, two], keys(0, next_key.end))
+            return one.keys.total() > begin[0] and two.keys.total() > begin[1]
+
+        wait_for(both_receive, "both receive messages", timeout_s=60)
+
+        for consumer in (one, two):
+            places = [(event["queue"], event["offset"]) for event in consumer.received]
+            assert sorted(places) == sorted(places, key=lambda place: place[0])

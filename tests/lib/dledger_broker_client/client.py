@@ -1,6 +1,7 @@
 """`BrokerClient`: one connection to a broker, one request at a time or many."""
 
 import socket
+from collections.abc import Iterable
 from typing import Self
 
 from dledger_formats.protocol import frames
@@ -11,6 +12,9 @@ from dledger_formats.rocketmq.consumer_groups import (
     Consumer,
     ConsumerIds,
     Heartbeat,
+    LockedQueues,
+    LockQueues,
+    MessageQueue,
     Subscription,
 )
 from dledger_formats.rocketmq.message_record import MessageRecord
@@ -92,6 +96,19 @@ class BrokerClient:
             return []
         return ConsumerIds.from_json(answer.body).consumer_id_list
 
+    def lock(self, client_id: str, group: str, topic: str, *queues: int) -> list[int]:
+        """Ask for locks of queues; return those that the client now holds."""
+        answer = self.ask(
+            RequestCode.LOCK_BATCH_MQ, body=lock_body(client_id, group, topic, queues)
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return sorted(queue.queue_id for queue in LockedQueues.from_json(answer.body).locked)
+
+    def unlock(self, client_id: str, group: str, topic: str, *queues: int) -> RemotingCommand:
+        """Give queues back."""
+        body = lock_body(client_id, group, topic, queues)
+        return self.ask(RequestCode.UNLOCK_BATCH_MQ, body=body)
+
     def wait_until_visible(self, topic: str, count: int) -> None:
         """Wait until this member has so many messages in queue 0, and can serve them.
 
@@ -134,6 +151,15 @@ def consumer(group: str, *topics: str, tags: str = "*", version: int = 1) -> Con
             Subscription(topic=topic, sub_string=tags, sub_version=version) for topic in topics
         ],
     )
+
+
+def lock_body(client_id: str, group: str, topic: str, queues: Iterable[int]) -> bytes:
+    """Return the body of a request for locks of queues of the broker `g`."""
+    return LockQueues(
+        consumer_group=group,
+        client_id=client_id,
+        mq_set=[MessageQueue(topic=topic, broker_name="g", queue_id=queue) for queue in queues],
+    ).to_json()
 
 
 def messages(answer: RemotingCommand) -> list[MessageRecord]:

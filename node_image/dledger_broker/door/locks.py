@@ -1,0 +1,73 @@
+"""Locks of queues, which ordered consumers need (41 and 42). Only the leader takes them."""
+
+from collections.abc import Sequence
+
+from dledger_broker.door.call import Call
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.queue_locks import QueueLocks
+from dledger_broker.leading.state_changes import not_committed
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.state.groups import Queue
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.consumer_groups import LockedQueues, LockQueues, MessageQueue
+from dledger_node.services.drafts import Outcome
+
+
+class LockRequests:
+    """Answers ordered consumers that lock and unlock their queues."""
+
+    def __init__(self, owner: LogOwner, locks: QueueLocks, broker_name: str) -> None:
+        self._owner = owner
+        self._locks = locks
+        self._broker_name = broker_name
+
+    def lock(self, call: Call) -> None:
+        """Answer which queues a client holds. Raises FormatError, RefusedError."""
+        request, queues = self._read(call)
+
+        def locked(held: Sequence[Queue] | None) -> None:
+            if held is None:
+                call.refuse(not_committed())
+                return
+            body = LockedQueues(
+                locked=[
+                    MessageQueue(
+                        topic=queue.topic, broker_name=self._broker_name, queue_id=queue.queue_id
+                    )
+                    for queue in held
+                ]
+            )
+            call.answer(ResponseCode.SUCCESS, body=body.to_json())
+
+        self._locks.lock(request.client_id, request.consumer_group, queues, locked)
+
+    def unlock(self, call: Call) -> None:
+        """Free queues that a client holds. Raises FormatError, RefusedError."""
+        request, queues = self._read(call)
+
+        def unlocked(outcome: Outcome) -> None:
+            if outcome is Outcome.COMMITTED:
+                call.answer(ResponseCode.SUCCESS)
+            else:
+                call.refuse(not_committed())
+
+        self._locks.unlock(request.client_id, request.consumer_group, queues, unlocked)
+
+    def _read(self, call: Call) -> tuple[LockQueues, list[Queue]]:
+        request = call.body(LockQueues)
+        assert isinstance(request, LockQueues)
+        if not self._owner.is_proven:
+            raise RefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this member does not lead; ask broker id 0"
+            )
+        group = request.consumer_group
+        if group not in self._owner.state.tables.groups.configs:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"there is no consumer group {group[:150]!r}; send a heartbeat first",
+            )
+        return request, [
+            Queue(group, each.topic, each.queue_id)
+            for each in request.mq_set
+            if each.broker_name == self._broker_name
+        ]

@@ -1,0 +1,162 @@
+"""Which client of a consumer group may consume a queue in order.
+
+Who holds a queue is in the log; a client is told that it holds one once that is applied. How long
+it holds it is known to the leader alone: 60 s after its last request, which clients repeat every
+20 s. Renewals are not written. A new leader gives every holder of the log 60 s, since it does not
+know their last requests. A client counts on its lock for 30 s after an answer, so two consume one
+queue only if a leader that lost its quorum goes on for more than 30 s.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dledger_broker.leading.log_owner import NO_TERM, LogOwner
+from dledger_broker.leading.state_changes import StateChanges
+from dledger_broker.state.groups import LOCKS_MAX, Queue
+from dledger_formats.rocketmq.state_records import QueuesLocked, QueuesUnlocked
+from dledger_node.services.drafts import Outcome
+
+LEASE_S: Final = 60.0
+TICK_S: Final = 1.0
+FREED_MAX: Final = 1000
+"""Queues that are made free with one proposal."""
+
+Locked: TypeAlias = Callable[[Sequence[Queue] | None], None]
+"""Called with the queues that a client holds; None if the change could not be committed."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A change of a queue's holder that may not be applied yet."""
+
+    holder: str | None
+    changes: int
+    """The number of proposals that have not ended."""
+
+
+class QueueLocks:
+    """The holders of queues, while this member leads."""
+
+    def __init__(self, owner: LogOwner, changes: StateChanges, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds that never go back."""
+        self._owner = owner
+        self._changes = changes
+        self._clock = clock
+        self._term = NO_TERM
+        self._until_s: dict[Queue, float] = {}
+        self._pending: dict[Queue, Pending] = {}
+        self._next_tick_s = 0.0
+
+    def lock(self, client_id: str, group: str, queues: Iterable[Queue], done: Locked) -> None:
+        """Let a client hold those queues that it can hold. Raises FormatError."""
+        self._follow_term()
+        now_s = self._clock()
+        topics, holders = self._owner.state.tables.topics, self._owner.state.tables.groups.holders
+        held: list[Queue] = []
+        wanted: list[Queue] = []
+        for queue in dict.fromkeys(queues):
+            if not topics.has_queue(queue.topic, queue.queue_id):
+                continue
+            holder = self._holder(queue)
+            if holder == client_id and queue not in self._pending:
+                held.append(queue)
+                self._until_s[queue] = now_s + LEASE_S
+            elif (holder in (None, client_id) or self._until_s.get(queue, 0.0) <= now_s) and len(
+                holders
+            ) + len(self._pending) + len(wanted) < LOCKS_MAX:
+                wanted.append(queue)
+        if not wanted:
+            done(held)
+            return
+
+        def ended(outcome: Outcome) -> None:
+            if outcome is not Outcome.COMMITTED:
+                done(None)
+                return
+            got = [queue for queue in wanted if self._holder(queue) == client_id]
+            done(held + got)
+
+        record = QueuesLocked(client_id=client_id, group=group, queues=_places(wanted))
+        self._propose(self._owner.change(record), wanted, client_id, ended)
+        for queue in wanted:
+            self._until_s[queue] = now_s + LEASE_S
+
+    def unlock(
+        self, client_id: str, group: str, queues: Iterable[Queue], done: Callable[[Outcome], None]
+    ) -> None:
+        """Let a client no longer hold queues. Raises FormatError."""
+        self._follow_term()
+        held = [queue for queue in dict.fromkeys(queues) if self._holder(queue) == client_id]
+        if not held:
+            done(Outcome.COMMITTED)
+            return
+        record = QueuesUnlocked(client_id=client_id, group=group, queues=_places(held))
+        self._propose(self._owner.change(record), held, None, done)
+
+    def tick(self) -> None:
+        """Free the queues whose holders are silent. Call it on the leader and on the others."""
+        now_s = self._clock()
+        if now_s < self._next_tick_s or not self._owner.is_proven:
+            return
+        self._next_tick_s = now_s + TICK_S
+        self._follow_term()
+        freed: dict[tuple[str, str], list[Queue]] = {}
+        count = 0
+        for queue, until_s in list(self._until_s.items()):
+            if until_s > now_s or queue in self._pending or count >= FREED_MAX:
+                continue
+            holder = self._holder(queue)
+            if holder is None:
+                del self._until_s[queue]
+            else:
+                freed.setdefault((holder, queue.group), []).append(queue)
+                count += 1
+        for (client_id, group), queues in freed.items():
+            self.unlock(client_id, group, queues, lambda _: None)
+
+    def _holder(self, queue: Queue) -> str | None:
+        """Return who holds a queue once all proposals are applied."""
+        pending = self._pending.get(queue)
+        return pending.holder if pending else self._owner.state.holder(*queue)
+
+    def _propose(
+        self,
+        record: bytearray,
+        queues: Sequence[Queue],
+        holder: str | None,
+        done: Callable[[Outcome], None],
+    ) -> None:
+        """Propose that a client, or nobody, holds queues."""
+        before = [self._holder(queue) for queue in queues]
+        pending = self._pending
+        for queue in queues:
+            entry = pending.setdefault(queue, Pending(None, 0))
+            entry.holder = holder
+            entry.changes += 1
+
+        def ended(outcome: Outcome) -> None:
+            for queue, earlier in zip(queues, before, strict=True):
+                entry = pending[queue]
+                if outcome is Outcome.REFUSED and entry.holder == holder:
+                    entry.holder = earlier
+                if outcome is not Outcome.UNKNOWN:  # otherwise it may still be applied
+                    entry.changes -= 1
+                if not entry.changes:
+                    del pending[queue]
+            done(outcome)
+
+        self._changes.propose([record], ended)
+
+    def _follow_term(self) -> None:
+        """Start with the holders of the state if this member has become the leader."""
+        if self._term == self._owner.term:
+            return
+        self._term = self._owner.term
+        self._pending = {}
+        until_s = self._clock() + LEASE_S
+        self._until_s = dict.fromkeys(list(self._owner.state.tables.groups.holders), until_s)
+
+
+def _places(queues: Iterable[Queue]) -> list[tuple[str, int]]:
+    return [(queue.topic, queue.queue_id) for queue in queues]
