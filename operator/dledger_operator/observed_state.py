@@ -127,6 +127,8 @@ class ObservedMember:
     """The membership that the leader, not the member itself, last reported."""
     exists: bool
     """Whether the member has a pod."""
+    leaving: bool = False
+    """Whether its pod is being deleted."""
     ready: bool
     """Whether the member answers and serves its role, and its pod is Ready."""
     reason: str
@@ -219,6 +221,8 @@ class ObservedGroup:
     members: Sequence[ObservedMember]
     endpoints: ObservedEndpoints
     paused: bool
+    hibernate: bool = False
+    """`spec.hibernate`."""
     problem: Problem | None
     """Why the spec is not in effect: it is invalid, or the API server refused a child."""
     warning: Problem | None
@@ -237,6 +241,16 @@ class ObservedGroup:
     """None until it was looked at."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
+
+    @property
+    def hibernates(self) -> bool:
+        """Whether the group is to have no pods, and has none."""
+        return self.hibernate and not any(each.exists for each in self.members)
+
+    @property
+    def falls_asleep(self) -> bool:
+        """Whether the group is to have no pods, and loses them."""
+        return self.hibernate and any(each.leaving for each in self.members)
 
     @property
     def behind(self) -> Sequence[ObservedMember]:

@@ -30,6 +30,7 @@ DEFAULTS = {
     "updatePolicy": "Automatic",
     "adminToken": {"required": True, "rotateAfterDays": 30},
     "networkPolicy": {"enabled": True, "clients": "Namespace"},
+    "hibernate": False,
     "paused": False,
 }
 

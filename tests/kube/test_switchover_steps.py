@@ -91,6 +91,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "Paused",
         "spec.paused is true, so the operator changes nothing",
     ),
+    "asleep": (
+        {"group": group_body({"hibernate": True})},
+        "Hibernated",
+        "spec.hibernate is true, so the group has no pods, or none soon; wake it first",
+    ),
     "members change": ({"changing": True}, "MembershipChanging", "a change of members is not"),
     "about to be replaced": (
         {"old_pods": {"n2", "n1"}},

@@ -176,6 +176,8 @@ class GroupSnapshot:
             membership=self.membership,
             answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
+            hibernate=group.hibernate,
+            rolling=bool(self.pods_to_replace),
         )
 
     def pod_ips(self) -> dict[str, str]:
@@ -215,6 +217,11 @@ class GroupSnapshot:
         """Whether the group does not have the voters that its spec asks for, or has learners."""
         wanted = set(self.group.member_ids) if self.group else set()
         return set(self.membership.voters) != wanted or bool(self.membership.learners)
+
+    @property
+    def hibernates(self) -> bool:
+        """Whether the group is to have no pods, and has none."""
+        return self.group is not None and self.group.hibernate and not self.followed.pods
 
     @property
     def pods_to_replace(self) -> frozenset[str]:
@@ -298,6 +305,7 @@ class GroupSnapshot:
             members=members,
             endpoints=self.judge_endpoints(),
             paused=group.paused if group else False,
+            hibernate=group.hibernate if group else False,
             problem=self.reconciled.problem,
             warning=self.reconciled.warning or self.token_problem,
             growth=self.reconciled.growth,

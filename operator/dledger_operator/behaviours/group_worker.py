@@ -242,6 +242,8 @@ class GroupWorker:
         if followed != before:
             self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
+        if self._snapshot.hibernates:  # its sleep is no time without a leader
+            self._history = LeaderHistory(self._history.changes)
 
     async def _check_endpoints(self) -> None:
         snapshot = self._snapshot
@@ -270,7 +272,7 @@ class GroupWorker:
             except KubeError:
                 self._claims_changed = True  # no other event tells it
                 raise
-        missing = len(pods) < group.replicas
+        missing = len(pods) < group.replicas and not group.hibernate
         snapshot.failures = (
             await observe.creation_failures(api, self.namespace, self.name) if missing else []
         )
@@ -297,9 +299,8 @@ class GroupWorker:
         """
         group, applied = self._snapshot.group, self._snapshot.reconciled
         is_current = applied.generation == self._body["metadata"].get("generation", 1)
-        if group is None or applied.shape is None or applied.problem or not is_current:
-            return
-        if self._scale_steps_at_answers != self._scale_steps:
+        asked = self._scale_steps_at_answers == self._scale_steps
+        if group is None or applied.shape is None or applied.problem or not (is_current and asked):
             return
         name = names.stateful_set(self.name)
         stateful_set = await self._context.api.stateful_set(self.namespace, name)
@@ -307,6 +308,8 @@ class GroupWorker:
             self._wake("reconcile")
             return
         pods = self._snapshot.followed.pods
+        if group.hibernate:  # all pods go in one step, so the members are asked right before it
+            self._snapshot.answers = await self._rolls.ask(pods)
         claims = await observe.unwanted_claims(self._context.api, group, pods)
         state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims)
         ips = self._snapshot.pod_ips()

@@ -18,6 +18,9 @@ def judge(observed: ObservedGroup) -> Judgment:
     found, then a voter that is not ready, then a part of the spec that cannot be applied. Members
     that do not vote yet do not count.
     """
+    if observed.hibernates:
+        message = "spec.hibernate is true: no member runs"
+        return Judgment(holds=False, reason="Hibernated", message=message)
     if problem := member_problem(observed):
         return Judgment(holds=True, reason=problem.reason, message=problem.message)
     if dangers := [member.danger for member in observed.members if member.danger]:

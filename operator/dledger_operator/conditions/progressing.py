@@ -17,6 +17,8 @@ def judge(observed: ObservedGroup) -> Judgment:
     has the live settings in force, and every volume has its size. The message lists the remaining
     steps and what blocks them.
     """
+    if observed.hibernate:
+        return _hibernating(observed)
     wanted = {names.member_id(ordinal) for ordinal in range(observed.replicas)}
     voters, learners = observed.membership.voters, observed.membership.learners
     extra = {member.member_id for member in observed.members if member.exists} - wanted
@@ -50,6 +52,16 @@ def judge(observed: ObservedGroup) -> Judgment:
         message += f"; {observed.scaling_problem.message}"
         return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)
     return Judgment(holds=True, reason="Growing" if to_add else "Shrinking", message=message)
+
+
+def _hibernating(observed: ObservedGroup) -> Judgment:
+    if observed.hibernates:
+        message = "the group hibernates, as spec.hibernate asks for"
+        return Judgment(holds=False, reason="Hibernated", message=message)
+    problem, message = observed.scaling_problem, "the group is to hibernate"
+    if problem:
+        return Judgment(holds=True, reason=problem.reason, message=f"{message}; {problem.message}")
+    return Judgment(holds=True, reason="Hibernating", message=message)
 
 
 def pods_behind(observed: ObservedGroup) -> str:

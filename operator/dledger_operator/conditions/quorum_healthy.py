@@ -4,10 +4,17 @@ from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "QuorumHealthy"
+HIBERNATED = "Hibernated"
+HIBERNATING = "Hibernating"
+ON_PURPOSE = (HIBERNATED, HIBERNATING)
+"""Reasons for which a group has no majority because the user asked for it."""
 
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report whether a majority of the voters is ready."""
+    if observed.hibernates:
+        message = "spec.hibernate is true: no member runs"
+        return Judgment(holds=False, reason=HIBERNATED, message=message)
     absent = [member for member in observed.voters if not member.ready]
     count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters are ready"
     if not absent:
@@ -15,4 +22,5 @@ def judge(observed: ObservedGroup) -> Judgment:
     message = f"{count}; " + "; ".join(f"{member.member_id}: {member.reason}" for member in absent)
     if observed.quorum_slack >= 0:
         return Judgment(holds=True, reason="MajorityReady", message=message)
-    return Judgment(holds=False, reason="QuorumLost", message=message)
+    reason = HIBERNATING if observed.falls_asleep else "QuorumLost"
+    return Judgment(holds=False, reason=reason, message=message)

@@ -11,6 +11,7 @@ from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Ready"
+HIBERNATED = "Hibernated"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
@@ -21,6 +22,12 @@ def judge(observed: ObservedGroup) -> Judgment:
         return Judgment(
             holds=False, reason=observed.problem.reason, message=observed.problem.message
         )
+    if observed.hibernates:
+        message = (
+            "spec.hibernate is true: the group has no pods, and keeps its volumes and Services; "
+            "set it to false to wake the group"
+        )
+        return Judgment(holds=False, reason=HIBERNATED, message=message)
     for judge_part in (leader_elected.judge, quorum_healthy.judge, endpoints_synced.judge):
         judgment = judge_part(observed)
         if not judgment.holds:

@@ -118,6 +118,8 @@ class Group:
     operator_namespace: str
     """Namespace of the operator's pods; empty if the group is to have no NetworkPolicies."""
     paused: bool
+    hibernate: bool
+    """Whether the group is to have no pods, and to keep its volumes."""
     preferred_leader: PreferredLeader | None
     """Which member should lead; None if any may."""
 
@@ -200,6 +202,7 @@ class Group:
             network=read_network_policy(spec),
             operator_namespace=images.operator_namespace,
             paused=spec.flag("paused", default=False),
+            hibernate=spec.flag("hibernate", default=False),
             preferred_leader=read_preferred_leader(
                 spec.section("preferredLeader"), spec.number("replicas", 3)
             ),

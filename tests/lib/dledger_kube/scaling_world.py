@@ -40,6 +40,14 @@ class ScalingWorld:
     """Learners that have not caught up."""
     outdated: set[str] = field(default_factory=set)
     """Members whose settings name only the first voters."""
+    hibernate: bool = False
+    """`spec.hibernate`."""
+    rolling: bool = False
+    """Whether pods are to be replaced."""
+    unready: set[str] = field(default_factory=set)
+    """Members that answer and do not serve."""
+    lags: dict[str, int] = field(default_factory=dict)
+    """How many committed entries a member lacks."""
     answers_lost: int = 0
     """Number of next requests that get no answer, although they may take effect."""
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -96,6 +104,8 @@ class ScalingWorld:
             membership=membership or own,
             answers={each: self.status(each) for each in KNOWN if self.up(each)},
             unwanted_claims=frozenset(claim.ordinal for claim in self.unwanted_claims()),
+            hibernate=self.hibernate,
+            rolling=self.rolling,
         )
 
     def status(self, member_id: str) -> NodeStatus:
@@ -103,7 +113,9 @@ class ScalingWorld:
         known = KNOWN[: self.first_voters] if member_id in self.outdated else KNOWN
         leads = member_id == self.leader
         followers = [
-            PeerStatus(peer_id=each, match_index=99, reachable=self.up(each))
+            PeerStatus(
+                peer_id=each, match_index=99 - self.lags.get(each, 0), reachable=self.up(each)
+            )
             for each in sorted(self.members - {member_id})
         ]
         return node_status(
@@ -111,7 +123,7 @@ class ScalingWorld:
             followers=followers if leads else [],
             voters=sorted(self.voters), learners=sorted(self.learners),
             addable=[each for each in known if each not in self.members],
-            membership_index=50,
+            membership_index=50, ready=member_id not in self.unready,
         )  # fmt: skip
 
     def ips(self) -> Mapping[str, str]:

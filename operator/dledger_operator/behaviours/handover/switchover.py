@@ -138,6 +138,7 @@ class SwitchoverWorker(OneOffWorker):
             elapsed_s=(now - begun).total_seconds() if begun else 0.0,
             group_exists=group is not None,
             paused=group.paused if group else False,
+            hibernate=group.hibernate if group else False,
             candidates=candidates,
             moved_back=back,
             endpoints=in_service,

@@ -24,6 +24,7 @@ SWITCHED_OVER: Final = "SwitchedOver"
 OTHER_SWITCHOVER: Final = "OtherSwitchover"
 GROUP_NOT_FOUND: Final = "GroupNotFound"
 PAUSED: Final = "Paused"
+HIBERNATED: Final = "Hibernated"
 NO_LEADER: Final = "NoLeader"
 MEMBERSHIP_CHANGING: Final = "MembershipChanging"
 ROLL_UNDER_WAY: Final = "RollUnderWay"
@@ -46,6 +47,7 @@ class SwitchoverState:
     """Time since the recorded beginning."""
     group_exists: bool
     paused: bool
+    hibernate: bool
     candidates: Candidates
     moved_back: Problem | None
     """Why the operator would take the leadership from the target again; None if it would not."""
@@ -160,6 +162,9 @@ def _refusal(state: SwitchoverState) -> Problem | None:
             "or use the command `dledger transfer`"
         )
         return Problem(reason=PAUSED, message=message)
+    if state.hibernate:
+        message = "spec.hibernate is true, so the group has no pods, or none soon; wake it first"
+        return Problem(reason=HIBERNATED, message=message)
     if state.candidates.leader is None:
         return None
     if state.candidates.membership_changing:

@@ -160,6 +160,7 @@ def _member(
         role=_role(group, pod),
         membership=membership,
         exists=pod is not None,
+        leaving=pod is not None and pod.leaving,
         ready=not reason,
         reason=reason,
         problem=problem,

@@ -33,6 +33,8 @@ RETRY_S_MIN: Final = 0.5
 # Also the longest delay between a learner's catching up and the request to promote it.
 RETRY_S_MAX: Final = 10.0
 SCALED: Final = "Scaled"
+HIBERNATED: Final = "Hibernated"
+WOKEN: Final = "Woken"
 VOLUME_DELETED: Final = "VolumeDeleted"
 LEADERSHIP_MOVED: Final = "LeadershipMoved"
 NO_ANSWER: Final = "NoAnswer"
@@ -204,9 +206,13 @@ class Scaler:
     async def _set_pods(self, group: Group, stateful_set: StatefulSetView, replicas: int) -> None:
         await self._api.set_replicas(stateful_set, replicas)
         before = stateful_set.replicas
-        self._record_event(
-            group, SCALED, f"scaled the StatefulSet from {before} to {replicas} pods"
-        )
+        message = f"scaled the StatefulSet from {before} to {replicas} pods"
+        if replicas == 0:
+            message += (
+                ", because spec.hibernate is true; the members stay voters, and their volumes stay"
+            )
+        reason = HIBERNATED if replicas == 0 else SCALED if before else WOKEN
+        self._record_event(group, reason, message)
 
     def _is_success(self, answer: Message, request: str) -> bool:
         """Record the outcome of a request to the leader; return whether it succeeded."""

@@ -6,6 +6,10 @@ Scaling down:  transfer the leadership to a member that stays. Then remove the m
                highest ordinal, and delete its pod once a proven leader reports that the removal is
                committed. After that, delete its volume claim if the spec says so.
 
+Hibernating:   once nothing of the above is left to do, remove all pods, if every voter is ready and
+               has nearly all entries. The members stay voters and their volumes stay, so waking up
+               is the restoration of missing pods; no group is founded again.
+
 No state is kept between steps: each step depends only on the members' current status. So another
 operator can take the next step, and a spec that changes during scaling is simply a new target. The
 leader decides whether a change is safe, and accepts one change at a time.
@@ -28,6 +32,11 @@ NO_SUCCESSOR: Final = "NoSuccessor"
 MEMBER_STARTING: Final = "MemberStarting"
 MEMBER_SILENT: Final = "MemberSilent"
 PODS_OUTDATED: Final = "PodsOutdated"
+MEMBER_NOT_READY: Final = "MemberNotReady"
+MEMBER_LAGS: Final = "MemberLags"
+ROLL_UNDER_WAY: Final = "RollUnderWay"
+HIBERNATION_LAG_ENTRIES_MAX: Final = 1000
+"""The bound is that of a leadership transfer (`dledger_node.raft.config`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +96,11 @@ class ScaleState:
     unwanted_claims: frozenset[int] = frozenset()
     """Ordinals of volume claims without a pod, if `storage.retain.whenScaled` is Delete."""
 
+    hibernate: bool = False
+    """`spec.hibernate`."""
+    rolling: bool = False
+    """Whether pods are to be replaced."""
+
     @property
     def leading(self) -> NodeStatus | None:
         """The proven leader's own status; None without a leader or without its answer."""
@@ -97,6 +111,8 @@ class ScaleState:
 
 def next_step(state: ScaleState) -> Step | None:
     """Return the next step; None if the group matches the spec, as far as is known."""
+    if state.hibernate and state.shape.pods == 0:
+        return None
     if state.shape.pods > names.REPLICAS_MAX:  # the members' settings have no such ids
         return SetPods(replicas=names.REPLICAS_MAX)
     leading = state.leading
@@ -111,7 +127,36 @@ def next_step(state: ScaleState) -> Step | None:
         )
     if max(state.shape.pods, _pods_needed(members)) > state.replicas:
         return _shrink(state, leading)
-    return _grow(state, leading)
+    step = _grow(state, leading)
+    return _hibernate(state, leading) if step is None and state.hibernate else step
+
+
+def _hibernate(state: ScaleState, leading: NodeStatus) -> Step:
+    """Remove all pods, unless a voter would miss entries that only others have now.
+
+    A majority has every acknowledged entry on its disks, whatever happens while pods end. But a
+    group that sleeps repairs nothing, so it should not depend on that majority for months.
+    """
+    told = {each: state.answers.get(each) for each in leading.voters}
+    if silent := [each for each, answer in told.items() if answer is None]:
+        message = f"no answer from {', '.join(silent)}; hibernation needs one from all voters"
+        return Wait(reason=MEMBER_SILENT, message=message)
+    unready = [each for each, answer in told.items() if answer and not answer.ready]
+    if unready:
+        message = f"{', '.join(unready)} is not ready; hibernation needs all voters to be"
+        return Wait(reason=MEMBER_NOT_READY, message=message)
+    missing = {
+        peer.peer_id: leading.committed_index - peer.match_index
+        for peer in leading.followers
+        if peer.peer_id in told
+    }
+    if late := [each for each, lag in missing.items() if lag > HIBERNATION_LAG_ENTRIES_MAX]:
+        message = f"{', '.join(late)} lacks more than {HIBERNATION_LAG_ENTRIES_MAX} entries"
+        return Wait(reason=MEMBER_LAGS, message=message)
+    if state.rolling:
+        message = "pods are being replaced; the group hibernates afterwards"
+        return Wait(reason=ROLL_UNDER_WAY, message=message)
+    return SetPods(replicas=0)
 
 
 def _without_leader(state: ScaleState) -> Step | None:
@@ -121,9 +166,13 @@ def _without_leader(state: ScaleState) -> Step | None:
     if state.shape.pods < pods:
         return SetPods(replicas=pods)
     wanted = {names.member_id(ordinal) for ordinal in range(state.replicas)}
-    if state.shape.pods == state.replicas and members == wanted == state.membership.voters:
+    settled = state.shape.pods == state.replicas and members == wanted == state.membership.voters
+    if settled and not state.hibernate:
         return None
-    return Wait(reason=NO_LEADER, message="membership changes need a leader, and there is none")
+    return Wait(
+        reason=NO_LEADER,
+        message="membership changes and hibernation need a leader, and there is none",
+    )
 
 
 def _shrink(state: ScaleState, leading: NodeStatus) -> Step:

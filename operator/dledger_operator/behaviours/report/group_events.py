@@ -50,7 +50,8 @@ class ConditionEvents:
     ) -> list[EventNote]:
         healthy = _find(after, quorum_healthy.TYPE)
         if healthy["status"] == "False":
-            if _find(before, quorum_healthy.TYPE).get("status") != "True":
+            was_healthy = _find(before, quorum_healthy.TYPE).get("status") == "True"
+            if not was_healthy or healthy["reason"] in quorum_healthy.ON_PURPOSE:
                 return []
             self._quorum_lost = True
             return [EventNote(severity=WARNING, reason=QUORUM_LOST, message=healthy["message"])]

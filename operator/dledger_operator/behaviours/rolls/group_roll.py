@@ -53,7 +53,7 @@ class GroupRoll:
         """
         snapshot, approved = self._snapshot, approved_revision(body)
         wanted = snapshot.roll_target(body["metadata"].get("generation", 1))
-        if snapshot.group is None or wanted is None:
+        if snapshot.group is None or wanted is None or snapshot.hibernates:
             self._roller.forget()
             return None
         if not self._has_begun:

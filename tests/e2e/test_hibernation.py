@@ -1,0 +1,56 @@
+"""A group with entries is put to sleep and woken, on the cluster."""
+
+import json
+import time
+
+import pytest
+
+from dledger_e2e.group import Group
+from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+ROUNDS = 2
+
+
+def set_hibernate(group: Group, asleep: bool) -> None:
+    spec = json.dumps({"spec": {"hibernate": asleep}})
+    group.kubectl("patch", "dlg", group.name, "--type=merge", "-p", spec)
+
+
+def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
+    group: Group, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Load(group, per_second=500) as load:
+        load.wait_for_more(1_000)
+    claims = {pod: group.claim_uid_of(pod) for pod in group.pods()}
+    times_s = []
+    for _ in range(ROUNDS):
+        began_s = time.monotonic()
+        set_hibernate(group, True)
+        group.wait_for_condition("Ready", "False", "Hibernated")
+        wait_for(lambda: not group.pods(), "no pod is left")
+        assert {each["membership"] for each in group.status()["members"]} == {"Voter"}
+        asleep_s = time.monotonic()
+        set_hibernate(group, False)
+        group.wait_for_condition("Ready", "True")
+        group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+        times_s.append((asleep_s - began_s, time.monotonic() - asleep_s))
+
+    with capsys.disabled():
+        shown = ", ".join(
+            f"asleep after {down:.1f} s, awake after {up:.1f} s" for down, up in times_s
+        )
+        print(f"\n{ROUNDS} times: {shown}")
+    assert {pod: group.claim_uid_of(pod) for pod in group.pods()} == claims
+    assert_nothing_was_lost(group, load)
+    with Load(group, per_second=500) as later:
+        later.wait_for_more(200)
+    assert (later.refused, later.unknown) == (0, 0)
+    assert min(each.index for each in later.acknowledged) > max(
+        each.index for each in load.acknowledged
+    ), "the log goes on where it was"
+    reasons = {each["reason"] for each in group.get("events")["items"]}
+    assert {"Hibernated", "Woken"} <= reasons
+    assert "QuorumLost" not in reasons

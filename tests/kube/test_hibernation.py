@@ -1,0 +1,192 @@
+"""A group that hibernates has no pods and loses nothing, and wakes as the group that it was.
+
+The code is the operator's; the StatefulSet and the members are fake.
+"""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from dledger_kube.objects import group, member, observed_group
+from dledger_kube.scaling_world import ScalingWorld
+from dledger_operator import names
+from dledger_operator.behaviours.members.scale import Scaler
+from dledger_operator.behaviours.members.scale_steps import SetPods, Wait, next_step
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.clients.errors import ConflictError
+from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
+from dledger_operator.observed_state import Membership
+
+TURNS_MAX = 150
+
+
+def test_a_healthy_group_hibernates_in_one_step() -> None:
+    assert next_step(ScalingWorld(hibernate=True).state()) == SetPods(replicas=0)
+
+
+def test_a_group_that_hibernates_is_left_alone() -> None:
+    world = ScalingWorld(hibernate=True, pods=0, leader=None)
+
+    assert next_step(world.state()) is None
+
+
+def test_a_group_wakes_with_all_its_members() -> None:
+    world = ScalingWorld(pods=0, leader=None)
+
+    assert next_step(world.state()) == SetPods(replicas=3)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no leader": ({"leader": None}, "NoLeader", "hibernation need a leader, and there is none"),
+    "a silent voter": ({"down": {"n2"}}, "MemberSilent", "no answer from n2; hibernation needs"),
+    "a voter that does not serve": ({"unready": {"n0"}}, "MemberNotReady", "n0 is not ready"),
+    "a voter that lags": ({"lags": {"n2": 1001}}, "MemberLags", "n2 lacks more than 1000 entries"),
+    "a roll": ({"rolling": True}, "RollUnderWay", "pods are being replaced; the group hibernates"),
+}
+
+
+@pytest.mark.parametrize(("state", "reason", "words"), REFUSED.values(), ids=REFUSED)
+def test_hibernation_waits_in_words_while_something_is_at_risk(
+    state: dict[str, Any], reason: str, words: str
+) -> None:
+    step = next_step(ScalingWorld(hibernate=True, **state).state())
+
+    assert isinstance(step, Wait)
+    assert step.reason == reason
+    assert words in step.message
+
+
+def test_a_change_of_members_goes_first() -> None:
+    world = ScalingWorld(hibernate=True, replicas=5)
+
+    assert next_step(world.state()) == SetPods(replicas=5)
+
+
+class Play:
+    """The world, the operator, and the random choices between them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = ScalingWorld(claims={0, 1, 2})
+        self.now_s = 0.0
+        self.events: list[EventNote] = []
+        self.replace_the_operator()
+
+    def replace_the_operator(self) -> None:
+        self.membership: Membership | None = None
+        self.scaler = Scaler(
+            self.world, self.world,
+            clock=lambda: self.now_s, random=self.random,
+            on_membership=lambda _: None, on_event=self.events.append,
+        )  # fmt: skip
+
+    async def operate(self) -> None:
+        """Let the operator take one step, and check it."""
+        world, pods, members = self.world, self.world.pods, set(self.world.members)
+        self.now_s += self.random.choice([0.1, 1.0, 20.0])
+        safe = world.leader is not None and all(map(world.up, world.voters))
+        late = world.lags.keys() & (world.voters - {world.leader})
+        safe = safe and not late and not world.rolling and world.hibernate
+        try:
+            await self.scaler.run_once(
+                group(replicas=world.replicas),
+                world.state(),
+                world.stateful_set(),
+                world.ips(),
+                world.unwanted_claims(),
+            )
+        except ConflictError:
+            return
+        if world.pods == 0 < pods:
+            assert safe, "all pods went although something was at risk"
+            assert world.members == members
+        assert {names.ordinal(each) for each in world.voters} <= world.claims, "volumes stay"
+
+    def disturb(self) -> None:
+        """Let one thing happen that the operator has not asked for."""
+        world = self.world
+        what = self.random.randrange(9)
+        if what == 0:
+            world.hibernate = not world.hibernate
+        elif what == 1 and world.pods:
+            world.down.add(f"n{self.random.randrange(world.pods)}")
+        elif what == 2:
+            world.down.clear()
+        elif what == 3:
+            world.lags = {} if world.lags else {"n2": 5000}
+        elif what == 4:
+            world.rolling = not world.rolling
+        elif what == 5:
+            world.answers_lost = 1
+        elif what == 6:
+            world.replicas = self.random.choice((1, 3, 5))
+        elif what == 7:
+            world.version += 1
+        else:
+            self.replace_the_operator()
+
+    async def finish(self, *, hibernate: bool) -> None:
+        """End all disturbances, and let the operator bring the group to its spec."""
+        world = self.world
+        world.down.clear()
+        world.lags, world.rolling, world.answers_lost = {}, False, 0
+        world.hibernate = hibernate
+        for _ in range(TURNS_MAX):
+            world.settle()
+            await self.operate()
+            if self.scaler.idle and (world.pods == 0) == hibernate:
+                break
+        wanted = {names.member_id(ordinal) for ordinal in range(world.replicas)}
+        assert world.pods == (0 if hibernate else world.replicas)
+        if not hibernate:
+            assert (world.voters, world.learners) == (wanted, set())
+        assert self.scaler.problem is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_any_mix_of_sleep_and_trouble_ends_as_the_spec_asks_and_loses_no_member(
+    seed: int,
+) -> None:
+    play = Play(seed)
+    for turn in range(40):
+        for _ in range(20):
+            if play.random.random() < 0.5:
+                play.disturb()
+            play.world.settle()
+            await play.operate()
+        await play.finish(hibernate=turn % 2 == 0)
+
+    assert {"Hibernated", "Woken"} <= {each.reason for each in play.events}
+
+
+def test_the_conditions_say_that_a_group_hibernates() -> None:
+    asleep = [
+        member(ordinal, exists=False, ready=False, status=None, reason="the pod does not exist")
+        for ordinal in range(3)
+    ]
+    observed = observed_group(hibernate=True, leader=None, members=tuple(asleep))
+
+    for judged in (ready, quorum_healthy, degraded, progressing):
+        verdict = judged.judge(observed)
+        assert (verdict.holds, verdict.reason) == (False, "Hibernated")
+    assert "set it to false to wake the group" in ready.judge(observed).message
+
+
+def test_a_majority_that_ends_on_purpose_is_no_loss() -> None:
+    leaving = [
+        member(ordinal, leaving=True, ready=False, reason="the pod is terminating")
+        for ordinal in range(3)
+    ]
+
+    asleep = quorum_healthy.judge(observed_group(hibernate=True, members=tuple(leaving)))
+    awake = quorum_healthy.judge(observed_group(members=tuple(leaving)))
+
+    assert (asleep.holds, asleep.reason) == (False, "Hibernating")
+    assert (awake.holds, awake.reason) == (False, "QuorumLost")
+
+
+def test_a_group_that_is_to_hibernate_says_what_it_waits_for() -> None:
+    verdict = progressing.judge(observed_group(hibernate=True))
+
+    assert (verdict.holds, verdict.reason) == (True, "Hibernating")
