@@ -27,6 +27,7 @@ from dledger_broker.metrics import BrokerCollector, BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
+from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_formats.rocketmq.codes import RequestCode
@@ -88,6 +89,8 @@ class Broker:
         )
         self._pulls: Pulls | None = None
         self._walker: DelayWalker | None = None
+        self._undelivered: UndeliveredMessages | None = None
+        member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 
     async def run(self) -> None:
@@ -97,6 +100,7 @@ class Broker:
         reader = MessageReader(store, member.stored_at, lambda: member.begin_pos)
         self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
+        self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
         services = self._services(self._pulls, reader)
         requests = BrokerRequests(services, self._counters)
 
@@ -180,6 +184,12 @@ class Broker:
         for membership in self._clients.forget(line):
             self._leases.gone(membership)
 
+    def _covered_index(self) -> int:
+        """Return the index up to which neither queues nor delayed messages need the log."""
+        if self._undelivered is None:
+            return -1
+        return min(self._feed.saved_index, self._undelivered.covered_index)
+
     def _built(self, queues: Iterable[QueueId]) -> None:
         if self._pulls is not None:
             self._pulls.built(queues)
@@ -196,6 +206,8 @@ class Broker:
         self._locks.tick()
         if self._walker is not None:
             self._walker.tick()
+        if self._undelivered is not None:
+            self._undelivered.tick()
         values = self._counters.values
         values["pending_messages"] = self._member.drafts.pending_count
         values["built_index"] = self._feed.built_index

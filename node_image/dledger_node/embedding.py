@@ -91,6 +91,10 @@ class Member:
         """Whether every entry of this member's log is committed and applied."""
         return self._state.applied_index >= self._store.end_index
 
+    def keep_entries(self, covered: Callable[[], int]) -> None:
+        """Let retention keep the entries after the index that `covered` returns."""
+        self._state.keep_for_program(covered)
+
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
         """Call `listener` with the applied index after every batch."""
         self._state.call_when_applied(listener)

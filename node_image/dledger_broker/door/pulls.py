@@ -132,12 +132,14 @@ class Pulls:
 
     async def _read(self, pull: Pull, end_offset: int) -> None:
         line, has_all, built_index = pull.call.line, self._feed.has_all, self._feed.built_index
+        rebuilds = self._feed.rebuilds
         try:
             min_offset, found = await self._loop.run_in_executor(
                 self._threads, self._find, pull, end_offset
             )
         except UnitRefusedError as error:
-            self._feed.rebuild(str(error))
+            if rebuilds == self._feed.rebuilds:  # otherwise its files were deleted meanwhile
+                self._feed.rebuild(str(error))
             self._hold(pull)
             return
         except (UnreadableError, OSError) as error:

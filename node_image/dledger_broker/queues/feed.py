@@ -51,6 +51,9 @@ class QueueFeed:
         self._batch: asyncio.Future[list[QueueId]] | None = None
         self._store: QueueStore | None = None
         self._wants_restart = False
+        self._rebuilt_index = -1
+        self.rebuilds = 0
+        """How often the queues were deleted, to be built again."""
         self._saved_s = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -68,15 +71,31 @@ class QueueFeed:
         return -1 if self._store is None else self._store.built_index
 
     @property
+    def saved_index(self) -> int:
+        """Index up to which the queues survive a crash; -1 before the first."""
+        return -1 if self._store is None else self._store.saved_index
+
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether the queues are built again, and lack messages that they had before."""
+        return self._wants_restart or self.built_index < self._rebuilt_index
+
+    @property
     def has_all(self) -> bool:
         """Whether the queues have every applied message."""
         return not self._wants_restart and self.built_index >= self._member.applied_index
 
     def rebuild(self, reason: str) -> None:
-        """Build all queues again: a reader has found that one contradicts the log."""
-        if not self._wants_restart:
+        """Build all queues again: a reader has found that one contradicts the log.
+
+        While they are being built again already, nothing happens: a reader may have met files that
+        were just deleted.
+        """
+        if not self.is_rebuilding:
             logger.warning("the consume queues are built again: %s", reason)
             self._wants_restart = True
+            self._rebuilt_index = self._member.applied_index
+            self.rebuilds += 1
             self._rebuilding()
             self._begin()
 

@@ -28,6 +28,8 @@ class QueueStore:
         self._files = files
         self.built_index = built_index
         """Index of the last entry that was added; the next batch begins with the one after."""
+        self.saved_index = built_index
+        """Index up to which the units survive a crash, or are not needed."""
         self.unsaved_entries = 0
         """Entries, of all kinds, since the last save."""
         self._mark: Mark | None = None
@@ -63,7 +65,7 @@ class QueueStore:
         """Delete all queues, to build them from the entry `begin_index`. Raises QueueFilesError."""
         checkpoint.remove(self._folder)
         self._files.delete_all()
-        self.built_index = begin_index - 1
+        self.built_index = self.saved_index = begin_index - 1
         self.unsaved_entries, self._mark = 0, None
 
     def skip_to(self, begin_index: int) -> None:
@@ -93,6 +95,7 @@ class QueueStore:
         if self._mark is not None:
             self._files.sync()
             checkpoint.save(self._folder, self._mark)
+            self.saved_index = self._mark.index
             self.unsaved_entries, self._mark = 0, None
 
     def units(self, topic: str, queue_id: int, first_unit: int, count: int) -> list[Unit]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_formats.log import disk
-from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
 from dledger_formats.rocketmq import message_record
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
@@ -103,18 +103,9 @@ class MessageReader:
         With `has_all` it has all of them, unless the log no longer has the first ones; those are
         left out. Raises UnitRefusedError and UnreadableError.
         """
-
-        def units_from(first: int) -> list[Unit]:
-            count = min(end_offset - first, messages_max)
-            return self._store.units(queue.topic, queue.queue_id, first, count)
-
-        units = units_from(offset)
-        if has_all and (not units or units[0].physical_offset < self._begin_pos()):
-            first = self.min_offset(queue, end_offset)
-            if first <= offset and not units:
-                raise UnitRefusedError(f"{queue} has no unit {offset}")
-            offset = max(offset, first)
-            units = units_from(offset) if offset < end_offset else []
+        offset, units = self._kept_units(
+            queue, offset, end_offset, has_all=has_all, count=messages_max
+        )
         records: list[MessageRecord] = []
         size = 0
         for at, unit in enumerate(units, offset):
@@ -125,6 +116,41 @@ class MessageReader:
             records.append(self._record(queue, at, unit)[1])
             size += unit.size
         return Due(records, 0)
+
+    def index_of(
+        self, queue: QueueId, offset: int, end_offset: int, *, has_all: bool
+    ) -> int | None:
+        """Return the log index of the first message from `offset` on that the log still has; None
+        if it has none. With `has_all` the queue has all messages.
+
+        Raises UnitRefusedError and UnreadableError.
+        """
+        offset, units = self._kept_units(queue, offset, end_offset, has_all=has_all, count=1)
+        if units:
+            return self._entry(queue, offset, units[0])[0].index
+        if offset >= end_offset:
+            return None
+        raise UnreadableError(f"unit {offset} of {queue} is not built yet")
+
+    def _kept_units(
+        self, queue: QueueId, offset: int, end_offset: int, *, has_all: bool, count: int
+    ) -> tuple[int, list[Unit]]:
+        """Return units from `offset` on, and the offset of the first. Units of messages that the
+        log no longer has are left out if the queue has all others.
+        """
+
+        def units_from(first: int) -> list[Unit]:
+            wanted = min(end_offset - first, count)
+            return self._store.units(queue.topic, queue.queue_id, first, wanted)
+
+        units = units_from(offset)
+        if has_all and (not units or units[0].physical_offset < self._begin_pos()):
+            first = self.min_offset(queue, end_offset)
+            if first <= offset and not units:
+                raise UnitRefusedError(f"{queue} has no unit {offset}")
+            offset = max(offset, first)
+            units = units_from(offset) if offset < end_offset else []
+        return offset, units
 
     def at(self, physical_offset: int) -> MessageRecord:
         """Return the message at a physical offset. Raises UnreadableError if there is none."""
@@ -174,6 +200,11 @@ class MessageReader:
         return self._record(queue, offset, units[0])[1].store_timestamp
 
     def _record(self, queue: QueueId, offset: int, unit: Unit) -> tuple[bytes, MessageRecord]:
+        return self._entry(queue, offset, unit)[1:]
+
+    def _entry(
+        self, queue: QueueId, offset: int, unit: Unit
+    ) -> tuple[EntryHeader, bytes, MessageRecord]:
         pos = unit.physical_offset - ENTRY_HEADER_SIZE
         if not 0 < unit.size <= message_record.RECORD_BYTES_MAX:
             raise UnitRefusedError(f"unit {offset} of {queue} names {unit.size} bytes")
@@ -196,7 +227,7 @@ class MessageReader:
         found = record.topic, record.queue_id, record.queue_offset, record.physical_offset
         if header.pos != pos or found != (*queue, offset, unit.physical_offset):
             raise UnitRefusedError(f"unit {offset} of {queue} names the message {found}")
-        return raw[ENTRY_HEADER_SIZE:], record
+        return header, raw[ENTRY_HEADER_SIZE:], record
 
 
 def _first(count: int, is_there: Callable[[int], bool]) -> int:

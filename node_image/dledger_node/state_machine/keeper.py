@@ -112,6 +112,7 @@ class StateKeeper:
             send=send,
             fail=fail,
         )
+        self._program_covered: Callable[[], int] = lambda: sys.maxsize
         self.reading = self._applying.reading
         """Must be held while the log is replaced."""
 
@@ -137,8 +138,14 @@ class StateKeeper:
 
     @property
     def covered_index(self) -> int:
-        """Index up to which the state needs no entry of the log, even from its oldest snapshot."""
-        return covered_index(self._applying.index, self._snapshots)
+        """Index up to which neither the state, even from its oldest snapshot, nor a program on this
+        member needs an entry of the log.
+        """
+        return min(covered_index(self._applying.index, self._snapshots), self._program_covered())
+
+    def keep_for_program(self, covered: Callable[[], int]) -> None:
+        """Keep the entries after the index that `covered` returns."""
+        self._program_covered = covered
 
     @property
     def awaited(self) -> str:
