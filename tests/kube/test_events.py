@@ -59,6 +59,14 @@ def test_a_second_endpoint_mismatch_yields_a_second_event() -> None:
     assert reasons(events, [], wrong) == ["EndpointsMismatch"]
 
 
+def test_a_group_that_falls_asleep_yields_no_warning() -> None:
+    events = ConditionEvents()
+    leaving = [member(k, ready=False, leaving=True, reason="terminating") for k in range(3)]
+    asleep = observed_group(hibernate=True, members=tuple(leaving), endpoints=WRONG)
+
+    assert reasons(events, conditions(observed_group()), conditions(asleep, age_s=60.0)) == []
+
+
 def test_the_event_of_a_leader_change_names_the_previous_leader() -> None:
     change = LeaderChange(from_member="n0", to_member="n1", term=7, reason="LeaderLost", at=NOW)
 

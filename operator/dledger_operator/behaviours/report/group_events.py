@@ -64,7 +64,8 @@ class ConditionEvents:
         self, after: Sequence[Mapping[str, Any]], now: datetime
     ) -> list[EventNote]:
         synced = _find(after, endpoints_synced.TYPE)
-        if synced["status"] == "True" or synced["reason"] == "NoLeader":
+        asleep = _find(after, quorum_healthy.TYPE).get("reason") in quorum_healthy.ON_PURPOSE
+        if synced["status"] == "True" or synced["reason"] == "NoLeader" or asleep:
             self._mismatched = False
             return []
         age = now - datetime.fromisoformat(synced["lastTransitionTime"])
