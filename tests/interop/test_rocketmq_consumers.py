@@ -260,3 +260,24 @@ def test_ordered_consumers_share_the_queues_and_keep_the_order_of_each(
         for consumer in (one, two):
             places = [(event["queue"], event["offset"]) for event in consumer.received]
             assert sorted(places) == sorted(places, key=lambda place: place[0])
+
+
+def test_a_push_consumer_gets_every_acknowledged_message_although_the_leader_is_killed(
+    rocketmq: str, tmp_path: Path
+) -> None:
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        send(tmp_path, rocketmq, group, "t", count=10)
+        options = {"topic": "t", "first": 10, "count": 600, "pause": 5, "retries": 20}
+        with push_consumer(tmp_path / "c", rocketmq, group, "t", "g") as consumer:
+            wait_for_keys([consumer], keys(0, 10))
+            with Scenario(tmp_path, rocketmq, "send", group.name_servers, **options) as producer:
+                events: list[Event] = []
+                while len(of_kind(events, "sent")) < 100:
+                    events.append(producer.next_event())
+                group.kill(leader)
+                events += producer.rest()
+            acknowledged = {event["key"] for event in of_kind(events, "sent")}
+            wait_for(lambda: acknowledged <= set(consumer.keys), "all of them", timeout_s=90)
+
+    assert len(acknowledged) > 150, "sends succeed after the failover, too"

@@ -1,0 +1,91 @@
+"""What a broker refuses because there is too much of it already, and what it keeps room for."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from dledger_broker.leading.log_owner import SYSTEM_QUEUES, SYSTEM_TOPICS, LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.state import changes, groups, topics
+from dledger_broker.state.broker_state import BrokerState
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.state_records import GroupSet, TopicSet
+from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
+from dledger_formats.rocketmq.topics import TopicConfig
+from dledger_node.embedding import Member
+
+
+def config(name: str, queues: int = 1) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+
+
+def new_owner() -> tuple[LogOwner, BrokerState]:
+    state = BrokerState()
+    member = SimpleNamespace(machine=lambda _: state, leads=True)
+    return LogOwner(cast("Member", member), bytes(8)), state
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_the_last_topics_are_kept_for_those_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    monkeypatch.setattr(topics, "TOPICS_MAX", 10)
+    owner, state = new_owner()
+    for number in range(10 - SYSTEM_TOPICS):
+        owner.create_topic(config(f"t{number}"))
+        if applied:
+            changes.make(state.tables, TopicSet(config=config(f"t{number}")), number, 1)
+
+    with pytest.raises(RefusedError) as refused:
+        owner.create_topic(config("one-more"))
+
+    assert refused.value.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "which is the limit" in refused.value.remark
+
+
+def test_the_last_queues_are_kept_for_delayed_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "QUEUES_MAX", 100)
+    owner, _ = new_owner()
+    owner.create_topic(config("t", 100 - SYSTEM_QUEUES - 1))
+    owner.create_topic(config("u"))
+
+    with pytest.raises(RefusedError) as refused:
+        owner.create_topic(config("v"))
+
+    assert "more than 100 queues" in refused.value.remark
+
+
+async def test_more_consumer_groups_than_the_bound_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "GROUPS_MAX", 2)
+    owner, state = new_owner()
+    for name in ("g1", "g2"):
+        record = GroupSet(config=SubscriptionGroup(group_name=name))
+        changes.make(state.tables, record, 1, 1)
+    commits = OffsetCommits(owner)
+
+    with pytest.raises(RefusedError) as refused:
+        commits.group_change("g3")
+
+    assert "which is the limit" in refused.value.remark
+    assert commits.group_change("g1") is None
+
+
+async def test_queues_that_are_being_built_are_not_built_once_more(tmp_path: Path) -> None:
+    """A pull may meet files that were just deleted: its fault must not start another rebuild."""
+    rebuilds: list[None] = []
+    member = SimpleNamespace(applied_index=7)
+    feed = QueueFeed(
+        cast("Member", member), tmp_path,
+        built=lambda _: None, rebuilding=lambda: rebuilds.append(None),
+    )  # fmt: skip
+
+    feed.rebuild("a unit is wrong")
+    assert feed.is_rebuilding
+    feed.rebuild("a unit is missing")
+    assert len(rebuilds) == feed.rebuilds == 1

@@ -1,0 +1,117 @@
+"""The connections behind the clients of consumer groups, without sockets."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger_broker.door import group_clients
+from dledger_broker.door.connection import BrokerConnection
+from dledger_broker.door.group_clients import Client, GroupClients
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.state.broker_state import BrokerState
+from dledger_broker_client.client import consumer
+from dledger_formats.protocol.frames import FrameDecoder
+from dledger_formats.rocketmq.codes import ResponseCode
+
+
+class Owner:
+    """The part of the log owner that the table needs."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState()
+
+
+class Line:
+    """A connection that keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def send(self, data: bytes) -> None:
+        for command in FrameDecoder().feed(data):
+            assert command.ext_fields is not None
+            self.told.append(command.ext_fields["consumerGroup"])
+
+
+def new_table() -> tuple[GroupClients, BrokerState]:
+    owner = Owner()
+    return GroupClients(cast("LogOwner", owner)), owner.state
+
+
+def line() -> BrokerConnection:
+    return cast("BrokerConnection", Line())
+
+
+def client(client_id: str, *groups: str, body_bytes: int = 10) -> Client:
+    return Client(client_id, {group: consumer(group, "t") for group in groups}, body_bytes)
+
+
+_clients = st.builds(
+    lambda client_id, groups: client(client_id, *sorted(groups)),
+    st.sampled_from("abc"),
+    st.sets(st.sampled_from(("g1", "g2", "g3"))),
+)
+_steps = st.lists(st.tuples(st.integers(0, 3), st.none() | _clients), max_size=30)
+
+
+@given(_steps)
+def test_a_membership_is_gone_exactly_when_its_last_connection_is(
+    steps: list[tuple[int, Client | None]],
+) -> None:
+    table, _ = new_table()
+    lines = [line() for _ in range(4)]
+    model: dict[int, Client] = {}
+
+    def held(of: Mapping[int, Client]) -> set[tuple[str, str]]:
+        return {(group, each.client_id) for each in of.values() for group in each.consumers}
+
+    for number, said in steps:
+        before = held(model)
+        if said is None:
+            gone = table.forget(lines[number])
+            model.pop(number, None)
+        else:
+            gone = table.seen(lines[number], said)
+            model[number] = said
+        assert sorted(gone) == sorted(before - held(model))
+    for number in range(4):
+        table.forget(lines[number])
+    assert table._by_line == table._lines == table._holders == {}
+    assert table._memberships == table._body_bytes == 0
+
+
+@pytest.mark.parametrize("bound", ["CLIENTS_MAX", "CLIENTS_BYTES_MAX"])
+def test_more_clients_than_the_bound_are_refused_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(group_clients, bound, 20 if bound == "CLIENTS_BYTES_MAX" else 2)
+    table, _ = new_table()
+    first, second, third = line(), line(), line()
+    table.seen(first, client("a", "g1"))
+    table.seen(second, client("b", "g1"))
+
+    with pytest.raises(RefusedError) as refused:
+        table.seen(third, client("c", "g1"))
+
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    assert "are the limits" in refused.value.remark
+    assert table.seen(second, client("b", "g2")) == [("g1", "b")]
+    table.forget(first)
+    table.seen(third, client("c", "g1"))
+
+
+def test_a_snapshot_that_replaces_the_state_is_told_to_every_group() -> None:
+    table, state = new_table()
+    connected: Any = line()
+    table.seen(connected, client("a", "g1", "g2"))
+    table.notify_changed()
+    assert connected.told == []
+
+    state.tables = BrokerState().tables
+    table.notify_changed()
+
+    assert sorted(connected.told) == ["g1", "g2"]
