@@ -27,6 +27,15 @@ def placed(led: Led) -> tuple[str, str]:
     return condition["status"], condition["reason"]
 
 
+def moved_since(led: Led, reason: str) -> bool:
+    """Tell whether an Event names why a node is being emptied. Events come a little late."""
+    return any(
+        each["reason"] == "LeadershipMoved"
+        and f"which is being emptied: {reason}" in each["message"]
+        for each in led.namespace.get("events")["items"]
+    )
+
+
 async def test_a_cordon_moves_the_leadership_once_and_the_group_says_so(led: Led) -> None:
     led.make_nodes()
     await led.until("nothing is to do", lambda: placed(led) == ("True", "NoPreference"))
@@ -40,13 +49,11 @@ async def test_a_cordon_moves_the_leadership_once_and_the_group_says_so(led: Led
     await led.until("nothing is to do", lambda: placed(led) == ("True", "NoPreference"))
 
     assert led.members.transfers == [("n1", "n0"), ("n0", "n1")]
-    messages = [
-        each["message"]
-        for each in led.namespace.get("events")["items"]
-        if each["reason"] == "LeadershipMoved"
-    ]
-    assert any("which is being emptied: it is cordoned" in each for each in messages)
-    assert any("it has the taint ToBeDeleted:NoSchedule" in each for each in messages)
+    await led.until("an Event tells of the cordon", lambda: moved_since(led, "it is cordoned"))
+    await led.until(
+        "an Event tells of the taint",
+        lambda: moved_since(led, "it has the taint ToBeDeleted:NoSchedule"),
+    )
     metrics = await asyncio.to_thread(led.operator.metrics)
     assert 'dledger_handovers_total{reason="NodeEmptied"} 2.0' in metrics
     assert "forbidden" not in led.operator.log().lower(), "the chart's role suffices"

@@ -5,6 +5,7 @@ Then the state has the next offset of every queue, and from there on all message
 offset is given out while its entry is written, so offsets have the order of the log.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -21,6 +22,8 @@ from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreError
 from dledger_node.services.drafts import Draft, Outcome, Owner
+
+logger = logging.getLogger(__name__)
 
 NO_TERM: Final = -1
 SYSTEM_TOPICS: Final = 3
@@ -110,7 +113,20 @@ class LogOwner(Owner):
             draft.ended(draft, outcome)
 
     def propose(self, draft: RecordDraft) -> None:
-        """Propose records. Those that are too long for the log must be refused before."""
+        """Propose records. Those that are too long for the log must be refused before.
+
+        A draft with a place that the state would not take ends as refused. Once it was in the log,
+        no member could apply the log any more, now or after a restart.
+        """
+        topics = self.state.tables.topics
+        for place in draft.places or (draft.place,):
+            refusal = topics.refusal_of_place(*place)
+            if refusal is not None:
+                logger.error(
+                    "a record is not written, because no member could apply it: %s", refusal
+                )
+                draft.ended(draft, Outcome.REFUSED)
+                return
         self._member.drafts.propose(draft)
 
     # -- topics ------------------------------------------------------------------------------------

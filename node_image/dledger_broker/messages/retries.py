@@ -44,7 +44,7 @@ def returned(
 
     The topic is the one that the message will be delivered to, also if it waits first.
     """
-    times = record.reconsume_times
+    times = max(0, record.reconsume_times)
     is_dead = fields.delay_level < 0 or times >= times_max(config, fields.max_reconsume_times)
     topic = dead_letter_topic(fields.group) if is_dead else retry_topic(fields.group)
     encoded = properties.without(record.properties, *delays.BROKERS_OWN)

@@ -61,6 +61,8 @@ def messages_of(
     """Return the messages of a send, without what the leader stamps. Raises RefusedError."""
     if len(body) > BODY_BYTES_MAX:
         raise _illegal(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} are allowed")
+    if (fields.reconsume_times or 0) < 0:
+        raise _illegal(f"reconsumeTimes is {fields.reconsume_times}; it counts from 0")
     try:
         if not is_batch:
             encoded = (fields.properties or "").encode()

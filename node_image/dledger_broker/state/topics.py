@@ -80,6 +80,12 @@ class Topics:
         topic = self.by_name.get(name)
         return topic is not None and 0 <= queue_id < len(topic.next_offsets)
 
+    def refusal_of_place(self, name: str, queue_id: int) -> str | None:
+        """Return why a message cannot be added to a queue; None if it can."""
+        if self.has_queue(name, queue_id):
+            return None
+        return self._place_refusal(name, self.by_name.get(name), queue_id)
+
     def add_message(self, name: str, queue_id: int, queue_offset: int, index: int) -> str | None:
         """Count a message. Returns what is wrong with it, and then counts nothing."""
         topic = self.by_name.get(name)
