@@ -93,8 +93,15 @@ def test_a_second_token_is_introduced_behind_the_first(
         ([accepts("5"), accepts("4")], False),
         ([accepts("5"), None], False),
         ([accepts("5"), node_status()], True),
+        ([], False),
     ],
-    ids=["all accept it", "one does not", "one is silent", "one demands no token yet"],
+    ids=[
+        "all accept it",
+        "one does not",
+        "one is silent",
+        "one demands no token yet",
+        "no pod is known yet",
+    ],
 )
 def test_a_token_is_sent_once_every_member_accepts_it(
     answers: Sequence[NodeStatus | None], replaced: bool

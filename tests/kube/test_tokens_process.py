@@ -48,6 +48,15 @@ class Guarded(Cluster):
                 node.status, demands_admin_token=True, admin_tokens_version=version
             )
 
+    async def until_all_are_asked_again(self) -> None:
+        before = [node.asked for node in self.nodes]
+        await self.until(
+            "the operator has asked all members again",
+            lambda: all(
+                node.asked > seen + 1 for node, seen in zip(self.nodes, before, strict=True)
+            ),
+        )
+
     async def rotate(self, value: str) -> None:
         change = {"spec": {"adminToken": {"rotatedAt": value}}}
         await asyncio.to_thread(self.namespace.patch, "dledgergroups", "flights", change, API)
@@ -88,17 +97,28 @@ async def test_a_token_is_replaced_once_all_members_accept_the_new_one(cluster: 
     await cluster.rotate("2026-02-01T00:00:00Z")
     first, new = await cluster.until_tokens(2)
     assert first == old != new
-    await cluster.until(
-        "the operator has asked all members again",
-        lambda seen=[node.asked for node in cluster.nodes]: all(  # type: ignore[misc]
-            node.asked > before + 1 for node, before in zip(cluster.nodes, seen, strict=True)
-        ),
-    )
+    await cluster.until_all_are_asked_again()
     assert cluster.accepted() == (old, new), "no member accepts the new token yet"
 
     await cluster.accept("2")
 
     await cluster.until("the new token is sent", lambda: cluster.accepted() == (new, old))
+
+
+async def test_a_new_operator_sends_no_token_that_the_members_do_not_accept_yet(
+    cluster: Guarded,
+) -> None:
+    await cluster.create_group()
+    await cluster.until_tokens(1)
+    await cluster.accept("1")
+    await cluster.rotate("2026-02-01T00:00:00Z")
+    old, new = await cluster.until_tokens(2)
+
+    cluster.operator.kill()
+    cluster.operator.start()
+    await cluster.until_all_are_asked_again()
+
+    assert cluster.accepted() == (old, new)
 
 
 async def test_the_operator_reads_no_other_secret(cluster: Guarded) -> None:

@@ -69,8 +69,10 @@ def next_entry(
 def _all_accept(version: str, answers: Sequence[NodeStatus | None]) -> bool:
     """Tell whether every member accepts the tokens of a version. One that demands no token yet, as
     before its pod is replaced, reads the newest ones when it starts.
+
+    No answers tell nothing: an operator that has just started has not listed the pods yet.
     """
-    return all(
+    return bool(answers) and all(
         answer is not None
         and (answer.admin_tokens_version == version or not answer.demands_admin_token)
         for answer in answers
