@@ -1,10 +1,18 @@
-"""Requests to the leaders of one group, with its administration token."""
+"""Requests to the leaders of one group, with its administration token.
 
+If the operator may not read the token, requests go out without one: a group may demand none. A
+member that demands one answers ADMIN_TOKEN_MISSING.
+"""
+
+import logging
 from typing import Protocol
 
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.observed_state import Leader
+
+logger = logging.getLogger(__name__)
 
 
 class LeaderClient(Protocol):
@@ -66,9 +74,9 @@ class AuthorizedRequests:
     ) -> ChangeMembershipResponse:
         """Ask for a membership change; errors as in `MemberRemotingClient.change`.
 
-        Raises KubeError if the token cannot be read.
+        Raises KubeError if the API server does not answer whether there is a token.
         """
-        token = await self._tokens.token(self._namespace, self._group)
+        token = await self._token()
         return await self._requests.change(
             ip, group, leader, kind, member_id, identity=identity, token=token
         )
@@ -77,5 +85,18 @@ class AuthorizedRequests:
         self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Ask for a leadership transfer; errors as in `change`."""
-        token = await self._tokens.token(self._namespace, self._group)
+        token = await self._token()
         return await self._requests.transfer(ip, group, leader, to, identity=identity, token=token)
+
+    async def _token(self) -> str:
+        """Return the token to send; empty if there is none, or the operator may not read it."""
+        try:
+            return await self._tokens.token(self._namespace, self._group)
+        except (NotFoundError, RefusedError) as error:
+            logger.warning(
+                "%s/%s: the request has no administration token: %s",
+                self._namespace,
+                self._group,
+                error,
+            )
+            return ""

@@ -51,7 +51,7 @@ _EXPLANATIONS: Final = {
     DLedgerResponseCode.FALL_BEHIND_TOO_MUCH: "the member has not caught up yet",
     DLedgerResponseCode.MEMBERSHIP_CHANGING: "the previous change is not committed yet",
     DLedgerResponseCode.DISK_FULL: "the leader's volume is full",
-    DLedgerResponseCode.ADMIN_TOKEN_MISSING: "the operator has not made the group's token yet",
+    DLedgerResponseCode.ADMIN_TOKEN_MISSING: "the operator has no token yet, or may not read it",
     DLedgerResponseCode.ADMIN_TOKEN_REFUSED: "its kubelet has not given it the latest token yet",
     DLedgerResponseCode.ADMIN_TOKEN_NOT_READY: "its kubelet has not given it any token yet",
     DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT: "no majority has acknowledged the change yet",
