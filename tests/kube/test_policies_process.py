@@ -13,7 +13,9 @@ from dledger_kube.cluster import API, Namespace, Object
 from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator import names
+from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.clients.kubernetes import KubeApi
 
 pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
@@ -43,6 +45,48 @@ async def test_policies_come_and_go_with_the_spec(api: KubeApi, namespace: Names
     await asyncio.to_thread(namespace.patch, "dledgergroups", "flights", {"spec": off}, API)
     assert await reconciled(api, namespace.get("dledgergroups", "flights", API)) == ""
     assert policies(namespace) == {}
+
+
+async def outcome_of_upgrade(api: KubeApi, body: Object) -> ReconcileResult:
+    """Reconcile as an operator whose former release made no policies."""
+    return await reconcile(api, body, GUARDED, now=NOW, led=True, voters=3)
+
+
+async def test_the_first_policies_wait_for_the_approval_of_a_change_of_the_spec(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group(updatePolicy="OnApproval")
+    await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
+    assert policies(namespace) == {}
+    change: Object = {"spec": {"podLabels": {"team": "air"}}}
+    body = await asyncio.to_thread(namespace.patch, "dledgergroups", "flights", change, API)
+
+    held = (await outcome_of_upgrade(api, body)).held
+
+    assert held is not None
+    assert held.cause is Cause.SPEC
+    assert policies(namespace) == {}
+    approval: Object = {
+        "metadata": {"annotations": {names.APPROVED_REVISION_ANNOTATION: held.revision.name}}
+    }
+    body = await asyncio.to_thread(namespace.patch, "dledgergroups", "flights", approval, API)
+    assert (await outcome_of_upgrade(api, body)).held is None
+    assert set(policies(namespace)) == {"flights-members", "flights-audits"}
+
+
+async def test_a_policy_that_somebody_deletes_is_made_again_while_a_change_is_held(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    body = namespace.make_group(updatePolicy="OnApproval")
+    assert await reconciled(api, body) == ""
+    change: Object = {"spec": {"podLabels": {"team": "air"}}}
+    body = await asyncio.to_thread(namespace.patch, "dledgergroups", "flights", change, API)
+    path = namespace.path("networkpolicies", "flights-members", NETWORKING)
+    await asyncio.to_thread(namespace.server.request, "DELETE", path)
+
+    assert (await outcome_of_upgrade(api, body)).held is not None
+
+    assert set(policies(namespace)) == {"flights-members", "flights-audits"}
 
 
 async def test_somebody_elses_policy_is_left_alone_and_named_if_the_group_needs_its_name(

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from dledger_operator.api_objects import ChildView
 from dledger_operator.behaviours.children.ownership import Ownership, ownership
-from dledger_operator.behaviours.rolls.permission import Cause, Held
+from dledger_operator.behaviours.rolls.permission import Held
 from dledger_operator.resources import network_policies
 from dledger_operator.spec.group import Group
 
@@ -19,13 +19,16 @@ class PoliciesApi(Protocol):
         """Delete a policy. Raises ConflictError if another one has its name now."""
 
 
-def waits_for_approval(kind: str, held: Held | None) -> bool:
-    """Tell whether an object that does not exist yet must not be made now.
+def wait_for_approval(found: Iterable[ChildView], group: Group, held: Held | None) -> bool:
+    """Tell whether policies that do not exist yet must not be made now.
 
     An upgrade of the operator brings policies to groups that had none. That could cut their clients
-    off, so they come with the other changes of the upgrade, once these are approved.
+    off, so the first ones come with the pods of the new release: neither before these are approved,
+    nor while an earlier change of the spec keeps them from being planned.
     """
-    return kind == KIND and held is not None and held.cause is Cause.OPERATOR
+    return held is not None and not any(
+        each.kind == KIND and _is_own(each, group) for each in found
+    )
 
 
 def needed(found: Iterable[ChildView | None], group: Group) -> Iterator[ChildView]:

@@ -41,10 +41,13 @@ from dledger_operator.behaviours.children.ownership import (
     waiting_for,
 )
 from dledger_operator.behaviours.children.policies import (
+    KIND as POLICY,
+)
+from dledger_operator.behaviours.children.policies import (
     PoliciesApi,
     drop_policies,
     needed,
-    waits_for_approval,
+    wait_for_approval,
 )
 from dledger_operator.behaviours.children.recreation import RecreationApi, recreate_if_outgrown
 from dledger_operator.behaviours.rolls.permission import (
@@ -244,11 +247,12 @@ async def _apply_children(
     kept = _client_services(group) if problem else ()
     if taken := foreign(found.values(), group):
         problem = name_taken(taken, changed="they were left alone")
+    policies_wait = wait_for_approval(found.values(), group, held)
     for manifest in children.build(group, shape):
         metadata, kind = manifest["metadata"], manifest["kind"]
         existing = found.get((kind, metadata["name"]))
         leaving = kind == "StatefulSet" and stateful_set is not None and stateful_set.leaving
-        waits = existing is None and waits_for_approval(kind, held)
+        waits = kind == POLICY and existing is None and policies_wait
         if existing in taken or metadata["name"] in kept or leaving or waits:
             continue
         # The object that was judged, or none: another object of that name is never applied over.
