@@ -25,18 +25,23 @@ SIZE = 148
 PER_SEGMENT = 27
 COUNT = 200
 COMMITTED_INDEX = 190
+FIRST_LEFT = 2 * PER_SEGMENT
 
 
 class FolderPeer:
     """A peer that reads the data files of a folder; `before` is called at every request."""
 
-    def __init__(self, folder: Path, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, before: Callable[[], None] = lambda: None, *, end_pos: int = 1 << 40
+    ) -> None:
+        """The peer's committed entries end at `end_pos`."""
         self._folder = folder
         self._before = before
+        self._end_pos = end_pos
 
     def stored(self, name: str, at: int, size: int) -> bytes:
         self._before()
-        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, 1 << 40)
+        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, self._end_pos)
 
 
 @pytest.fixture
@@ -46,6 +51,19 @@ def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
     store.append_bodies([b"%04d" % number * 25 for number in range(COUNT)], 2)
     flush(store)
     store.save_checkpoint(COMMITTED_INDEX)
+    store.close()
+    return [folder, *(Path(shutil.copytree(folder, tmp_path / name)) for name in ("n1", "n2"))]
+
+
+@pytest.fixture
+def members_without_front(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
+    """As `members`, after retention has removed the entries before FIRST_LEFT."""
+    store = open_store()
+    store.append_bodies([b"%04d" % number * 25 for number in range(COUNT)], 2)
+    flush(store)
+    store.save_checkpoint(COMMITTED_INDEX)
+    store.front.save_begin(FIRST_LEFT)
+    store.front.delete(store.front.forget_before(FIRST_LEFT))
     store.close()
     return [folder, *(Path(shutil.copytree(folder, tmp_path / name)) for name in ("n1", "n2"))]
 
@@ -178,6 +196,66 @@ def test_an_entry_that_is_sound_here_alone_is_kept(members: list[Path]) -> None:
     mend(own, FolderPeer(first), FolderPeer(second))
 
     assert data_of(own) == sound
+
+
+def test_a_peer_that_has_not_committed_all_of_them_gives_the_entries_that_it_has(
+    members: list[Path],
+) -> None:
+    own, first, second = members
+    sound = data_of(own)
+    for index in (60, 61, 62, 63):
+        hurt(own, index)
+    hurt(second, 60)
+    end_pos = 2 * SEGMENT_BYTES + (62 - FIRST_LEFT) * SIZE
+
+    mend(own, FolderPeer(first, end_pos=end_pos), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_a_peer_that_lost_a_segment_gives_the_entries_before_it(members: list[Path]) -> None:
+    own, first, second = members
+    sound = data_of(own)
+    hurt(own, FIRST_LEFT - 1)
+    hurt(second, FIRST_LEFT - 1)
+    for member in (own, first):
+        remove_segment(member, 2)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("at", range(disk.ENTRY_HEADER_SIZE))
+def test_the_first_entry_that_is_left_is_taken_with_the_header_that_two_members_have(
+    members_without_front: list[Path], at: int, count: int
+) -> None:
+    """No checksum covers it any more: its own chain checksum would be believed."""
+    own, first, second = members_without_front
+    sound = data_of(own)
+    for index in range(FIRST_LEFT, FIRST_LEFT + count):
+        hurt(own, index)
+    hurt(first, FIRST_LEFT, at=at)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
+def test_a_first_entry_on_whose_header_no_two_members_agree_is_not_mended(
+    members_without_front: list[Path],
+) -> None:
+    own, first, second = members_without_front
+    hurt(own, FIRST_LEFT, at=20)
+    hurt(own, FIRST_LEFT, at=100)
+    hurt(first, FIRST_LEFT, at=33)
+    before = data_of(own)
+
+    with pytest.raises(CannotMendError, match="no two members have the same header of entry 54"):
+        mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == before
 
 
 def test_an_entry_that_nobody_has_is_named_and_nothing_is_written(members: list[Path]) -> None:

@@ -8,7 +8,8 @@ several peers, and from this member itself, each from one that has it sound. The
   fall, and it passes the checksum of its body;
 - every chain checksum follows from the one before, from the sound entry before the range through to
   the sound entry after it. An entry without checksums, as Java writes them, proves nothing, so a
-  range that holds one is not mended.
+  range that holds one is not mended. Where retention has removed what was before, two members must
+  have the same header of the log's first entry, because nothing else proves it.
 
 Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
 peers give committed entries only. So the bytes are those that this member wrote and flushed itself.
@@ -25,9 +26,11 @@ back from the disk before the range counts as mended.
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +61,8 @@ from dledger_node.store.segments.segment import sync_folder
 from dledger_node.store.segments.segment_list import SPARE_SUFFIX
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
+AGREEING_MIN: Final = 2
+"""Members that must have the same header of an entry if nothing is known of the chain before it."""
 NO_CHECKSUMS: Final = "entry %d has no checksums"
 
 
@@ -137,6 +142,8 @@ class Mender:
             givers = {**self._peers, OWN: OwnBytes(self._shape.folder / disk.DATA_FOLDER)}
             fetched = PeerBytes(givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept)
             try:
+                if damaged.start.chain_crc is None:
+                    _take_first(fetched, damaged, self._agreed_header(damaged, givers))
                 if self._verify(damaged, fetched, checkpoint):
                     break
             except NoPeerError as error:
@@ -178,24 +185,34 @@ class Mender:
                     if proved.index > damaged.end_index:
                         return True
                 else:
-                    if proved.index < damaged.end_index and walk.stop_pos < damaged.end_pos:
-                        fetched.reject(walk.stop_pos)
-                    elif self._begin_otherwise(damaged, fetched):
-                        proved = damaged.start
-                    else:
+                    if proved.index >= damaged.end_index or walk.stop_pos >= damaged.end_pos:
                         return False
+                    fetched.reject(walk.stop_pos)
 
-    def _begin_otherwise(self, damaged: DamagedRange, fetched: PeerBytes) -> bool:
-        """Take the first entry from another giver if only what follows the range can prove it,
-        because nothing is known of the chain before. Return whether there is another one.
+    def _agreed_header(self, damaged: DamagedRange, givers: Mapping[str, Peer]) -> bytes:
+        """Return the header of the range's first entry, on which two members agree.
+
+        Where retention has removed the log's front, nothing is known of the chain before that
+        entry, so no checksum proves its header. Raises CannotMendError.
         """
-        if damaged.start.chain_crc is not None:
-            return False
-        try:
-            fetched.reject(damaged.start.pos)
-        except NoPeerError:
-            return False
-        return True
+        at = damaged.start.pos % self._shape.segment_size_bytes
+        name = disk.file_name(damaged.start.pos - at)
+        votes, is_silent = Counter[bytes](), False
+        for giver in givers.values():
+            try:
+                votes[giver.stored(name, at, ENTRY_HEADER_SIZE)] += 1
+            except LookupError:
+                continue
+            except OSError:
+                is_silent = True
+        header, count = max(votes.items(), key=itemgetter(1), default=(b"", 0))
+        if count < AGREEING_MIN:
+            raise CannotMendError(
+                f"no two members have the same header of entry {damaged.start.index}, which begins "
+                f"the log, so {damaged} cannot be verified",
+                may_succeed_later=is_silent,
+            )
+        return header
 
     def _first_pos(self, damaged: DamagedRange) -> int:
         """Return where the segment of the range's first byte begins."""
@@ -262,6 +279,13 @@ class Mender:
                 sync_folder(folder)
             except StoreError as error:
                 raise OSError(str(error)) from error
+
+
+def _take_first(fetched: PeerBytes, damaged: DamagedRange, header: bytes) -> None:
+    """Take the first entry from a peer that has it with this header. Raises NoPeerError."""
+    pos = damaged.start.pos
+    while fetched.read(pos, pos + ENTRY_HEADER_SIZE) != header:
+        fetched.reject(pos, "its first entry has another header")
 
 
 def _first_uncovered(

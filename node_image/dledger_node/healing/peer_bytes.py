@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from dledger_formats.log import disk
 from dledger_node.http.pages import STORED_BYTES_MAX
 from dledger_node.store.log.served_segments import stored_bytes
 
 CHUNK_BYTES: Final = 256 << 10
+BLOCK_BYTES: Final = 4096
 CHUNKS_KEPT: Final = 32
 TIMEOUT_S: Final = 5.0
 OWN: Final = "this member"
@@ -76,6 +77,10 @@ class HttpPeer:
         self._connection = None
 
 
+_Key: TypeAlias = tuple[int, str]
+"""Where a chunk or block begins, and the peer that gives it."""
+
+
 class OwnBytes:
     """This member's own data files: what is sound in a damaged range need not come from a peer."""
 
@@ -104,7 +109,8 @@ class PeerBytes:
 
     A peer gives the bytes from some position on, until an entry of it proves wrong; from that entry
     on, another one gives them. So each entry may come from another peer, and a peer that has rotted
-    in one entry still gives all others. Bytes are fetched in chunks of CHUNK_BYTES.
+    in one entry, or cannot read it, still gives all others. Bytes are fetched in chunks. Where a
+    peer refuses a chunk, it is asked for blocks, and for the beginning of a block.
 
     A chunk is the same whenever it is read again: it may be verified first and written later.
     """
@@ -120,11 +126,11 @@ class PeerBytes:
         """Peers are asked in their order. The bytes between two positions may span segments.
         `chunks_kept` bounds the memory; what is not kept is fetched again.
         """
-        self._chunks_kept = chunks_kept
         self._peers = peers
         self._start = start
         self._end = end
         self._segment_size = segment_size_bytes
+        self._chunks_kept = chunks_kept
         self._starts: list[int] = []
         """Where each piece begins, in order, and the peer of each; without a gap."""
         self._givers: list[str] = []
@@ -132,10 +138,12 @@ class PeerBytes:
         """The bytes before this position stay those of their peers."""
         self._rejected: dict[int, set[str]] = {}
         """By position: the peers whose entry there is wrong."""
-        self._lacking: dict[int, set[str]] = {}
-        """By number of the chunk: the peers that do not give it."""
-        self._digests: dict[tuple[int, str], bytes] = {}
-        self._cached: dict[tuple[int, str], bytes] = {}
+        self._split: set[_Key] = set()
+        """The chunks that a peer does not give as a whole."""
+        self._lengths: dict[_Key, int] = {}
+        """How many bytes of a block a peer gives, if not all."""
+        self._digests: dict[_Key, bytes] = {}
+        self._cached: dict[_Key, bytes] = {}
         self._refusals: dict[str, str] = {}
         self._silent: set[str] = set()  # not asked again: each might take TIMEOUT_S for each chunk
 
@@ -155,15 +163,13 @@ class PeerBytes:
         parts = []
         while start < end:
             piece = next(self.pieces(start, end))
-            number = (start - self._start) // CHUNK_BYTES
-            low = self._start + number * CHUNK_BYTES
-            chunk = self._chunk(number, piece.peer_id)
-            if chunk is None:
+            low, given = self._given(start, piece.peer_id)
+            part = given[start - low : piece.end - low]
+            if part:
+                parts.append(part)
+                start += len(part)
+            else:
                 self._give_from(start)
-                continue
-            stop = min(piece.end, low + CHUNK_BYTES)
-            parts.append(chunk[start - low : stop - low])
-            start = stop
         return b"".join(parts)
 
     def keep(self, pos: int) -> None:
@@ -175,7 +181,6 @@ class PeerBytes:
         (piece,) = self.pieces(pos, pos + 1)
         self._rejected.setdefault(pos, set()).add(piece.peer_id)
         self._refuse(piece.peer_id, why)
-        self._kept_pos = min(self._kept_pos, pos)
         self._give_from(pos)
 
     def _refuse(self, peer_id: str, why: str) -> None:
@@ -184,10 +189,10 @@ class PeerBytes:
 
     def _give_from(self, pos: int) -> None:
         """Choose the peer that gives the bytes from `pos` on. Raises NoPeerError."""
-        number = (pos - self._start) // CHUNK_BYTES
-        unfit = self._rejected.get(pos, set()) | self._lacking.get(number, set())
-        fit = [peer_id for peer_id in self._peers if peer_id not in unfit | self._silent]
-        if not fit or pos < self._kept_pos:
+        unfit = self._silent | self._rejected.get(pos, set())
+        fit = (one for one in self._peers if one not in unfit and not self._lacks(pos, one))
+        peer_id = None if pos < self._kept_pos else next(fit, None)
+        if peer_id is None:
             told = sorted(self._refusals.items())
             reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in told)
             raise NoPeerError(reasons or "there is no other member", silent=bool(self._silent))
@@ -195,48 +200,66 @@ class PeerBytes:
             self._starts.pop()
             self._givers.pop()
         self._starts.append(pos)
-        self._givers.append(fit[0])
+        self._givers.append(peer_id)
 
-    def _chunk(self, number: int, peer_id: str) -> bytes | None:
-        """Return a chunk of a peer; None if the peer does not give it."""
-        key = (number, peer_id)
-        if key in self._cached:
-            return self._cached[key]
-        chunk = self._fetch(number, peer_id)
-        if chunk is None:
-            self._lacking.setdefault(number, set()).add(peer_id)
-            return None
-        self._cached[key] = chunk
-        while len(self._cached) > self._chunks_kept:
-            self._cached.pop(next(iter(self._cached)))
-        return chunk
+    def _bounds(self, pos: int, peer_id: str) -> tuple[int, int]:
+        """Return the chunk of a position, or its block if the peer does not give whole chunks."""
+        segment = pos - pos % self._segment_size
+        base, end = max(self._start, segment), min(self._end, segment + self._segment_size)
+        low = pos - (pos - base) % CHUNK_BYTES
+        if (low, peer_id) not in self._split:
+            return low, min(end, low + CHUNK_BYTES)
+        low = pos - (pos - base) % BLOCK_BYTES
+        return low, min(end, low + BLOCK_BYTES)
 
-    def _fetch(self, number: int, peer_id: str) -> bytes | None:
+    def _lacks(self, pos: int, peer_id: str) -> bool:
+        low, high = self._bounds(pos, peer_id)
+        return pos >= low + self._lengths.get((low, peer_id), high - low)
+
+    def _given(self, pos: int, peer_id: str) -> tuple[int, bytes]:
+        """Return where the chunk or block of a position begins, and what a peer gives of it."""
+        low, high = self._bounds(pos, peer_id)
+        key = (low, peer_id)
+        given = self._cached.get(key)
+        if given is None:
+            given = self._fetch(low, low + self._lengths.get(key, high - low), peer_id)
+            if given is None and high - low > BLOCK_BYTES and peer_id not in self._silent:
+                self._split.add(key)
+                return self._given(pos, peer_id)
+            if given is None:
+                given = self._beginning(low, high, peer_id)
+                self._lengths[key] = len(given)
+            digest = sha256(given).digest()
+            if self._digests.setdefault(key, digest) != digest:
+                self._refuse(peer_id, "its bytes have changed")
+                self._silent.add(peer_id)
+                return low, b""
+            self._cached[key] = given
+            while len(self._cached) > self._chunks_kept:
+                self._cached.pop(next(iter(self._cached)))
+        return low, given
+
+    def _beginning(self, low: int, high: int, peer_id: str) -> bytes:
+        """Return the longest beginning of a block that a peer gives."""
+        found, refused = b"", high
+        while refused - low - len(found) > 1 and peer_id not in self._silent:
+            middle = (low + len(found) + refused) // 2
+            given = self._fetch(low, middle, peer_id)
+            found, refused = (found, middle) if given is None else (given, refused)
+        return found
+
+    def _fetch(self, low: int, high: int, peer_id: str) -> bytes | None:
+        """Read bytes of one segment from a peer; None if it does not give them all."""
         if peer_id in self._silent:
             return None
-        low = self._start + number * CHUNK_BYTES
+        if low == high:
+            return b""
+        name, at = disk.file_name(low - low % self._segment_size), low % self._segment_size
         try:
-            chunk = self._from(self._peers[peer_id], low, min(self._end, low + CHUNK_BYTES))
+            return self._peers[peer_id].stored(name, at, high - low)
         except LookupError as error:
             self._refuse(peer_id, str(error))
-            return None
         except OSError as error:
             self._refuse(peer_id, str(error) or type(error).__name__)
             self._silent.add(peer_id)
-            return None
-        digest = sha256(chunk).digest()
-        if self._digests.setdefault((number, peer_id), digest) != digest:
-            self._refuse(peer_id, "its bytes have changed")
-            self._silent.add(peer_id)
-            return None
-        return chunk
-
-    def _from(self, peer: Peer, low: int, high: int) -> bytes:
-        """Read across segments."""
-        parts = []
-        while low < high:
-            segment = low - low % self._segment_size
-            stop = min(high, segment + self._segment_size)
-            parts.append(peer.stored(disk.file_name(segment), low - segment, stop - low))
-            low = stop
-        return b"".join(parts)
+        return None
