@@ -256,6 +256,9 @@ def test_only_a_member_that_can_lead_gets_the_leadership(before: PlacementState)
         assert decision.to in able_members(before) - {decision.leader.member_id}
         assert not before.places[decision.to].emptied
         assert not before.paused
+        target = before.candidates.get(decision.to)
+        assert target is not None
+        assert not (before.rolling and target.behind), "a roll would move the leadership again"
 
 
 @settings(max_examples=1000)

@@ -4,8 +4,10 @@ and with the preferred leader. Pure.
 A node that is being emptied comes first, and at once: its pods are about to be evicted. The
 preferred leader gets the leadership once it has been able to lead for a while, so that a member
 that comes and goes does not take it each time. A member on a node that is being emptied is not
-able to lead, whatever is preferred. So each handover ends where no rule asks for another one:
-`tests/kube/test_placement.py` checks it for all states.
+able to lead, whatever is preferred. Nor is a member whose pod a roll is about to replace: the roll
+would move the leadership again, perhaps to where it came from. So each handover ends where no rule
+asks for another one: `tests/kube/test_placement.py` and `test_roll_and_placement_model.py` check it
+for all states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -163,12 +165,17 @@ def _off_the_node(state: PlacementState, leader: Leader, here: Place) -> Decisio
     if not able:
         message = f"{why}; no other member can take over: {_obstacles(state, leader)}"
         return Wait(reason=NO_SUCCESSOR, message=message)
+    lasting = [each for each in able if not (state.rolling and each.behind)]
+    if not lasting:
+        listed = ", ".join(each.member_id for each in able)
+        message = f"{why}; a roll is under way and replaces the pod of {listed} first"
+        return Wait(reason=ROLL_UNDER_WAY, message=message)
 
-    def rank(each: Candidate) -> tuple[bool, bool, int, str]:
+    def rank(each: Candidate) -> tuple[bool, int, str]:
         preferred = state.places[each.member_id].preferred
-        return (not preferred, each.behind, each.lag_entries or 0, each.member_id)
+        return (not preferred, each.lag_entries or 0, each.member_id)
 
-    best = min(able, key=rank)
+    best = min(lasting, key=rank)
     return Move(leader=leader, to=best.member_id, reason=NODE_EMPTIED, message=why)
 
 
