@@ -81,6 +81,21 @@ async def test_the_preferred_member_gets_the_leadership_once_it_is_steady(led: L
     assert led.members.transfers == [("n1", "n0")]
 
 
+async def test_a_preferred_leader_that_loses_an_election_settles_before_it_leads_again(
+    led: Led,
+) -> None:
+    led.make_nodes()
+    led.change(preferredLeader={"member": "n0", "stableFor": "3s"})
+    await led.until("n0 leads", lambda: placed(led) == ("True", "Preferred"))
+
+    await led.members.elect("n2", led.members.term + 1)
+
+    await led.until("n0 settles", lambda: placed(led) == ("False", "Settling"))
+    assert led.members.transfers == [("n1", "n0")]
+    await led.until("n0 leads again", lambda: placed(led) == ("True", "Preferred"))
+    assert led.members.transfers == [("n1", "n0"), ("n2", "n0")]
+
+
 async def test_a_drain_of_the_preferred_node_and_its_end_move_the_leadership_there_and_back(
     led: Led,
 ) -> None:

@@ -52,6 +52,14 @@ class AbleTimes:
     def __init__(self) -> None:
         self._since_s: dict[str, tuple[object, float]] = {}
 
+    def forget(self, member_id: str) -> None:
+        """Let a member start again when it is next observed."""
+        self._since_s.pop(member_id, None)
+
+    def forget_all(self) -> None:
+        """Let every member start again when it is next observed."""
+        self._since_s.clear()
+
     def observe(
         self, pods: Sequence[PodView], able: frozenset[str], now_s: float
     ) -> dict[str, float]:
@@ -105,6 +113,10 @@ class Placer:
         seen = Candidates(leader=leader, members=(), membership_changing=False)
         decision = decide(self._state(group, snapshot.followed.pods, seen))
         if not isinstance(decision, Wait) or decision.reason in (NO_LEADER, NODES_UNKNOWN):
+            if isinstance(decision, Stay):
+                # Members are not asked now. A leader that stalls and loses an election is to settle
+                # before it leads again, although its pod was ready all the time.
+                self._times.forget_all()
             self._note(decision)
             return None
         pods = await self._pods(group)
@@ -168,6 +180,7 @@ class Placer:
             self._refused = Wait(reason=TRANSFER_REFUSED, message=message)
             return self._refused
         self._failures, self._refused = 0, None
+        self._times.forget(to)  # it settles again if it loses the leadership before the next look
         self._context.metrics.handovers.labels(move.reason).inc()
         message = f"{leader.member_id} transferred its leadership to {to}: {move.message}"
         logger.info("%s/%s: %s", group.namespace, group.name, message)
