@@ -157,7 +157,7 @@ def test_nobody_connects_to_an_audit_and_it_connects_to_members_alone() -> None:
     assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], [])
     names_rule, members_rule = policy["egress"]
     assert {(each["protocol"], each["port"]) for each in names_rule["ports"]} == {
-        ("UDP", 53), ("TCP", 53),
+        ("UDP", 53), ("TCP", 53), ("UDP", 5353), ("TCP", 5353),
     }  # fmt: skip
     (to,) = members_rule["to"]
     assert to == {"podSelector": {"matchLabels": {names.GROUP_LABEL: "flights"}}}

@@ -13,7 +13,10 @@ from dledger_operator.resources.metadata import PART_OF, child, group_selector
 from dledger_operator.spec.group import CLUSTER_IP, Group
 from dledger_operator.spec.network_policy import ANYWHERE, CLUSTER, LISTED
 
-DNS_PORT: Final = 53
+DNS_PORTS: Final = (53, 5353)
+"""The ports on which pods serve DNS. A policy sees the port of the pod behind a Service; those of
+OpenShift listen on 5353.
+"""
 OPERATOR_COMPONENT: Final = "operator"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
@@ -52,7 +55,9 @@ def build_members(group: Group) -> Manifest:
 
 def build_audits(group: Group) -> Manifest:
     """Build the policy of the audits' pods: nobody connects to them, and they to members alone."""
-    dns: list[Manifest] = [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]
+    dns: list[Manifest] = [
+        {"protocol": protocol, "port": port} for port in DNS_PORTS for protocol in ("UDP", "TCP")
+    ]
     name = names.audits_policy(group.name)
     return child(group, "NetworkPolicy", "networking.k8s.io/v1", name) | {
         "spec": {
