@@ -67,7 +67,7 @@ def test_the_leadership_moves_again_and_again_under_load(
     assert_nothing_was_lost(group, load)
 
 
-def test_each_node_is_drained_in_turn_under_load_without_a_failed_append(
+def test_each_node_is_drained_in_turn_under_load_and_no_append_is_refused_or_lost(
     group: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = {name: str(pod["spec"]["nodeName"]) for name, pod in group.pods().items()}
@@ -89,8 +89,12 @@ def test_each_node_is_drained_in_turn_under_load_without_a_failed_append(
         pause_s = load.longest_pause_s(since)
 
     with capsys.disabled():
-        print(f"\n{len(nodes)} drains: the longest gap was {pause_s:.3f} s")
-    assert_no_append_failed(load)
+        print(
+            f"\n{len(nodes)} drains: the longest gap was {pause_s:.3f} s, {load.unknown} of "
+            f"{len(load.acknowledged)} appends had an unknown outcome"
+        )
+    # An append that reaches a member that is stopping may have an unknown outcome.
+    assert load.refused == 0
     assert pause_s < PAUSE_S_MAX
     assert_nothing_was_lost(group, load)
     events = [each for each in group.get("events")["items"] if each["reason"] == "LeadershipMoved"]
