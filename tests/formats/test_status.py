@@ -198,11 +198,23 @@ def test_the_token_of_a_view_holds_term_and_leader(leader_id: str | None, token:
 
 
 def test_a_manifest_lists_the_files_of_one_instant() -> None:
-    file = SegmentFile(name="0" * 20, size_bytes=8192, readable_bytes=4000, first_index=0)
+    file = SegmentFile(
+        name="0" * 20,
+        size_bytes=8192,
+        readable_bytes=4000,
+        first_index=0,
+        modified_ms=1_700_000_000_000,
+    )
     manifest = Manifest(status=STATUS, data=[file], index=[])
 
     assert json.loads(manifest.to_json())["data"] == [
-        {"name": "0" * 20, "sizeBytes": 8192, "readableBytes": 4000, "firstIndex": 0}
+        {
+            "name": "0" * 20,
+            "sizeBytes": 8192,
+            "readableBytes": 4000,
+            "firstIndex": 0,
+            "modifiedMs": 1_700_000_000_000,
+        }
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dledger_formats import json_objects
+from dledger_formats.http.retention import RetentionState
 
 DAMAGE_HEADER: Final = "DLedger-Damage"
 """The header of an answer of 500 that says that the member cannot read its own file; the body tells
@@ -222,6 +223,8 @@ class SegmentFile:
     """Bytes from the file's start that hold whole records, sealed or committed."""
     first_index: int
     """Index of the file's first entry, or of the first unit in an index file; -1 for none."""
+    modified_ms: int = -1
+    """Time of the last write to a data file, since the epoch; -1 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +238,8 @@ class Manifest:
     """Names this member's log from its opening on, until it is cut, replaced or set aside. While it
     stays the same, entries are only added at the end, and whole files removed at the front.
     """
+    retention: RetentionState | None = None
+    """None from a member that is out of service, or of an earlier release."""
 
     def to_json(self) -> bytes:
         """Encode as JSON."""

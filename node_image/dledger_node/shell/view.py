@@ -82,9 +82,10 @@ class MemberView:
         """
         status, committed_index = self.status(), self.core.readable_index
         life = self.store.life  # read first: a change during the listing must show afterwards
+        retention = self.upkeep.retention_state()
         data = await asyncio.to_thread(self.store.segments.data, committed_index)
         index = self.store.segments.index(committed_index)
-        return Manifest(status=status, data=data, index=index, life=life)
+        return Manifest(status=status, data=data, index=index, life=life, retention=retention)
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""

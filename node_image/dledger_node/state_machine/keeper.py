@@ -17,6 +17,7 @@ from dledger_node.state_machine.install import Installs, SnapshotMessage
 from dledger_node.state_machine.machine import NamedMachine, StateMachine
 from dledger_node.state_machine.restore import Applied, covered_index, restore, save_is_due
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshots.snapshots import Snapshots
 
 
@@ -60,6 +61,7 @@ class NoState:
     awaited = ""
 
     machine = None
+    snapshots = None
 
     def __init__(self) -> None:
         self.reading = contextlib.nullcontext()
@@ -130,6 +132,11 @@ class StateKeeper:
     def snapshot_index(self) -> int:
         """Index of the last entry that the newest snapshot includes."""
         return self._snapshots.newest_index
+
+    @property
+    def snapshots(self) -> HeldSnapshots:
+        """The sound and the damaged snapshots."""
+        return self._snapshots
 
     @property
     def snapshots_installed(self) -> int:

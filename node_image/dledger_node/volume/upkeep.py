@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dledger_formats.http.retention import RetentionState
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
@@ -26,9 +27,10 @@ from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeldByAllNotice, Message
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.log.retention import Decision, Policy, SealedSegment, Situation, decide
+from dledger_node.store.log.retention import Decision, Policy, Situation, decide
 from dledger_node.store.segments.segment import SegmentClosedError
 from dledger_node.volume.health import VolumeHealth
+from dledger_node.volume.retention_state import grounds_of, retention_state
 from dledger_node.volume.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
@@ -121,6 +123,12 @@ class Upkeep:
             state=StorageState.HEALING if healing else self._health.state,
         )
 
+    def retention_state(self) -> RetentionState:
+        """Return what decides about the next removal, and the removals so far."""
+        front = self._store.front
+        situation = self._situation(self.volume.used_percent, front.written_bytes)
+        return retention_state(self._policy, situation, self._state, front.removals)
+
     def receive(self, notice: HeldByAllNotice) -> None:
         """Adopt the index that the leader announces."""
         self.held_by_all_index = max(self.held_by_all_index, notice.index)
@@ -166,7 +174,8 @@ class Upkeep:
             return
         if self._store.generation != generation:
             return
-        situation = self._situation(used_percent, sealed)
+        total_bytes = sum(segment.size_bytes for segment in sealed) + self._store.front.tail_bytes
+        situation = self._situation(used_percent, total_bytes)
         decision = decide(self._policy, situation, sealed)
         if not decision.segments:
             return
@@ -174,7 +183,9 @@ class Upkeep:
         front = self._store.front
         with contextlib.suppress(StoreFullError):  # removing segments makes room
             await self._save_producers(first_index)
-        await asyncio.to_thread(front.save_begin, first_index)
+        assert decision.rule is not None
+        grounds = grounds_of(decision.rule, situation, is_forced=decision.forced)
+        await asyncio.to_thread(front.save_begin, first_index, grounds)
         if self._is_saving() or first_index <= self._core.ledger_begin_index:
             return  # the leader's log may replace this one, or has replaced it in the meantime
         self._core.remove_before(first_index)
@@ -190,9 +201,8 @@ class Upkeep:
         if image is not None:
             await asyncio.to_thread(self._store.producers.save, image)
 
-    def _situation(self, used_percent: int, sealed: list[SealedSegment]) -> Situation:
+    def _situation(self, used_percent: int, total_bytes: int) -> Situation:
         now_s = self._clock.now_s()  # compared with the files' modification times
-        total_bytes = sum(segment.size_bytes for segment in sealed) + self._store.front.tail_bytes
         return Situation(
             now_s=now_s,
             local_hour=time.localtime(now_s).tm_hour,

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 from dledger_formats.audit import AuditSummary, Finding, Verdict
+from dledger_formats.http.retention import Removal, RemovalRule
 from dledger_formats.http.status import (
     FlushDiskType,
     LeaderView,
@@ -23,6 +24,7 @@ from dledger_fuzz.network_decoders import Decoder, Feed
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.store.derived import memberships_file, producers_file
 from dledger_node.store.derived.producers import Producers
+from dledger_node.store.small_files import removals_file
 
 
 def producers_files() -> tuple[list[bytes], Feed]:
@@ -70,6 +72,22 @@ def memberships_files() -> tuple[list[bytes], Feed]:
         MembershipEntry(9, Membership(("n0", "n1"))),
     ]
     files = [memberships_file.encode(entries[:count]) for count in range(3)]
+    return [raw[: raw.index(b"#")] for raw in files], feed
+
+
+def removals_files() -> tuple[list[bytes], Feed]:
+    """The file of removals, with a correct checksum."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            known = removals_file.decode(raw + b"#crc32=%08x\n" % crc32(raw))
+            assert removals_file.decode(removals_file.encode(known)) == known
+
+    removals = [
+        Removal(first_index=0, last_index=9, rule=RemovalRule.EARLIER),
+        Removal(first_index=10, last_index=40, rule=RemovalRule.SIZE, committed_index=99),
+    ]
+    files = [removals_file.encode(removals[:count]) for count in range(3)]
     return [raw[: raw.index(b"#")] for raw in files], feed
 
 
@@ -123,5 +141,6 @@ def node_settings() -> tuple[list[bytes], Feed]:
 
 
 DECODERS: tuple[Decoder, ...] = (
-    producers_files, membership_bodies, memberships_files, json_of_programs, node_settings,
+    producers_files, membership_bodies, memberships_files, removals_files, json_of_programs,
+    node_settings,
 )  # fmt: skip

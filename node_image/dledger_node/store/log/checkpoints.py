@@ -1,14 +1,18 @@
 """The checkpoints of a running store: the last one saved, and the next one.
 
-A membership that a checkpoint covers is saved to its own file before the checkpoint.
+A membership that a checkpoint covers is saved to its own file before the checkpoint, and so is the
+removal that its beginning needs.
 """
 
 import threading
+import time
 from pathlib import Path
 
+from dledger_formats.http.retention import RemovalRule
 from dledger_node.errors import StoreError
 from dledger_node.raft.membership import Membership
 from dledger_node.store.derived.log_memberships import LogMemberships
+from dledger_node.store.log.removals import Grounds, Removals
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoint
 
@@ -28,6 +32,7 @@ class Checkpoints:
         self._folder = folder
         self._log = log
         self._memberships = memberships
+        self.removals = Removals(folder)
         # Never decreases, or recovery would report removed segments as missing.
         self._begin_index = 0
 
@@ -58,8 +63,8 @@ class Checkpoints:
         if self.last is not None and self.last.end_index > end_index:
             self.save(self.next(end_index, self.committed_index))
 
-    def begin_at(self, first_index: int) -> None:
-        """Save that the log begins with an entry.
+    def begin_at(self, first_index: int, grounds: Grounds) -> None:
+        """Save that the log begins with an entry, and why.
 
         The durable index stays that of the last checkpoint: the index units of later entries may
         not be durable. Raises StoreError if an earlier entry is not committed.
@@ -68,6 +73,7 @@ class Checkpoints:
             return  # a leader's log has replaced this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
+        self.removals.record(first_index, grounds)
         self._begin_index = max(self._begin_index, first_index)
         end_index = self.last.end_index if self.last is not None else -1
         self.save(self.next(end_index, self.committed_index))
@@ -78,6 +84,10 @@ class Checkpoints:
         `membership` is the membership before that entry.
         """
         self._begin_index = first_index
+        now_ms = time.time_ns() // 1_000_000
+        self.removals.record(
+            first_index, Grounds(rule=RemovalRule.LEADER_LOG, removed_at_ms=now_ms)
+        )
         saved_index = self._memberships.restart_at(first_index, membership, self.committed_index)
         self._write(
             Checkpoint(

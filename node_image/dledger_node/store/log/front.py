@@ -5,13 +5,16 @@ entries, delete the files, oldest first. The next start finishes an interrupted 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from dledger_formats.http.retention import Removal
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.store.log import served_segments
 from dledger_node.store.log.block import Block, check_block
+from dledger_node.store.log.checkpoints import Checkpoints
 from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.removals import UNRECORDED, Grounds
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.segments.segment import Segment, sync_folder
@@ -21,11 +24,10 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 class LogFront:
     """Removes whole segments from the front; the caller decides which are no longer needed."""
 
-    def __init__(self, files: LogFiles, log: LogWriter, save_begin: Callable[[int], None]) -> None:
-        """`save_begin` saves durably which entry the log begins with; it blocks."""
+    def __init__(self, files: LogFiles, log: LogWriter, checkpoints: Checkpoints) -> None:
         self._files = files
         self._log = log
-        self.save_begin = save_begin
+        self._checkpoints = checkpoints
         self._forgotten: list[Segment] = []
         """Files that `forget_before` returned and that may not be deleted yet."""
         self._deleting = threading.Lock()
@@ -37,21 +39,40 @@ class LogFront:
         )
 
     @property
+    def removals(self) -> tuple[Removal, ...]:
+        """What is missing before the log's first entry, and why."""
+        return self._checkpoints.removals.before(self._log.begin_index)
+
+    def save_begin(self, first_index: int, grounds: Grounds = UNRECORDED) -> None:
+        """Save durably which entry the log begins with, and why; blocks."""
+        with self._checkpoints.lock:
+            self._checkpoints.begin_at(first_index, grounds)
+
+    @property
     def tail_bytes(self) -> int:
         """Bytes written to the last data file."""
         return self._log.end_pos % self._files.data.file_size
 
+    @property
+    def written_bytes(self) -> int:
+        """Size of all data segments; of the last one, the part that is written."""
+        if self._log.end_index < self._log.begin_index:
+            return 0
+        data = self._files.data
+        sealed = len(data.files_between(data.start, self._log.end_pos)) - 1
+        return sealed * data.file_size + self.tail_bytes
+
     def finish_removal(self, checkpoint: Checkpoint | None) -> None:
-        """Finish a removal that a crash interrupted after `save_begin` saved the beginning.
+        """Finish a removal that a crash interrupted after `save_begin`, and read the removals.
 
         A checkpoint without durable entries from there on was saved by `LogStore.replace`: this is
         still the old log, and what it holds from there on may never have been committed.
         """
-        if checkpoint is None or checkpoint.begin_index is None:
-            return
-        last_index = min(checkpoint.end_index, self._log.end_index)
-        if self._log.begin_index < checkpoint.begin_index <= last_index:
-            self.delete(self.forget_before(checkpoint.begin_index))
+        if checkpoint is not None and checkpoint.begin_index is not None:
+            last_index = min(checkpoint.end_index, self._log.end_index)
+            if self._log.begin_index < checkpoint.begin_index <= last_index:
+                self.delete(self.forget_before(checkpoint.begin_index))
+        self._checkpoints.removals.restore(checkpoint, self._log.begin_index)
 
     def forget_before(self, first_index: int) -> tuple[Segment, ...]:
         """Forget all entries before one that begins a segment; call `save_begin` first.

@@ -64,7 +64,6 @@ class LogStore(LogReader):
         super().__init__(files, log, verified_index)
         self.durable_index, self.recovery = log.end_index, report
         self._folder, self._lock = folder, lock
-        self.front = LogFront(files, log, self._save_begin)
         self.segments = ServedSegments(folder, files, log)
         self.producers = LogProducers(folder, files, log)
         self.memberships = LogMemberships(folder, files, log)
@@ -75,6 +74,7 @@ class LogStore(LogReader):
         self._flushed_pos, self._index_synced_pos = log.end_pos, log.index_pos
         self._flush_error: StoreError | None = None
         self._checkpoints = Checkpoints(folder, log, self.memberships, checkpoint)
+        self.front = LogFront(files, log, self._checkpoints)
         self.room = SegmentRoom(log)
         self._opening = secrets.token_hex(8)
 
@@ -344,7 +344,3 @@ class LogStore(LogReader):
     def _save_checkpoint_if_room(self) -> None:
         with contextlib.suppress(StoreFullError):
             self.save_checkpoint(self.committed_index)
-
-    def _save_begin(self, first_index: int) -> None:
-        with self._checkpoints.lock:
-            self._checkpoints.begin_at(first_index)

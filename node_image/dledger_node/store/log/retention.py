@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger_formats.http.retention import RemovalRule
+
 SEGMENTS_OF_A_ROUND: Final = 10
 
 
@@ -75,53 +77,67 @@ class Decision:
     forced: bool = False
     """Whether a voter may lack entries of these segments."""
     reason: str = ""
+    rule: RemovalRule | None = None
+    """The rule by which all of them are due; None to remove nothing."""
 
 
 def decide(policy: Policy, situation: Situation, sealed: Sequence[SealedSegment]) -> Decision:
-    """Decide how many of the sealed segments to remove now, oldest first."""
+    """Decide how many of the sealed segments to remove now, oldest first, all by one rule."""
     if policy.keeps_everything:
         return Decision(segments=0)
     forcing = situation.used_percent > policy.force_clean_percent
-    total_bytes, count, forced, reason = situation.total_bytes, 0, False, ""
+    total_bytes, count, forced = situation.total_bytes, 0, False
+    rule, reason = None, ""
     for segment in sealed[:SEGMENTS_OF_A_ROUND]:
         # The entry after a removed segment must be committed too: the core requires that its log
         # begins with a committed entry.
         if segment.last_index > min(situation.committed_index - 1, situation.covered_index):
             break
-        due = _reason_due(policy, situation, segment, total_bytes, forcing=forcing)
+        due = _rule_due(policy, situation, segment, total_bytes, forcing=forcing)
         needed = segment.last_index > situation.held_by_all_index
-        if not due or (needed and not forcing):
+        if due is None or (needed and not forcing):
             break
-        reason = reason or due
+        if rule is None:
+            rule, reason = due, _reason(due, policy, situation, segment)
+        if due is not rule:
+            break  # the next round has its own rule, and its own record
         forced = forced or needed
         total_bytes -= segment.size_bytes
         count += 1
         if forcing:
             break  # one at a time: the next round sees whether that was enough
-    return Decision(segments=count, forced=forced, reason=reason)
+    return Decision(segments=count, forced=forced, reason=reason, rule=rule)
 
 
-def _reason_due(
+def _rule_due(
     policy: Policy,
     situation: Situation,
     segment: SealedSegment,
     total_bytes: int,
     *,
     forcing: bool,
-) -> str:
-    """Return why a segment should be removed now; empty if it should not."""
+) -> RemovalRule | None:
+    """Return the rule by which a segment is due now; None if it is not."""
     if forcing:
-        return f"{situation.used_percent}% of the volume is used"
+        return RemovalRule.FORCE
     if policy.bytes_max is not None and total_bytes > policy.bytes_max:
-        return f"the log has {total_bytes} bytes; the limit is {policy.bytes_max}"
+        return RemovalRule.SIZE
     age_s = situation.now_s - segment.modified_s
     if policy.reserved_s is None or age_s < policy.reserved_s:
-        return ""
+        return None
     if situation.local_hour in policy.delete_hours:
-        return f"the oldest is {age_s / 3600:.0f} hours old"
+        return RemovalRule.AGE
     if situation.used_percent > policy.check_expired_percent:
-        return (
-            f"the oldest is {age_s / 3600:.0f} hours old, and {situation.used_percent}% of the "
-            "volume is used"
-        )
-    return ""
+        return RemovalRule.FILLING_VOLUME
+    return None
+
+
+def _reason(rule: RemovalRule, policy: Policy, situation: Situation, oldest: SealedSegment) -> str:
+    """Say why the oldest segment is due."""
+    used = f"{situation.used_percent}% of the volume is used"
+    old = f"the oldest is {(situation.now_s - oldest.modified_s) / 3600:.0f} hours old"
+    if rule is RemovalRule.FORCE:
+        return used
+    if rule is RemovalRule.SIZE:
+        return f"the log has {situation.total_bytes} bytes; the limit is {policy.bytes_max}"
+    return f"{old}, and {used}" if rule is RemovalRule.FILLING_VOLUME else old

@@ -35,7 +35,12 @@ class ServedSegments:
         with _closed_is_missing():
             end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
             return [
-                _segment_file(file, end_pos, files.first_in(file, begin_index, limit_index))
+                _segment_file(
+                    file,
+                    end_pos,
+                    files.first_in(file, begin_index, limit_index),
+                    _modified_ms(file),
+                )
                 for file in files.data.files
             ]
 
@@ -155,11 +160,22 @@ def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[S
     ]
 
 
-def _segment_file(file: Segment, end_pos: int, first_index: int) -> SegmentFile:
+def _modified_ms(file: Segment) -> int:
+    """Return the time of a file's last write; -1 if it is missing: whoever reads it learns that."""
+    try:
+        return int(file.path.stat().st_mtime * 1000)
+    except OSError:
+        return -1
+
+
+def _segment_file(
+    file: Segment, end_pos: int, first_index: int, modified_ms: int = -1
+) -> SegmentFile:
     readable_bytes = max(0, min(end_pos - file.start, file.size))
     return SegmentFile(
         name=file.path.name,
         size_bytes=file.size,
         readable_bytes=readable_bytes,
         first_index=first_index if readable_bytes else -1,
+        modified_ms=modified_ms,
     )
