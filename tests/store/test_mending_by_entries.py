@@ -44,28 +44,33 @@ class FolderPeer:
         return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, self._end_pos)
 
 
-@pytest.fixture
-def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
-    """The folders of three members with the same log; the first one is mended."""
+def store_with_entries(open_store: OpenStore) -> LogStore:
     store = open_store()
     store.append_bodies([b"%04d" % number * 25 for number in range(COUNT)], 2)
     flush(store)
     store.save_checkpoint(COMMITTED_INDEX)
-    store.close()
+    return store
+
+
+def with_twins(folder: Path, tmp_path: Path) -> list[Path]:
     return [folder, *(Path(shutil.copytree(folder, tmp_path / name)) for name in ("n1", "n2"))]
+
+
+@pytest.fixture
+def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
+    """The folders of three members with the same log; the first one is mended."""
+    store_with_entries(open_store).close()
+    return with_twins(folder, tmp_path)
 
 
 @pytest.fixture
 def members_without_front(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
     """As `members`, after retention has removed the entries before FIRST_LEFT."""
-    store = open_store()
-    store.append_bodies([b"%04d" % number * 25 for number in range(COUNT)], 2)
-    flush(store)
-    store.save_checkpoint(COMMITTED_INDEX)
+    store = store_with_entries(open_store)
     store.front.save_begin(FIRST_LEFT)
     store.front.delete(store.front.forget_before(FIRST_LEFT))
     store.close()
-    return [folder, *(Path(shutil.copytree(folder, tmp_path / name)) for name in ("n1", "n2"))]
+    return with_twins(folder, tmp_path)
 
 
 def data_of(folder: Path) -> dict[str, bytes]:

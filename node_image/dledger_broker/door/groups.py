@@ -115,7 +115,7 @@ class GroupRequests:
                     records += self._joining(client_id, consumer, created)
                 else:
                     self._leases.seen((group, client_id))
-        except BaseException:
+        except BaseException:  # whatever it was: none of these topics gets into the log
             self._forget_topics(created)
             raise
         if not records:
