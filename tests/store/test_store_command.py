@@ -320,14 +320,35 @@ def test_a_store_in_use_is_read_and_not_repaired(
     assert "stop that process first" in store_command.error
 
 
-def test_what_a_running_node_has_not_finished_is_no_damage(
+def test_the_spare_segments_of_a_running_node_are_no_finding(
     store_command: Command, open_store: OpenStore, folder: Path
 ) -> None:
     open_store().append_bodies([b"alive"], term=0)
-    (folder / "data.spare").write_bytes(b"the next segment")
+    (folder / "data-1.spare").write_bytes(b"the next segment")
 
     assert store_command("verify", folder) == ExitCode.OK
+    assert [line["finding"] for line in store_command.lines[:-1]] == ["in_use"]
+    assert store_command.summary["verdict"] == "sound"
+
+
+def test_the_spare_segments_of_a_killed_node_are_repairable(
+    store_command: Command, written: Path
+) -> None:
+    (written / "data-1.spare").write_bytes(b"the next segment")
+
+    assert store_command("verify", written) == ExitCode.REPAIRABLE
     assert store_command.finding("left_behind")["severity"] == "repairable"
+
+
+def test_what_a_running_node_has_not_finished_is_a_note(
+    store_command: Command, open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    store.append_bodies([b"alive"], term=0)
+    poke(folder / "data", pos_of(folder, 0) + 200, b"half of an entry")
+
+    assert store_command("verify", folder) == ExitCode.OK
+    assert store_command.finding("torn_tail")["severity"] == "note"
     assert store_command.summary["verdict"] == "sound"
 
 

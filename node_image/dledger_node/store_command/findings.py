@@ -44,7 +44,7 @@ class Kind(enum.StrEnum):
     MISSING_STATE = "missing_state"
     """There are snapshots, but no sound one includes the entries that were removed from the log."""
     LEFT_BEHIND = "left_behind"
-    """A spare segment, or a temporary file or folder, of a killed process."""
+    """A spare segment, or a temporary file or folder, of a process that was killed."""
     NOT_COVERED = "not_covered"
     """Entries without checksums of their bodies, as Java writes them."""
     IN_USE = "in_use"
@@ -87,16 +87,11 @@ class Finding:
     first_index: int | None = None
     last_index: int | None = None
 
-    @property
-    def severity(self) -> Severity:
-        """The severity of this kind of finding."""
-        return SEVERITY[self.kind]
-
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, severity: Severity) -> dict[str, Any]:
         """Return the object that `-o json` writes."""
         plain = {
             "finding": self.kind.value,
-            "severity": self.severity.name.lower(),
+            "severity": severity.name.lower(),
             "file": self.file,
             "byte": self.byte,
             "firstIndex": self.first_index,
@@ -120,6 +115,21 @@ class Findings:
             self.kept.append(finding)
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether a process has the store open."""
+        return Kind.IN_USE in self.counts
+
+    def severity_of(self, kind: Kind) -> Severity:
+        """Return the severity of the findings of a kind.
+
+        In a store that a process has open, what a crash could have left is not finished yet.
+        """
+        severity = SEVERITY[kind]
+        if severity is Severity.REPAIRABLE and self.is_in_use:
+            return Severity.NOTE
+        return severity
+
+    @property
     def severity(self) -> Severity:
         """The severity of the worst finding."""
-        return max((SEVERITY[kind] for kind in self.counts), default=Severity.NOTE)
+        return max(map(self.severity_of, self.counts), default=Severity.NOTE)

@@ -55,13 +55,14 @@ def write_report(report: Report, *, as_json: bool) -> None:
     """Write the content of a folder and every finding."""
     if as_json:
         for finding in report.findings.kept:
-            json_line(finding.to_json())
+            json_line(finding.to_json(report.findings.severity_of(finding.kind)))
         json_line(report.to_json())
         return
     _write_contents(report)
     for finding in report.findings.kept:
         place = finding.file if finding.byte is None else f"{finding.file}, byte {finding.byte}"
-        line(f"{finding.severity.name.lower():<10}  {finding.kind}  {place}{_entries(finding)}")
+        severity = report.findings.severity_of(finding.kind).name.lower()
+        line(f"{severity:<10}  {finding.kind}  {place}{_entries(finding)}")
         line(f"            {finding.detail}")
     more = report.findings.counts.total() - len(report.findings.kept)
     if more:

@@ -8,7 +8,7 @@ from typing import Any
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files.checkpoint import Checkpoint
-from dledger_node.store_command.findings import Findings, Kind, Severity
+from dledger_node.store_command.findings import Findings, Severity
 from dledger_node.store_command.log_folder import LogFolder
 
 
@@ -46,14 +46,9 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict, by the worst finding.
-
-        In a store that a process has open, what a crash could have left is not finished yet.
-        """
+        """The verdict, by the worst finding."""
         match self.findings.severity:
             case Severity.NOTE:
-                return Verdict.SOUND
-            case Severity.REPAIRABLE if Kind.IN_USE in self.findings.counts:
                 return Verdict.SOUND
             case Severity.REPAIRABLE:
                 return Verdict.REPAIRABLE

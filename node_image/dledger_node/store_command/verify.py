@@ -81,13 +81,14 @@ def _check_names(report: Report) -> None:
     for before, after in report.data.gaps():
         detail = f"{after.path.name} follows {before.path.name}; the segments between are missing"
         add(Finding(kind=Kind.MISSING_SEGMENT, file=after.label, detail=detail))
-    for path in sorted(report.folder.glob("*.spare")):
-        detail = "a spare segment, left by a killed process or in use by a running one"
-        add(Finding(kind=Kind.LEFT_BEHIND, file=path.name, detail=detail))
     holder = lock_holder(report.folder)
     if holder is not None:
         detail = f"process {holder} has the store open; its last entries may be incomplete"
         add(Finding(kind=Kind.IN_USE, file=lock_file.FILE_NAME, detail=detail))
+        return  # a running node always has spare segments
+    for path in sorted(report.folder.glob("*.spare")):
+        detail = "a spare segment, left by a killed process or in use in another container"
+        add(Finding(kind=Kind.LEFT_BEHIND, file=path.name, detail=detail))
 
 
 def _load_checkpoint(report: Report) -> None:
