@@ -1,5 +1,6 @@
 """A switchover, step by step, against a fake API server and fake members."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from dledger_kube.objects import group_body
 from dledger_kube.switchover_world import SwitchoverWorld, switchover_body
-from dledger_operator.behaviours.handover.switchover import earlier
+from dledger_operator.behaviours.one_off import order
+from dledger_operator.behaviours.one_off.stepped import ENDED_PHASES
 
 TURNS_MAX = 2000
 
@@ -242,6 +244,17 @@ async def test_a_finished_switchover_is_deleted_after_its_time() -> None:
 
     assert not world.switchovers
     assert worker.done()
+
+
+async def test_a_switchover_that_does_not_tell_when_it_ended_is_kept() -> None:
+    world = SwitchoverWorld()
+    world.switchovers["move-uid"] = switchover_body() | {"status": {"phase": "Succeeded"}}
+
+    assert world.worker("move-uid").done()
+
+
+def earlier(body: Mapping[str, Any], existing: Sequence[Mapping[str, Any]]) -> str:
+    return order.earlier(body, existing, lambda status: status.get("phase") in ENDED_PHASES)
 
 
 def test_the_first_of_two_switchovers_goes_first() -> None:

@@ -13,10 +13,11 @@ from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView, Manifest
 from dledger_operator.behaviours.loops import Pace
 from dledger_operator.behaviours.members.membership import recorded_membership
-from dledger_operator.behaviours.one_off.worker import COMPLETE, OneOffWorker
+from dledger_operator.behaviours.one_off.status import status_of
+from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
 from dledger_operator.clients.errors import NotFoundError, RefusedError
-from dledger_operator.conditions.condition import Judgment, stamped
+from dledger_operator.conditions.condition import Judgment
 from dledger_operator.resources import audit_job
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.audit_request import AuditRequest
@@ -114,22 +115,10 @@ def build_status(
     outcome: Outcome, *, generation: int, previous: Mapping[str, Any], now: datetime
 ) -> Manifest:
     """Build the status of an audit; `previous` is its current status, or empty."""
-    conditions = previous.get("conditions") or []
-    status: Manifest = {
-        "observedGeneration": generation,
-        "phase": outcome.phase,
-        "conditions": [
-            stamped(
-                COMPLETE,
-                Judgment(
-                    holds=outcome.phase == FINISHED, reason=outcome.reason, message=outcome.message
-                ),
-                previous=next((each for each in conditions if each.get("type") == COMPLETE), None),
-                now=now,
-                generation=generation,
-            )
-        ],
-    }
+    judgment = Judgment(
+        holds=outcome.phase == FINISHED, reason=outcome.reason, message=outcome.message
+    )
+    status = status_of(outcome.phase, judgment, previous=previous, now=now, generation=generation)
     if outcome.job:
         status["job"] = outcome.job
     if outcome.started_at:

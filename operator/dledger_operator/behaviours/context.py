@@ -25,7 +25,7 @@ class Context:
     api: KubeApi
     member_http: MemberHttpClient
     leader_requests: MemberRemotingClient
-    """Sends requests with the token that it is given; behaviors use `authorized_requests`."""
+    """Sends requests without a token; behaviors use `authorized_requests`."""
     metrics: OperatorMetrics
     events: EventRecorder
     nodes: Nodes

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.exchange import exchange
@@ -34,10 +34,20 @@ class MemberRemotingClient:
     """Sends requests to a leader, one connection per request, because they are rare."""
 
     def __init__(
-        self, port: int = names.REMOTING_PORT, *, answer_s_max: float = ANSWER_S_MAX
+        self,
+        port: int = names.REMOTING_PORT,
+        *,
+        answer_s_max: float = ANSWER_S_MAX,
+        token: str = "",
     ) -> None:
+        """Create a client that sends `token`, the group's administration token; empty for none."""
         self._port = port
         self._answer_s_max = answer_s_max
+        self._token = token
+
+    def with_token(self, token: str) -> Self:
+        """Return a client that sends this token."""
+        return type(self)(self._port, answer_s_max=self._answer_s_max, token=token)
 
     async def change(
         self,
@@ -48,12 +58,11 @@ class MemberRemotingClient:
         member_id: str,
         *,
         identity: str = "",
-        token: str = "",
     ) -> ChangeMembershipResponse:
         """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
 
         A member of a group with another identity refuses; `identity` is empty if it is not known.
-        So does one that demands its administration token and gets another one than `token`.
+        So does one that demands its administration token and gets another one.
         Raises MemberSilentError if no answer comes in time. The change may still take effect.
         """
         request = ChangeMembershipRequest(
@@ -62,19 +71,12 @@ class MemberRemotingClient:
             change=kind,
             member_id=member_id,
             group_identity=identity,
-            admin_token=token,
+            admin_token=self._token,
         )
         return await self._ask(ip, CHANGE_MEMBERSHIP, request, ChangeMembershipResponse.from_json)
 
     async def transfer(
-        self,
-        ip: str,
-        group: str,
-        leader: Leader,
-        to: str,
-        *,
-        identity: str = "",
-        token: str = "",
+        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Ask a leader to transfer its leadership to another voter; errors as in `change`."""
         request = LeadershipTransferRequest(
@@ -82,7 +84,7 @@ class MemberRemotingClient:
             term=leader.term,
             transferee_id=to,
             group_identity=identity,
-            admin_token=token,
+            admin_token=self._token,
         ).addressed_to(leader.member_id)
         return await self._ask(
             ip, RequestCode.LEADERSHIP_TRANSFER, request, LeadershipTransferResponse.from_json

@@ -10,38 +10,10 @@ from typing import Protocol
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
 from dledger_operator.clients.errors import NotFoundError, RefusedError
+from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.observed_state import Leader
 
 logger = logging.getLogger(__name__)
-
-
-class LeaderClient(Protocol):
-    """The requests to a leader, with a token."""
-
-    async def change(
-        self,
-        ip: str,
-        group: str,
-        leader: Leader,
-        kind: ChangeKind,
-        member_id: str,
-        *,
-        identity: str = "",
-        token: str = "",
-    ) -> ChangeMembershipResponse:
-        """Ask for a membership change."""
-
-    async def transfer(
-        self,
-        ip: str,
-        group: str,
-        leader: Leader,
-        to: str,
-        *,
-        identity: str = "",
-        token: str = "",
-    ) -> LeadershipTransferResponse:
-        """Ask for a leadership transfer."""
 
 
 class TokenClient(Protocol):
@@ -55,7 +27,7 @@ class AuthorizedRequests:
     """The requests to the leaders of one group, each with the token that is to be sent now."""
 
     def __init__(
-        self, requests: LeaderClient, tokens: TokenClient, namespace: str, group: str
+        self, requests: MemberRemotingClient, tokens: TokenClient, namespace: str, group: str
     ) -> None:
         self._requests = requests
         self._tokens = tokens
@@ -76,22 +48,22 @@ class AuthorizedRequests:
 
         Raises KubeError if the API server does not answer whether there is a token.
         """
-        token = await self._token()
-        return await self._requests.change(
-            ip, group, leader, kind, member_id, identity=identity, token=token
-        )
+        requests = await self._authorized()
+        return await requests.change(ip, group, leader, kind, member_id, identity=identity)
 
     async def transfer(
         self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
     ) -> LeadershipTransferResponse:
         """Ask for a leadership transfer; errors as in `change`."""
-        token = await self._token()
-        return await self._requests.transfer(ip, group, leader, to, identity=identity, token=token)
+        requests = await self._authorized()
+        return await requests.transfer(ip, group, leader, to, identity=identity)
 
-    async def _token(self) -> str:
-        """Return the token to send; empty if there is none, or the operator may not read it."""
+    async def _authorized(self) -> MemberRemotingClient:
+        """Return a client with the token to send now; without one if there is none, or the operator
+        may not read it.
+        """
         try:
-            return await self._tokens.token(self._namespace, self._group)
+            token = await self._tokens.token(self._namespace, self._group)
         except (NotFoundError, RefusedError) as error:
             logger.warning(
                 "%s/%s: the request has no administration token: %s",
@@ -99,4 +71,5 @@ class AuthorizedRequests:
                 self._group,
                 error,
             )
-            return ""
+            token = ""
+        return self._requests.with_token(token)

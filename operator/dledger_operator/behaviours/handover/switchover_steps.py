@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.handover.candidates import MEMBER_MISSING, Candidates, lags
+from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
 from dledger_operator.observed_state import Leader, ObservedEndpoints
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 
@@ -56,11 +57,6 @@ class SwitchoverState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """Record that the switchover begins, from which on its time counts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordLeader:
     """Record the leader that will be asked to hand over."""
 
@@ -74,25 +70,6 @@ class HandOver:
     leader: Leader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """No step is possible now."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """The switchover has ended."""
-
-    succeeded: bool
-    reason: str
-    message: str
-    leader: Leader | None = None
-    """The target as the leader of its term, if it succeeded."""
-
-
 Step: TypeAlias = Begin | RecordLeader | HandOver | Wait | End
 
 
@@ -103,7 +80,7 @@ def next_step(state: SwitchoverState) -> Step:
         message = f"{state.first} is another switchover of the group and goes first"
         return Wait(reason=OTHER_SWITCHOVER, message=message)
     if not state.begun:
-        return Begin()
+        return Begin(message="checks the target")
     if not state.group_exists:
         message = f"{request.namespace}/{request.group_name} does not exist"
         return End(succeeded=False, reason=GROUP_NOT_FOUND, message=message)
@@ -138,9 +115,11 @@ def _led_by_target(state: SwitchoverState, leader: Leader) -> Step:
         return End(succeeded=False, reason=TIMED_OUT, message=message)
     if not state.from_member:
         message = f"{request.target} leads already, in term {leader.term}; nothing was changed"
-        return End(succeeded=True, reason=ALREADY_LEADER, message=message, leader=leader)
+        return End(
+            succeeded=True, reason=ALREADY_LEADER, message=message, result={"term": leader.term}
+        )
     message = f"the leadership moved from {state.from_member} to {request.target}"
-    return End(succeeded=True, reason=SWITCHED_OVER, message=message, leader=leader)
+    return End(succeeded=True, reason=SWITCHED_OVER, message=message, result={"term": leader.term})
 
 
 def _timed_out(state: SwitchoverState) -> End:

@@ -6,12 +6,12 @@ from random import Random
 from typing import Final, Protocol
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
-from dledger_formats.protocol.membership_change import ChangeKind, ChangeMembershipResponse
+from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import Message
 from dledger_operator import names
 from dledger_operator.api_objects import Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.members.leader_client import LeaderClient
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
     DeleteClaims,
@@ -66,27 +66,6 @@ class StatefulSetApi(Protocol):
 
     async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
         """Delete a claim. Raises ConflictError if it has changed since its read."""
-
-
-class LeaderClient(Protocol):
-    """The requests to the leader. They raise MemberSilentError on a timeout."""
-
-    async def change(
-        self,
-        ip: str,
-        group: str,
-        leader: Leader,
-        kind: ChangeKind,
-        member_id: str,
-        *,
-        identity: str = "",
-    ) -> ChangeMembershipResponse:
-        """Ask for a membership change."""
-
-    async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
-    ) -> LeadershipTransferResponse:
-        """Ask for a leadership transfer."""
 
 
 class Scaler:

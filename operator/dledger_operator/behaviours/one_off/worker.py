@@ -1,4 +1,5 @@
-"""Carries out one object that is done once: works on it until it has ended, and keeps its status.
+"""Carries out one object that is done once: works on it until it has ended, keeps its status, and
+deletes it when its time has come.
 
 What is done is decided from the object's status and from what is found in the cluster, never from
 memory alone, so another operator can go on at every step.
@@ -7,18 +8,19 @@ memory alone, so another operator can go on at every step.
 import abc
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.behaviours.one_off.order import group_of
+from dledger_operator.behaviours.one_off.status import status_of
 from dledger_operator.clients.errors import NotFoundError
+from dledger_operator.conditions.condition import Judgment
 
 logger = logging.getLogger(__name__)
-
-COMPLETE: Final = "Complete"
-"""The type of the condition that tells the result."""
 
 
 class OneOffWorker(abc.ABC):
@@ -45,6 +47,7 @@ class OneOffWorker(abc.ABC):
         self._context = context
         self._on_gone = on_gone
         self._wake = Wake()
+        self._gone = False
 
     async def run(self) -> None:
         """Work on the object until nothing is left to do."""
@@ -63,8 +66,8 @@ class OneOffWorker(abc.ABC):
         return self._status.get("phase") in self.ended_phases
 
     def done(self) -> bool:
-        """Return whether nothing is left to do."""
-        return self.ended()
+        """Return whether nothing is left to do. An object with a time to live is to be deleted."""
+        return self._gone or (self.ended() and self._due_at() is None)
 
     def changed(self, body: Mapping[str, Any]) -> None:
         """Store a newer version of the object; its spec is immutable."""
@@ -80,6 +83,37 @@ class OneOffWorker(abc.ABC):
         the pace.
         """
 
+    def _ttl_s(self) -> float | None:
+        """Return how long the object is kept after its end; None if something else deletes it."""
+        return None
+
+    def _due_at(self) -> datetime | None:
+        """Return when the object is to be deleted; None if it is kept.
+
+        An object whose status does not tell when it ended is kept.
+        """
+        ttl_s = self._ttl_s()
+        try:
+            finished_at = datetime.fromisoformat(self._status["finishedAt"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return None if ttl_s is None else finished_at + timedelta(seconds=ttl_s)
+
+    def _is_due(self) -> bool:
+        """Return whether the time of an object that has ended has come."""
+        due_at = self._due_at()
+        return due_at is not None and self._context.now() >= due_at
+
+    def _built(self, phase: str, judgment: Judgment) -> Manifest:
+        """Return a status with the result so far, and nothing else."""
+        return status_of(
+            phase,
+            judgment,
+            previous=self._status,
+            now=self._context.now(),
+            generation=self._body["metadata"].get("generation", 1),
+        )
+
     async def _write(self, status: Manifest) -> bool:
         """Write the status if it differs. Return False if the object no longer exists."""
         if status == self._status:
@@ -87,13 +121,20 @@ class OneOffWorker(abc.ABC):
         try:
             await self._context.api.apply_status(self.kind, self._body, status)
         except NotFoundError:
-            self._on_gone()
+            self._leave()
             return False
         self._status = status
         return True
 
+    async def _delete(self) -> None:
+        """Delete the object, whose time has come."""
+        try:
+            await self._context.api.delete_custom_object(self.kind, self._body)
+        except NotFoundError:
+            logger.info("%s %s/%s is gone already", self.behaviour, self.namespace, self.name)
+        self._gone = True
 
-def group_of(body: Mapping[str, Any]) -> str:
-    """Return the name of the group that an object is about; empty if its spec names none."""
-    reference = (body.get("spec") or {}).get("groupRef") or {}
-    return str(reference.get("name", ""))
+    def _leave(self) -> None:
+        """End the work, because the object no longer exists."""
+        self._gone = True
+        self._on_gone()

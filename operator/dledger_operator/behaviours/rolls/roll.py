@@ -7,11 +7,11 @@ from typing import Final, Protocol
 
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.members.leader_client import TransferClient
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
 from dledger_operator.behaviours.rolls.readiness import Readiness
@@ -74,22 +74,13 @@ class RollApi(Protocol):
         """
 
 
-class LeaderClient(Protocol):
-    """The request to the leader. It raises MemberSilentError on a timeout."""
-
-    async def transfer(
-        self, ip: str, group: str, leader: Leader, to: str, *, identity: str = ""
-    ) -> LeadershipTransferResponse:
-        """Ask for a leadership transfer."""
-
-
 class Roller:
     """Rolls one group. It keeps state only for reporting and for the backoff of transfers."""
 
     def __init__(
         self,
         api: RollApi,
-        requests: LeaderClient,
+        requests: TransferClient,
         *,
         ask: Ask,
         clock: Callable[[], float],

@@ -1,0 +1,69 @@
+"""What is found of a group right now: its spec, its members' pods, and what the members say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dledger_formats.http.status import NodeStatus, is_stranger
+from dledger_operator import names
+from dledger_operator.api_objects import PodView, StatefulSetView
+from dledger_operator.behaviours.children.identity import IDENTITY_KEY
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.leader.member_pods import is_member
+from dledger_operator.behaviours.members import observe
+from dledger_operator.clients.errors import NotFoundError
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.spec_reader import InvalidSpecError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNow:
+    """A group and its members, read and asked right now."""
+
+    group: Group
+    body: Mapping[str, Any] = field(repr=False)
+    stateful_set: StatefulSetView | None
+    """None if it does not exist."""
+    pods: Sequence[PodView]
+    answers: Mapping[str, NodeStatus]
+    """The members' own statuses by pod uid."""
+
+    @property
+    def identity(self) -> str:
+        """The group's identity; empty while it is not known."""
+        return identity_of(self.body)
+
+    def ip_of(self, member_id: str) -> str:
+        """Return the address of a member's pod; empty if it has none."""
+        return next((pod.ip for pod in self.pods if pod.member_id == member_id), "")
+
+
+def identity_of(body: Mapping[str, Any]) -> str:
+    """Return the identity in a group's status; empty if there is none."""
+    return str((body.get("status") or {}).get(IDENTITY_KEY, ""))
+
+
+async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
+    """Read a group and ask its members; None if the group does not exist.
+
+    A group with an invalid spec is read as far as following its leader needs.
+    """
+    api = context.api
+    try:
+        body = await api.group(namespace, name)
+    except NotFoundError:
+        return None
+    try:
+        group = Group.from_body(body, context.node_image)
+    except InvalidSpecError:
+        group = Group.to_follow(body, context.node_image)
+    stateful_set = await api.stateful_set(namespace, names.stateful_set(name))
+    listed = await api.member_pods(namespace, name) if stateful_set else ()
+    uids = {stateful_set.uid} if stateful_set else set()
+    pods = [pod for pod in listed if is_member(pod, name, uids)]
+
+    def strange(answer: NodeStatus) -> bool:
+        return is_stranger(answer, name, identity_of(body))
+
+    answers = await observe.statuses(context.member_http, pods, strange)
+    return GroupNow(group=group, body=body, stateful_set=stateful_set, pods=pods, answers=answers)

@@ -1,0 +1,32 @@
+"""The steps that all objects have that are carried out once, one step at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Record that the work begins, from which on its time counts."""
+
+    message: str
+    """What is done first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """No step is possible now."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The work has ended."""
+
+    succeeded: bool
+    reason: str
+    message: str
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the status."""

@@ -1,0 +1,170 @@
+"""What the API server is to make of the kinds that are carried out once: their defaults, results,
+columns, and the specs that it refuses.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from api_server.objects import Object, audit, switchover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOffKind:
+    """A kind whose objects are carried out once."""
+
+    make: Callable[..., Object]
+    """Returns an object with the given fields of the spec."""
+    short_name: str
+    example: str
+    """The name of an example with the defaults; empty if there is none."""
+    defaults: Object
+    status: Object
+    """A complete status of an object that has ended."""
+    columns: Mapping[str, str]
+    """The columns of `kubectl get` between name and age, for an object with that status."""
+    refused: Mapping[str, tuple[Object, str]]
+    """Specs and the answer of the API server, by what is wrong with them."""
+    changes: tuple[Object, ...]
+    """Changes of the spec of an object with the defaults."""
+    immutable: str
+    """The answer to each of them."""
+
+
+AUDIT: Final = OneOffKind(
+    make=audit,
+    short_name="dla",
+    example="",
+    defaults={
+        "groupRef": {"name": "flights"},
+        "level": "Full",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "ttlAfterFinished": "24h",
+    },
+    status={
+        "observedGeneration": 1,
+        "phase": "Finished",
+        "job": "flights-1-audit",
+        "verdict": "Damaged",
+        "entries": 336776,
+        "bytes": 98304000,
+        "agreedIndex": 336775,
+        "findings": 1,
+        "firstFindings": [
+            {
+                "check": "bad_body_crc",
+                "severity": "critical",
+                "member": "n2",
+                "segment": "00000000000000000000",
+                "firstIndex": 17,
+                "lastIndex": 17,
+                "detail": "body of entry 17 at byte 6018",
+            }
+        ],
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:01:00Z",
+        "conditions": [
+            {
+                "type": "Complete",
+                "status": "True",
+                "reason": "Damaged",
+                "message": "n2 holds a damaged entry",
+                "lastTransitionTime": "2026-01-01T00:01:00Z",
+                "observedGeneration": 1,
+            }
+        ],
+    },
+    columns={
+        "GROUP": "flights",
+        "PHASE": "Finished",
+        "VERDICT": "Damaged",
+        "ENTRIES": "336776",
+        "FINDINGS": "1",
+    },
+    refused={
+        "a time too short to read the result": (
+            {"ttlAfterFinished": "59s"},
+            "at least 1m, so that the operator can read the result, and at most 720h, but is 59s",
+        ),
+        "a time too long": ({"ttlAfterFinished": "721h"}, "but is 721h"),
+        "a request above its limit": (
+            {"resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1}}},
+            "a request must not exceed the limit for the same resource",
+        ),
+        "an unknown level": ({"level": "Index"}, 'supported values: "Full"'),
+        "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
+        "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
+    },
+    changes=(
+        {"groupRef": {"name": "trains"}},
+        {"ttlAfterFinished": "1h"},
+        {"resources": {"requests": {"cpu": "2"}}},
+    ),
+    immutable="the spec of an audit cannot change; create another",
+)
+
+SWITCHOVER: Final = OneOffKind(
+    make=switchover,
+    short_name="dls",
+    example="flights-switchover.yaml",
+    defaults={
+        "groupRef": {"name": "flights"},
+        "target": "n2",
+        "maxLagEntries": 1000,
+        "timeout": "30s",
+        "ttlAfterFinished": "24h",
+    },
+    status={
+        "observedGeneration": 1,
+        "phase": "Succeeded",
+        "from": "n1",
+        "term": 8,
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:01Z",
+        "checkSeconds": 0.021,
+        "transferSeconds": 0.012,
+        "serviceSeconds": 0.105,
+        "conditions": [
+            {
+                "type": "Complete",
+                "status": "True",
+                "reason": "SwitchedOver",
+                "message": "the leadership moved from n1 to n2",
+                "lastTransitionTime": "2026-01-01T00:00:01Z",
+                "observedGeneration": 1,
+            }
+        ],
+    },
+    columns={
+        "GROUP": "flights",
+        "TARGET": "n2",
+        "PHASE": "Succeeded",
+        "REASON": "SwitchedOver",
+        "FROM": "n1",
+    },
+    refused={
+        "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
+        "no target": ({"target": None}, "spec.target: Required value"),
+        "a target that no group has": ({"target": "n7"}, "spec.target in body should match"),
+        "a lag that the leader refuses": (
+            {"maxLagEntries": 1001},
+            "spec.maxLagEntries in body should be less than or equal to 1000",
+        ),
+        "a negative lag": (
+            {"maxLagEntries": -1},
+            "spec.maxLagEntries in body should be greater than or equal to 0",
+        ),
+        "too little time": ({"timeout": "4s"}, "timeout must be between 5s and 10m, but is 4s"),
+        "too much time": ({"timeout": "601s"}, "timeout must be between 5s and 10m, but is 601s"),
+        "a time too short to read the result": (
+            {"ttlAfterFinished": "59s"},
+            "must be at least 1m, so that its result can be read, and at most 720h, but is 59s",
+        ),
+        "a result kept too long": ({"ttlAfterFinished": "721h"}, "but is 721h"),
+        "an unknown field": ({"to": "n2"}, 'unknown field "spec.to"'),
+    },
+    changes=({"target": "n1"}, {"timeout": "1m"}, {"maxLagEntries": 5}),
+    immutable="the spec of a switchover cannot change; create another",
+)
+
+KINDS: Final[Mapping[str, OneOffKind]] = {"audit": AUDIT, "switchover": SWITCHOVER}
