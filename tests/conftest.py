@@ -11,6 +11,11 @@ settings.load_profile("repeatable")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options; pytest only accepts them in this file."""
     parser.addoption(
+        "--write-pages",
+        action="store_true",
+        help="write the pages of docs/ that show what a real server answers",
+    )
+    parser.addoption(
         "--leader-kills",
         type=int,
         default=5,

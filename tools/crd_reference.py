@@ -7,10 +7,11 @@ and the rules that the API server checks.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import yaml
 
@@ -29,6 +30,9 @@ server refuses fields that are not listed here.
 """
 
 Schema: TypeAlias = dict[str, Any]
+
+_LITERAL: Final = re.compile("'[^']*'|" + '"[^"]*"')
+_TOKEN: Final = re.compile(_LITERAL.pattern + "|.", re.DOTALL)
 
 
 def main() -> int:
@@ -117,15 +121,29 @@ def rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
         yield where, text
     for name, child in schema.get("properties", {}).items():
         yield from rules(child, f"{path}.{name}")
+    if "items" in schema:
+        yield from rules(schema["items"], f"{path}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from rules(schema["additionalProperties"], f"{path}.*")
 
 
 def _expression(expression: str) -> str:
     """Return a message expression's literals as a sentence, with `...` for each value."""
-    words = [
-        "..." if position % 2 == 0 and part.strip(" +") else part if position % 2 else ""
-        for position, part in enumerate(expression.split("'"))
-    ]
-    return "".join(words)
+    return "".join(
+        operand[1:-1] if _LITERAL.fullmatch(operand) else "..." for operand in _operands(expression)
+    )
+
+
+def _operands(expression: str) -> list[str]:
+    """Split a sum at the plus signs that stand outside of literals and parentheses."""
+    operands, depth, begin = [], 0, 0
+    for token in _TOKEN.finditer(expression):
+        text = token.group()
+        depth += (text in "([") - (text in ")]")
+        if text == "+" and not depth:
+            operands.append(expression[begin : token.start()].strip())
+            begin = token.end()
+    return [*operands, expression[begin:].strip()]
 
 
 def _column(column: Schema) -> str:

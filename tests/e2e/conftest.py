@@ -56,9 +56,14 @@ def calm_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator
 
 
 def _when_ready(made: Group) -> Group:
-    made.start_client()
-    made.wait_until_ready()
-    made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    try:
+        made.start_client()
+        made.wait_until_ready()
+        made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    except BaseException:
+        # Not at the end: pytest does not show what a fixture prints after its setup has failed.
+        _print_state(made.deployment, made.namespace)
+        raise
     return made
 
 

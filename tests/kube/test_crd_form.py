@@ -68,6 +68,11 @@ def test_every_list_has_a_merge_strategy_and_a_maximum_length(kind: str) -> None
     ]
 
 
+def test_no_field_of_a_spec_is_refused_with_a_regular_expression() -> None:
+    """A `pattern` is named in the answer as it is; a rule has a message."""
+    assert not [kind for kind in CRDS if "'pattern'" in str(root(kind)["properties"]["spec"])]
+
+
 # Parts of a pod, which the API server checks when it takes the StatefulSet.
 KUBERNETES_OWN = [
     "spec.env[].valueFrom",

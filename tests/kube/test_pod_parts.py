@@ -1,16 +1,13 @@
 """Secrets, variables, sidecars and placement of pods, and ports of Services."""
 
-import re
 from typing import Any
 
 import pytest
 
-from api_server.client import ApiServer, RefusedError
-from api_server.objects import Object, check
-from api_server.objects import group as sent_group
+from api_server.objects import Object
 from dledger_kube.cluster import API, Namespace
 from dledger_kube.objects import IMAGES, NOW, audit_body, group, group_body
-from dledger_kube.refused_pods import REFUSED_PODS, sidecar
+from dledger_kube.wrong_specs.pods import sidecar
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.children.reconcile import reconcile
@@ -67,14 +64,6 @@ EVERYTHING: Object = {
 def pod_spec(of: Group) -> Manifest:
     spec: Manifest = stateful_set.build(of, NEW)["spec"]["template"]["spec"]
     return spec
-
-
-@pytest.mark.parametrize(("spec", "answer"), REFUSED_PODS.values(), ids=REFUSED_PODS)
-def test_a_part_that_collides_with_the_member_is_refused_with_the_reason(
-    api_server: ApiServer, spec: Object, answer: str
-) -> None:
-    with pytest.raises(RefusedError, match=re.escape(answer)):
-        check(api_server, sent_group(**spec))
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ SWITCHOVER: Final = OneOffKind(
     refused={
         "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
         "no target": ({"target": None}, "spec.target: Required value"),
-        "a target that no group has": ({"target": "n7"}, "spec.target in body should match"),
+        "a target that no group has": ({"target": "n7"}, "n7 is not the ID of a member"),
         "a lag that the leader refuses": (
             {"maxLagEntries": 1001},
             "spec.maxLagEntries in body should be less than or equal to 1000",
@@ -154,8 +154,14 @@ SWITCHOVER: Final = OneOffKind(
             {"maxLagEntries": -1},
             "spec.maxLagEntries in body should be greater than or equal to 0",
         ),
-        "too little time": ({"timeout": "4s"}, "timeout must be between 5s and 10m, but is 4s"),
-        "too much time": ({"timeout": "601s"}, "timeout must be between 5s and 10m, but is 601s"),
+        "too little time": (
+            {"timeout": "4s"},
+            "timeout must be a whole number of s or m between 5s and 10m, but is 4s",
+        ),
+        "too much time": (
+            {"timeout": "601s"},
+            "timeout must be a whole number of s or m between 5s and 10m, but is 601s",
+        ),
         "a time too short to read the result": (
             {"ttlAfterFinished": "59s"},
             "must be at least 1m, so that its result can be read, and at most 720h, but is 59s",
