@@ -164,7 +164,7 @@ SWITCHOVER: Final = OneOffKind(
         ),
         "a time too short to read the result": (
             {"ttlAfterFinished": "59s"},
-            "must be at least 1m, so that its result can be read, and at most 720h, but is 59s",
+            "at least 1m, so that its result can be read, and at most 720h, but is 59s",
         ),
         "a result kept too long": ({"ttlAfterFinished": "721h"}, "but is 721h"),
         "an unknown field": ({"to": "n2"}, 'unknown field "spec.to"'),
