@@ -8,12 +8,14 @@ from dledger_audit.checks.agreement import WEAK, Outcome
 from dledger_audit.checks.comparison import Comparison, Range, compare
 from dledger_audit.checks.continuity import continuity, spans
 from dledger_audit.checks.coverage import NOTHING, MemberTotals, totals
+from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
+from dledger_audit.checks.removed import removed
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer, outcomes_of
 from dledger_audit.settle import AskAgain, Settled, ends_of, settle, sizes_of
-from dledger_audit.verdict import CRITICAL, DIVERGENCE, HISTORY
+from dledger_audit.verdict import CRITICAL, DIVERGENCE, HISTORY, REMOVED
 from dledger_formats.audit import Finding
 
 
@@ -56,6 +58,7 @@ def findings_of(
         [
             *integrity(table, ends_of(manifests)),
             *continuity(spans(table), settled.electorate.held, sizes_of(manifests)),
+            *removed(manifests, settled.again, settled.electorate.held),
             *comparison.too_few,
             *_runs(outcomes),
         ]
@@ -64,7 +67,7 @@ def findings_of(
     return [
         finding(
             run,
-            is_elsewhere=not _touches(weak, run),
+            is_elsewhere=not _touches(weak, run) and _is_held(run, settled.electorate),
             members=undecided.get((run.check, run.first_index), ""),
         )
         for run in runs
@@ -97,3 +100,19 @@ def _is_explained(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
 def _touches(ranges: Sequence[Range], run: Run) -> bool:
     """Tell whether any of the run's entries is in any of the ranges."""
     return any(first <= run.last_index and run.first_index <= last for first, last in ranges)
+
+
+def _is_held(run: Run, electorate: Electorate) -> bool:
+    """Tell whether a majority of the voters holds entries that are missing at a log's front.
+
+    Entries that no member holds are in no piece, so the comparison does not know them.
+    """
+    if run.check != REMOVED:
+        return True
+    holders = [
+        member
+        for member in electorate.counted
+        if electorate.held[member].first <= run.first_index
+        and run.last_index <= electorate.held[member].last
+    ]
+    return len(holders) >= electorate.majority

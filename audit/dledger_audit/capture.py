@@ -6,19 +6,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dledger_audit.checks.electorate import Electorate, Held, cuts_of
+from dledger_audit.checks.electorate import Electorate, Held, cuts_of, is_counted
 from dledger_audit.verdict import (
     BEGINS_LATER,
     CHANGED,
     INFO,
     NOT_COUNTED,
     NOTHING_COMMITTED,
-    RETENTION,
     UNREACHABLE,
+    UNRECORDED,
     WARNING,
 )
 from dledger_formats.audit import Finding
-from dledger_formats.http.status import Manifest, NodeStatus, StorageState
+from dledger_formats.http.status import Manifest, NodeStatus
 from pyspark_dledger.files import AnswerError, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import check_names
@@ -90,11 +90,6 @@ class Capture:
         said = [manifest.status for manifest in self.manifests.values()]
         known = [status for status in said if status.voters]
         return max(known, key=lambda status: (status.membership_index, status.term), default=None)
-
-
-def is_counted(status: NodeStatus) -> bool:
-    """Tell whether a voter's copies count."""
-    return status.storage is StorageState.SOUND and not status.joining
 
 
 def capture(group: str, urls: Mapping[str, str], connect: Connect = HttpFiles) -> Capture:
@@ -202,7 +197,7 @@ def _not_counted(manifests: Mapping[str, Manifest], voters: frozenset[str]) -> l
 def _late_or_empty(
     manifests: Mapping[str, Manifest], held: Mapping[str, Held], highest_index: int
 ) -> list[Finding]:
-    """Report members that hold less than the others."""
+    """Report members that hold nothing, and those that begin later and cannot tell why."""
     found = [
         _warning(
             member, NOTHING_COMMITTED, "the member has no committed entry, so none was compared"
@@ -212,14 +207,15 @@ def _late_or_empty(
     ]
     begins = {member: each.first for member, each in held.items() if each.last >= 0}
     lowest = min(begins.values(), default=0)
-    later = {member: begin for member, begin in begins.items() if begin > lowest}
     return found + [
-        _begins_later(manifests[member].status, lowest, begin) for member, begin in later.items()
+        _begins_later(manifests[member].status, lowest, begin)
+        for member, begin in begins.items()
+        if begin > lowest and manifests[member].retention is None
     ]
 
 
 def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:
-    """Report entries that a member has not, and others have."""
+    """Report entries that a member of an earlier release has not, and others have."""
     found = _warning(
         status.self_id,
         BEGINS_LATER,
@@ -229,8 +225,8 @@ def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:
     )
     if not removes(status):
         return found
-    text = "the member's retention is in force, and it holds less than other members"
-    return replace(found, check=RETENTION, severity=INFO, detail=text)
+    text = "the member's retention is in force, and its release keeps no record of removals"
+    return replace(found, check=UNRECORDED, severity=INFO, detail=text)
 
 
 def removes(status: NodeStatus) -> bool:

@@ -28,6 +28,7 @@ DAMAGE: Final = {
     "bad_noop": "a no-op has a body",
     "bad_membership": "the body of a membership entry is not a valid membership",
     "bad_blank": "the rest of the data file after this entry is not a blank",
+    "removed": "they are missing before the log's first entry, and no rule explains that",
     "history_differs": (
         "the entries agree, but their chain CRCs do not, which cover everything before them: the "
         "members' histories before these entries differ"
@@ -54,6 +55,7 @@ OTHERS: Final = {
         "wrote it"
     ),
     "unreadable": "the member did not serve them; check that it is running, and audit again",
+    "unrecorded": "they were removed from the front of the log, and the rule is not known",
     "no_crc": "no checksum covers them, so only a comparison of members can detect damage",
 }
 

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger_audit.capture import Capture, change, is_counted, shortfalls, unconfirmed
+from dledger_audit.capture import Capture, change, shortfalls, unconfirmed
 from dledger_audit.checks.continuity import continuity, spans
-from dledger_audit.checks.electorate import Electorate, Held
+from dledger_audit.checks.electorate import Electorate, Held, is_counted
 from dledger_audit.checks.findings import Run, check_name, finding, merged
 from dledger_audit.checks.integrity import integrity
 from dledger_audit.checks.table import DigestTable
@@ -46,6 +46,8 @@ class Settled:
     capture: Capture
     electorate: Electorate
     table: DigestTable
+    again: Mapping[str, Manifest]
+    """The manifests of the members that answered once more, behind the pass."""
 
 
 def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
@@ -94,6 +96,7 @@ def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
         capture=replace(capture, findings=(*capture.findings, *again)),
         electorate=electorate,
         table=DigestTable.of(rows, tuple(electorate.held)),
+        again=present,
     )
 
 

@@ -96,12 +96,12 @@ def test_a_member_that_begins_later_than_others_is_reported(log: Log) -> None:
     [
         ({"DLEDGER_FILE_RESERVED_HOURS": "0", "DLEDGER_RETENTION_BYTES": "0"},
          "begins_later", "warning"),
-        ({"DLEDGER_FILE_RESERVED_HOURS": "72"}, "retention", "info"),
-        ({"DLEDGER_RETENTION_BYTES": "1000000"}, "retention", "info"),
-        ({"DLEDGER_DISK_FORCE_CLEAN_PERCENT": "85"}, "retention", "info"),
+        ({"DLEDGER_FILE_RESERVED_HOURS": "72"}, "unrecorded", "info"),
+        ({"DLEDGER_RETENTION_BYTES": "1000000"}, "unrecorded", "info"),
+        ({"DLEDGER_DISK_FORCE_CLEAN_PERCENT": "85"}, "unrecorded", "info"),
     ],
 )  # fmt: skip
-def test_a_member_with_retention_may_begin_later(
+def test_a_member_of_an_earlier_release_with_retention_may_begin_later(
     settings: dict[str, str], check: str, severity: str, log: Log
 ) -> None:
     later = manifest(log, "n1")

@@ -8,6 +8,7 @@ import pytest
 
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
+from dledger_formats.http.retention import RemovalRule
 from dledger_formats.settings import NodeSettings
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_node.volume.upkeep import held_by_all, policy_of, volume_usage
@@ -81,6 +82,41 @@ async def test_no_member_removes_entries_that_another_member_lacks(
         group.wait_for_status(
             away, lambda view: view.ready, "restarts with a log without its front"
         )
+
+
+async def test_the_manifest_tells_why_the_front_was_removed_and_what_is_next(
+    tmp_path: Path,
+) -> None:
+    with NodeGroup(
+        tmp_path, retention_bytes=3 << 20, state_machine="register", snapshot_threshold=100
+    ) as group:
+        await append_all(group, [bytes(10_000)] * 900)
+        for member in group.peers:
+            group.wait_for_status(
+                member, lambda view: view.ledger_begin_index > 0, "removes the oldest segments"
+            )
+        told = {member: group.manifest(member) for member in group.peers}
+
+    for said in told.values():
+        state, begin_index = said.retention, said.status.ledger_begin_index
+        assert state is not None
+        assert state.policy.bytes_max == 3 << 20
+        assert state.log_bytes >= 2 << 20
+        assert state.removals[0].first_index == 0
+        assert state.removals[-1].last_index == begin_index - 1
+        for removal in state.removals:
+            assert removal.rule is RemovalRule.SIZE
+            assert not removal.is_forced
+            assert removal.covered_index is not None
+            assert removal.last_index < removal.committed_index <= state.committed_index
+            assert removal.last_index <= removal.covered_index
+            assert removal.last_index <= removal.held_by_all_index <= state.held_by_all_index
+            assert 0 < removal.removed_at_ms <= state.now_ms
+        assert state.covered_index is not None
+        assert begin_index <= state.covered_index + 1 <= state.applied_index + 1
+        assert state.covered_index <= state.snapshots[0].last_included_index
+        assert state.applied_index <= said.status.committed_index
+        assert all(0 < file.modified_ms <= state.now_ms + 1000 for file in said.data)
 
 
 def test_the_index_held_by_all_is_that_of_the_slowest_member() -> None:

@@ -1,9 +1,10 @@
-"""The checks: pure functions from digests to findings, without Spark.
+"""The checks: pure functions from digests and manifests to findings, without Spark.
 
 table        the digests of all members as columns
 electorate   whose copies count, and which indexes each member should hold
 integrity    damage, for each member by itself
 continuity   gaps, repetitions and terms that go back, where segments meet
+removed      what is missing before a log's first entry, and whether a rule explains it
 comparison   pieces of all members: which agree, and which must be compared entry by entry
 agreement    the entries of one such piece
 coverage     totals

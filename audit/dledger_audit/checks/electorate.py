@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dledger_formats.http.status import NodeStatus, StorageState
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
@@ -37,6 +39,11 @@ class Electorate:
     def highest_index(self) -> int:
         """Highest index that any member holds as committed; -1 if there is none."""
         return max((each.last for each in self.held.values()), default=-1)
+
+
+def is_counted(status: NodeStatus) -> bool:
+    """Tell whether a voter's copies count."""
+    return status.storage is StorageState.SOUND and not status.joining
 
 
 def cuts_of(held: Mapping[str, Held]) -> tuple[int, ...]:

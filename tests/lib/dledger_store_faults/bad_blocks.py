@@ -91,6 +91,12 @@ class FaultyDisk:
             assert str(folder) not in self._bad
             self._bad[str(folder)] = bad
 
+    def is_met(self, folder: Path) -> bool:
+        """Tell whether a caller has received the error."""
+        with self._lock:
+            bad = self._bad.get(str(folder))
+        return bad is not None and bad.met > 0
+
     def repair(self, folder: Path) -> int:
         """Make the block good again; return how often a caller received the error."""
         with self._lock:

@@ -150,7 +150,7 @@ class _Case:
         batches = 1
         if kind == grid.SPARE:
             batches = 2 * SEGMENTS_AHEAD
-        elif kind.startswith("new segment") or (kind == "producers" and writes):
+        elif kind.startswith("new segment") or (kind in ("producers", "removals") and writes):
             batches = SEGMENTS_AHEAD
         elif kind == "memberships" and writes:
             async with group.client() as client:
@@ -160,13 +160,19 @@ class _Case:
             await group.let_lead("n1" if self._cell.role is Role.LEADER else "n2")
         for _ in range(batches):
             await self._append(group)
+        if kind == "removals" and writes:
+            await group.wait_until(lambda: self._disk.is_met(self._struck), "a segment is removed")
+
+    @property
+    def _struck(self) -> Path:
+        return self._folder / f"dledger-{STRUCK}"
 
     def _strike(self) -> None:
-        self._disk.strike(self._folder / f"dledger-{STRUCK}", self._cell.block, self._cell.fault)
+        self._disk.strike(self._struck, self._cell.block, self._cell.fault)
 
     def _repair_block(self) -> None:
         """Make the block writable again; changed bytes stay changed."""
-        met = self._disk.repair(self._folder / f"dledger-{STRUCK}")
+        met = self._disk.repair(self._struck)
         if self._cell.fault not in BYTES_CHANGE:
             self._tally.count(f"{self._cell.fault}: {'met' if met else 'not met'}")
             if not met:

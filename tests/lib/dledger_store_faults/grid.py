@@ -1,8 +1,8 @@
 """The grid of one-block faults: every kind of file, block, fault, role and moment.
 
-Its members have every kind of file: a log whose front was removed, a state with one snapshot,
-producers, memberships. n0 gets the bad block. n2 was away while the last entries were appended, so
-the leader has to push them.
+Its members have every kind of file: a log whose front was removed and the record of that, a state
+with one snapshot, producers, memberships. n0 gets the bad block. n2 was away while the last entries
+were appended, so the leader has to push them.
 """
 
 import random
@@ -237,6 +237,7 @@ def _cells_of_files(folder: Path) -> Iterator[_Spot]:
         ("currterm", "currterm", r"currterm\.tmp"),
         ("memberships", "memberships", r"memberships\.tmp"),
         ("producers", "producers", r"producers\.tmp"),
+        ("removals", "removals", r"removals\.tmp"),
         ("snapshot data", f"snapshot/{snapshot}/data", r"snapshot/(install_)?tmp/data"),
         ("snapshot meta", f"snapshot/{snapshot}/snapshot_meta",
          r"snapshot/(install_)?tmp/snapshot_meta"),
