@@ -34,7 +34,7 @@ from dledger_client.commands import (
     transfer,
 )
 from dledger_client.commands.common import ExitCode, Parser, UsageError
-from dledger_client.commands.named_producer import RecordError
+from dledger_client.commands.producer_record import RecordError
 from dledger_client.commands.profiles import ProfileError
 from dledger_client.commands.streams import OutputError
 from dledger_client.errors import (

@@ -224,28 +224,6 @@ def test_a_damaged_record_is_refused(
     assert "cannot read the record of producer p" in capsys.readouterr().err
 
 
-def test_a_producer_that_the_group_has_forgotten_is_not_registered_again(
-    group: NodeGroup, tmp_path: Path, lines_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with subprocess.Popen([*COMMAND, "append", "--producer=p"], stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        process.stdin.write(b"line 0\n")
-        process.stdin.flush()
-        wait_for(lambda: bodies(group) == [b"line 0"], "the line is in the log")
-        process.kill()
-    with BlockingClient(",".join(group.peers.values()), "g") as client:
-        for _ in range(1024):
-            client.register_producer()
-
-    assert main(["append", "--producer=p", str(lines_file)]) == 3
-
-    printed = capsys.readouterr().err
-    assert "UNKNOWN_PRODUCER" in printed
-    assert "append the rest under another name" in printed
-    assert "Run the command again" not in printed
-    assert bodies(group) == [b"line 0"]
-
-
 def test_a_signal_keeps_what_was_acknowledged(group: NodeGroup, tmp_path: Path) -> None:
     with subprocess.Popen([*COMMAND, "append", "--producer=p"], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None

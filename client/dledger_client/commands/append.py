@@ -144,7 +144,7 @@ async def _append_once(
 ) -> None:
     """Append the bodies that no earlier run with this producer's name has appended."""
     with NamedProducer.opened(arguments.producer, client.group) as producer:
-        await producer.begin(client)
+        await producer.begin(client, may_register_again=True)
         tally.skipped = producer.skipped
         arguments.in_flight = min(arguments.in_flight, IN_FLIGHT_MAX)
         is_open: OpenInputError | None = None
@@ -158,6 +158,7 @@ async def _append_once(
                 await producer.complete(client, tally.last_index)
         finally:
             producer.save()
+            tally.has_other_input = producer.was_given_other_input
         if any(DLedgerResponseCode.UNKNOWN_PRODUCER.name in reason for reason in tally.reasons):
             tally.remedy = producer.forgotten_hint(arguments.producer)
         if is_open is not None:
@@ -193,10 +194,12 @@ class _Appending:
         with self._bar() as bar:
             async with contextlib.aclosing(outcomes):
                 shown_leader_id = None
-                async for outcome in outcomes:
-                    tally.add(outcome)
+                async for answered in outcomes:
+                    outcome = answered
                     if self._producer is not None:
+                        outcome = await self._producer.confirmed(answered)
                         await self._producer.note(outcome)
+                    tally.add(outcome)
                     bar.update(self._sizes.popleft())
                     if client.leader_id != shown_leader_id:
                         shown_leader_id = client.leader_id

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.append import batches
-from dledger_client.append.outcomes import Acknowledged, Outcome, Unknown
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import common, import_guard, progress, streams
 from dledger_client.commands.common import ExitCode, UsageError
@@ -283,6 +283,9 @@ class _Import:
                     f"{self._client.group} does not have the order of the export. Empty the "
                     f"group, remove {self._producer.path}, and begin the import again"
                 )
+            confirmed = await self._producer.confirmed(outcome)
+            if isinstance(confirmed, Refused):
+                raise UsageError(confirmed.reason)
             is_next = self._last_index is not None and outcome.index == self._last_index + 1
             if not (is_next or self._arguments.append):
                 await self.require_own_entries(outcome.index - 1)

@@ -8,78 +8,43 @@ ends before the last number that the earlier program may have sent, the numberin
 
 The record also has a checksum of the bodies that it skips, and a witness: the place of an entry and
 the checksum of the log up to it. So neither another input nor another group of the same name is
-taken for the one before.
+taken for the one before. Bodies that are in the log beyond the record are compared, too
+(`earlier_run`).
 """
 
 import asyncio
 import contextlib
-import fcntl
-import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Final, Self
-from urllib.parse import quote
 
 import msgspec
 
-from dledger_client.append.outcomes import Acknowledged, Outcome
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
 from dledger_client.client import DLedgerClient
+from dledger_client.commands.bodies import InputError
 from dledger_client.commands.common import UsageError
+from dledger_client.commands.earlier_run import EarlierRun
+from dledger_client.commands.producer_record import Record, RecordFile, Witness
 from dledger_client.errors import NoEntryError
 from dledger_formats.log.channels import WINDOW
 from dledger_formats.log.checksum import crc32
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 SAVE_EVERY: Final = 256
 """After how many acknowledged bodies the record is saved."""
 IN_FLIGHT_MAX: Final = WINDOW - SAVE_EVERY
 """Bodies in flight: with those that are not saved yet, they never exceed the group's window."""
-STATE_VARIABLE: Final = "XDG_STATE_HOME"
-NAME_BYTES_MAX: Final = 80
-
-
-class RecordError(Exception):
-    """The record of a producer cannot be saved; run the command again to go on."""
-
-
-class Witness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of the log in which the bodies are."""
-
-    index: int
-    term: int
-    chain_crc: int
-    """Its checksum, which covers all entries up to it."""
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file holds."""
-
-    group: str
-    producer: int
-    """The registration, which numbers the bodies after the first `base` ones from 1."""
-    base: int
-    acknowledged: int
-    """Number of bodies, from the first one on, all of which are in the log."""
-    checksum: int
-    """CRC-32 of these bodies and their sizes."""
-    is_complete: bool
-    """Whether no further body was sent."""
-    sent_max: int | None = None
-    """Number of bodies that a program which was killed may have sent; None for a window more than
-    are acknowledged.
-    """
-    witness: Witness
-    run: tuple[int, int, int] | None = None
-    """The last run of an import: first source index, first destination index, length."""
 
 
 class NamedProducer:
     """The record of a producer, and the numbers of the bodies that are appended now."""
 
-    def __init__(self, path: Path, group: str, record: Record | None) -> None:
-        self.path = path
+    def __init__(self, file: RecordFile, group: str, record: Record | None) -> None:
+        self.path = file.path
         """The file of the record."""
+        self._file = file
         self._group = group
         self._record = record
         self._checksum = record.checksum if record else 0
@@ -95,6 +60,13 @@ class NamedProducer:
         self._saved = self.acknowledged
         self._sent_before = 0
         """Number of bodies that an earlier program may have sent."""
+        self._earlier: EarlierRun | None = None
+        # The highest index so far, at each of the last bodies that were acknowledged.
+        self._highest: deque[int] = deque(maxlen=WINDOW)
+        # Number of bodies of this program with an outcome.
+        self._ended = 0
+        self.was_given_other_input = False
+        """Whether a body has the number of another one, which an earlier program had sent."""
         # Two threads may save: the one that `note` uses, and the main one after a second signal.
         self._saving = threading.Lock()
         self.has_failed = False
@@ -107,44 +79,35 @@ class NamedProducer:
 
         Raises UsageError if another process holds it, or the record cannot be read.
         """
-        try:
-            size_bytes = len(name.encode())
-        except UnicodeEncodeError as error:
-            raise UsageError(f"the name of a producer must be UTF-8, not {name!a}") from error
-        if not 0 < size_bytes <= NAME_BYTES_MAX:
-            raise UsageError(f"the name of a producer must have 1 to {NAME_BYTES_MAX} bytes")
-        path = _folder() / quote(group, safe="") / f"{quote(name, safe='')}.json"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise UsageError(
-                f"cannot keep the record of producer {name} in {path.parent}: {error.strerror}"
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield cls(path, group, _load(path, name, group))
-        except BlockingIOError:
-            raise UsageError(f"another process appends as producer {name}: {path}") from None
-        finally:
-            os.close(lock)
+        with RecordFile.locked(name, group) as file:
+            yield cls(file, group, file.load())
 
-    async def begin(self, client: DLedgerClient) -> None:
+    async def begin(self, client: DLedgerClient, *, may_register_again: bool = False) -> None:
         """Register, or resume the registration of a program that did not end.
 
-        Raises UsageError if the group is not the one of the record.
+        With `may_register_again`, a producer that the group has forgotten is registered again if
+        the log shows which bodies it has. Its bodies in the log then get no outcome.
+        Raises UsageError if the group is not the one of the record, and what `EarlierRun` raises.
         """
         record = self._record
         if record is not None:
             await self._check_witness(client, record.witness)
         if record is not None and not record.is_complete:
-            acknowledged = record.acknowledged - record.base
-            await client.resume_producer(record.producer, acknowledged, acknowledged + WINDOW)
             bound = record.acknowledged + WINDOW
-            self._sent_before = bound if record.sent_max is None else record.sent_max
-            self._record = msgspec.structs.replace(record, sent_max=None)
-            self._store()  # before this program sends more than that
-            return
+            sent_max = bound if record.sent_max is None else record.sent_max
+            earlier = EarlierRun(client, record, sent_max)
+            await earlier.look()
+            if not (may_register_again and earlier.is_forgotten and not earlier.last_after_gap):
+                self._earlier, self._sent_before = earlier, sent_max
+                acknowledged = record.acknowledged - record.base
+                await client.resume_producer(record.producer, acknowledged, acknowledged + WINDOW)
+                self._record = msgspec.structs.replace(record, sent_max=None)
+                self._file.save(self._record)  # before this program sends more than that
+                return
+            async for body in earlier.bodies():
+                self.acknowledged += 1
+                self._checksum = _checksum(body, self._checksum)
+            self.skipped = self._saved = self.acknowledged
         producer = await client.register_producer()
         await client.resume_producer(producer)
         self._record = Record(
@@ -152,12 +115,13 @@ class NamedProducer:
             producer=producer,
             base=self.acknowledged,
             acknowledged=self.acknowledged,
+            above_index=producer,
             checksum=self._checksum,
             is_complete=False,
             witness=await _witness(client, producer),
             run=self.run,
         )
-        self._store()
+        self._file.save(self._record)
 
     def takes(self, body: bytes) -> bool:
         """Number the next body; return whether it must be appended.
@@ -165,8 +129,16 @@ class NamedProducer:
         Raises UsageError if the bodies so far are not those that the record describes.
         """
         self._number += 1
-        self._input_checksum = crc32(body, crc32(len(body).to_bytes(4), self._input_checksum))
+        self._input_checksum = _checksum(body, self._input_checksum)
         if self._number > self.skipped:
+            other = self._earlier and self._earlier.compare(self._number, body)
+            if other:
+                raise UsageError(
+                    f"body {self._number} of the input is not the one that this producer has "
+                    f"appended as entry {other.place}, in a run that did not end; nothing was "
+                    "appended. Give it the input of that run, use another name, or remove "
+                    f"{self.path}"
+                )
             self._checksums.append(self._input_checksum)
             return True
         if self._number == self.skipped and self._input_checksum != self._checksum:
@@ -185,19 +157,57 @@ class NamedProducer:
             )
 
     async def numbered(self, bodies: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the bodies that must be appended. Raises UsageError as `takes` and `check_end`."""
-        async for body in bodies:
-            if self.takes(body):
-                yield body
+        """Yield the bodies that must be appended. Raises UsageError as `takes` and `check_end`.
+
+        If an earlier program's bodies have a gap in the log, none is yielded before all of them
+        are compared.
+        """
+        last = 0 if self._earlier is None else self._earlier.last_after_gap
+        held: list[bytes] = []
+        problem: InputError | None = None
+        try:
+            async for body in bodies:
+                if not self.takes(body):
+                    continue
+                held.append(body)
+                if self._number >= last:
+                    for each in held:
+                        yield each
+                    held.clear()
+        except InputError as error:
+            problem = error
+        for each in held:
+            yield each
+        if problem is not None:
+            raise problem
         self.check_end()
+
+    async def confirmed(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of the next body; a refusal if its entry has another body."""
+        self._ended += 1
+        number = self.skipped + self._ended
+        if self._earlier is None or not isinstance(outcome, Acknowledged):
+            return outcome
+        other = await self._earlier.other_entry(number, outcome.index)
+        if other is None:
+            return outcome
+        self.was_given_other_input = True
+        return Refused(
+            number=outcome.number,
+            code=DLedgerResponseCode.UNEXPECTED_ARGUMENT,
+            reason=f"body {number} of the input is not the one that an earlier run of this "
+            f"producer has appended as entry {other.place}; append the input under another name",
+        )
 
     async def note(self, outcome: Outcome) -> None:
         """Note the outcome of the next body. Raises RecordError."""
         self.has_failed |= not isinstance(outcome, Acknowledged)
         if self.has_failed:
             return
+        assert isinstance(outcome, Acknowledged)
         self.acknowledged += 1
         self._checksum = self._checksums.popleft()
+        self._highest.append(max(outcome.index, self._highest[-1] if self._highest else -1))
         if self.acknowledged - self._saved >= SAVE_EVERY:
             saving = asyncio.ensure_future(asyncio.to_thread(self.save))
             try:
@@ -210,10 +220,18 @@ class NamedProducer:
         """Save what is acknowledged. Raises RecordError."""
         with self._saving:
             assert self._record is not None
+            above_index = self._record.above_index
+            if len(self._highest) == WINDOW:
+                # A body is sent only when all those a window before it are in the log.
+                above_index = max(above_index, self._highest[0])
             self._record = msgspec.structs.replace(
-                self._record, acknowledged=self.acknowledged, checksum=self._checksum, run=self.run
+                self._record,
+                acknowledged=self.acknowledged,
+                above_index=above_index,
+                checksum=self._checksum,
+                run=self.run,
             )
-            self._store()
+            self._file.save(self._record)
             self._saved = self.acknowledged
 
     @property
@@ -275,50 +293,12 @@ class NamedProducer:
                 f"{witness.index} differs; use another name, or remove {self.path}"
             )
 
-    def _store(self) -> None:
-        """Replace the file durably. Raises RecordError."""
-        assert self._record is not None
-        temporary = self.path.with_suffix(".new")
-        try:
-            with temporary.open("wb") as file:
-                file.write(msgspec.json.encode(self._record) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise RecordError(f"cannot save {self.path}: {error.strerror}") from error
+
+def _checksum(body: bytes, before: int) -> int:
+    """Return the checksum of bodies and their sizes, from that of the bodies before the last."""
+    return crc32(body, crc32(len(body).to_bytes(4), before))
 
 
 async def _witness(client: DLedgerClient, index: int) -> Witness:
     entry = await client.get(index)
     return Witness(index=index, term=entry.term, chain_crc=entry.chain_crc)
-
-
-def _folder() -> Path:
-    """Return the folder of all records. Raises UsageError if the user has no home folder."""
-    if state := os.environ.get(STATE_VARIABLE):
-        return Path(state) / "dledger" / "producers"
-    try:
-        return Path.home() / ".local" / "state" / "dledger" / "producers"
-    except RuntimeError as error:
-        raise UsageError(
-            "cannot keep the record of a producer: this user has no home folder; set HOME or "
-            f"{STATE_VARIABLE}"
-        ) from error
-
-
-def _load(path: Path, name: str, group: str) -> Record | None:
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"cannot read the record of producer {name}: {path}: {error}") from error
-    if record.group != group or not 0 <= record.base <= record.acknowledged:
-        raise UsageError(f"{path} is not the record of producer {name} of group {group}")
-    return record

@@ -32,6 +32,8 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     unknown_ranges: list[list[int]] = field(default_factory=list)
     """First and last number of consecutive bodies whose outcome is unknown, from 1."""
+    has_other_input: bool = False
+    """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False
     """Whether bodies were left that were not appended, because nobody reads the outcomes."""
     remedy: str = ""
@@ -51,6 +53,8 @@ class Tally:
             return ExitCode.UNKNOWN
         if self.unreachable:
             return ExitCode.UNREACHABLE
+        if self.has_other_input:
+            return ExitCode.USAGE
         return ExitCode.REFUSED if self.refused else ExitCode.OK
 
     def add(self, outcome: Outcome) -> None:
