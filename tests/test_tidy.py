@@ -23,7 +23,7 @@ PLAIN_FOLDERS = (
     "tests/state_machine",
 )  # fmt: skip
 # The packages that programs outside of the project import: they name what is public.
-PACKAGES_THAT_EXPORT = ("client/dledger_client/__init__.py",)
+PACKAGES_THAT_EXPORT = ("audit/pyspark_dledger/__init__.py", "client/dledger_client/__init__.py")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 350
 TEST_MODULE_LINES_MAX = 400

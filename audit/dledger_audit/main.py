@@ -26,7 +26,7 @@ from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
 from dledger_formats.audit import AuditSummary, ExitCode
 from pyspark_dledger.http_reader import check_url
-from pyspark_dledger.source import parse_members
+from pyspark_dledger.options import parse_members
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

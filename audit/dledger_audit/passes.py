@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dledger_audit.pieces import OUTCOMES, PieceComparer
 from dledger_formats.http.status import Manifest
-from pyspark_dledger.source import DIGESTS, PACKS
+from pyspark_dledger.options import DIGESTS, PACKS
 
 
 class Passes(Protocol):

@@ -1,5 +1,6 @@
 """The columns of the data source, and the conversion of runs of entries to Arrow batches."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -41,7 +42,7 @@ SCHEMA: Final = ", ".join(f"{name} {kind}" for name, (kind, _) in _TYPES.items()
 """All columns but `body`, which is read only if a query names it in its schema."""
 
 
-def arrow_schema(columns: dict[str, str]) -> pa.Schema:
+def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
     """Return the Arrow schema of the requested columns, which map names to Spark types.
 
     Raises ValueError for an unknown column or a wrong type.

@@ -2,23 +2,17 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from dledger_formats.http.status import Manifest, SegmentFile
 from dledger_formats.log import disk
 from pyspark_dledger.files import AnswerError
+from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import Segment
 
 PARTS_MAX: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRange:
-    """A range of indexes that includes both ends."""
-
-    first: int = 0
-    last: int = (1 << 63) - 1
+"""How many parts of one segment an audit reads by themselves."""
 
 
 def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
@@ -43,10 +37,12 @@ def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:
         )
 
 
-def parts(manifest: Manifest, wanted: Sequence[IndexRange]) -> Iterator[tuple[Segment, ...]]:
+def parts(
+    manifest: Manifest, wanted: Sequence[IndexRange], parts_max: int | None = None
+) -> Iterator[tuple[Segment, ...]]:
     """Yield the segments that hold entries of the wanted ranges, each once for every such range.
 
-    If a segment holds parts of more than PARTS_MAX ranges, everything between them is read too.
+    If a segment holds parts of more than `parts_max` ranges, everything between them is read too.
     """
     hull = IndexRange(first=wanted[0].first, last=wanted[-1].last)
     for segment in segments(manifest, hull):
@@ -54,7 +50,7 @@ def parts(manifest: Manifest, wanted: Sequence[IndexRange]) -> Iterator[tuple[Se
         held = [
             each for each in wanted if each.first <= last and each.last >= segment.file.first_index
         ]
-        if len(held) > PARTS_MAX:
+        if parts_max is not None and len(held) > parts_max:
             held = [IndexRange(first=held[0].first, last=held[-1].last)]
         if held:
             yield tuple(

@@ -16,3 +16,11 @@ def spark() -> "Iterator[SparkSession]":
 
     with session("local[2]") as started:
         yield started
+
+
+@pytest.fixture
+def plain(spark: "SparkSession") -> "SparkSession":
+    """Return a session that was told nothing of the data source, as anybody's is."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    return session

@@ -14,7 +14,7 @@ from pyspark_dledger import plan
 from pyspark_dledger.files import FAILURES_MAX, PAGE_BYTES, DiskError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.layout import Flag
-from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import scan
 
 COUNT = 3000

@@ -9,7 +9,8 @@ from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import without_segment
 from dledger_logs.write import write_log
 from pyspark_dledger.files import AnswerError
-from pyspark_dledger.plan import IndexRange, check_names, segments
+from pyspark_dledger.plan import check_names, segments
+from pyspark_dledger.ranges import IndexRange
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from dledger_logs.write import Entry, Shape, write_log
 from dledger_scan.scanning import flagged, flags_of, scan_log
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.layout import DAMAGED, Flag
-from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.ranges import IndexRange
 
 COUNT = 300
 ENTRIES = history(COUNT)

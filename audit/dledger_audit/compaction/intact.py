@@ -15,7 +15,7 @@ from pyspark_dledger import plan
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.files import Files
 from pyspark_dledger.layout import Flag
-from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, Run, scan
 
 HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK

@@ -19,7 +19,7 @@ from pyspark_dledger.digests import DIGEST_SCHEMA, digests
 from pyspark_dledger.files import Files
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.packs import PACK_SCHEMA, packs
-from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, scan
 
 

@@ -11,7 +11,7 @@ from dledger_logs.serve import read_range
 from pyspark_dledger import plan
 from pyspark_dledger.files import GoneError
 from pyspark_dledger.layout import Flag
-from pyspark_dledger.plan import IndexRange
+from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, Absent, Run, scan
 
 

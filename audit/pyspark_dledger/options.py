@@ -1,0 +1,146 @@
+"""The options of the data source, parsed once, with the standard library alone.
+
+Spark passes all options as text and ignores the case of their names. An option that does not exist
+is refused, since a misspelled one would silently read something else.
+"""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from pyspark_dledger.ranges import INDEX_MAX, IndexRange, cut
+
+ENTRIES: Final = "entries"
+DIGESTS: Final = "digests"
+PACKS: Final = "packs"
+
+OF_SPARK: Final = ("path", "paths")
+"""What `load` passes: its argument, or a JSON list of its arguments."""
+
+PUBLIC: Final = ("members", "startingIndex", "endingIndex", "ranges")
+OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
+
+Value = TypeVar("Value")
+
+
+class OptionError(ValueError):
+    """An option does not exist, or its value is wrong; the message says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a query asked for."""
+
+    members: dict[str, str]
+    """Places by member id."""
+    ranges: tuple[IndexRange, ...] = (IndexRange(),)
+    """Sorted ranges that do not overlap."""
+    rows: str = ENTRIES
+    cuts: tuple[int, ...] = ()
+    manifests: dict[str, Any] = field(default_factory=dict)
+    """Manifests by member id, as JSON objects."""
+
+
+def parse(given: Mapping[str, str]) -> Options:
+    """Parse the options of a query. Raises OptionError."""
+    names = {name.lower(): name for name in (*PUBLIC, *OF_THE_AUDIT, *OF_SPARK)}
+    for name in given:
+        if name.lower() not in names:
+            raise OptionError(_unknown(name, names))
+    options = {names[name.lower()]: value for name, value in given.items()}
+    return Options(
+        members=parse_members(_places(options)),
+        ranges=_ranges(options),
+        rows=_one_of("rows", options.get("rows", ENTRIES), (ENTRIES, DIGESTS, PACKS)),
+        cuts=tuple(_json("cuts", options.get("cuts", "[]"), _indexes)),
+        manifests=_json("manifests", options.get("manifests", "{}"), _object),
+    )
+
+
+def parse_members(text: str) -> dict[str, str]:
+    """Parse `ID=URL,...`. Raises OptionError for anything else."""
+    members: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        member, equals, url = part.partition("=")
+        if not (member and equals and url) or member in members:
+            raise OptionError(f"{part!r}: expected ID=URL, with each ID once")
+        members[member] = url
+    if not members:
+        raise OptionError("no members given; use load('n0=http://HOST:PORT,n1=...')")
+    return members
+
+
+def _unknown(name: str, names: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name.lower(), [each.lower() for each in PUBLIC], 1, 0.5)
+    hint = f"Did you mean {names[near[0]]}? " if near else ""
+    return f"the option {name} does not exist. {hint}The options are {', '.join(PUBLIC)}."
+
+
+def _places(options: Mapping[str, str]) -> str:
+    if "paths" in options:
+        return ",".join(_json("paths", options["paths"], _texts))
+    return options.get("members") or options.get("path", "")
+
+
+def _ranges(options: Mapping[str, str]) -> tuple[IndexRange, ...]:
+    """Return the wanted ranges: those of `ranges`, each cut to `startingIndex` to `endingIndex`."""
+    hull = IndexRange(
+        first=_index("startingIndex", options.get("startingIndex"), 0),
+        last=_index("endingIndex", options.get("endingIndex"), INDEX_MAX),
+    )
+    if hull.last < hull.first:
+        raise OptionError(f"endingIndex is {hull.last}, before startingIndex, {hull.first}")
+    return cut(_json("ranges", options.get("ranges", "[]"), _sorted_ranges), hull)
+
+
+def _index(name: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) > INDEX_MAX:
+        raise OptionError(
+            f"{name} is {text!r}; it must be the index of an entry, such as 0 or 5000"
+        )
+    return int(text)
+
+
+def _one_of(name: str, value: str, allowed: Iterable[str]) -> str:
+    if value not in allowed:
+        raise OptionError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+    return value
+
+
+def _json(name: str, text: str, check: Callable[[Any], Value]) -> Value:
+    try:
+        return check(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise OptionError(f"{name} is {text[:80]!r}, which is wrong: {error}") from error
+
+
+def _object(plain: Any) -> dict[str, Any]:
+    if not isinstance(plain, dict):
+        raise TypeError("it must be a JSON object")
+    return plain
+
+
+def _texts(plain: Any) -> list[str]:
+    if not isinstance(plain, list) or not all(isinstance(each, str) for each in plain):
+        raise TypeError("it must be a JSON list of texts")
+    return plain
+
+
+def _indexes(plain: Any) -> list[int]:
+    is_list = isinstance(plain, list)
+    if not is_list or not all(type(each) is int and each >= 0 for each in plain):
+        raise TypeError("it must be a JSON list of indexes")
+    return list(plain)
+
+
+def _sorted_ranges(plain: Any) -> list[IndexRange]:
+    if not isinstance(plain, list) or not all(len(_indexes(pair)) == 2 for pair in plain):
+        raise TypeError("it must be a JSON list of pairs of indexes, such as [[0, 99], [200, 299]]")
+    flat = [index for pair in plain for index in pair]
+    if any(last < first for first, last in plain) or flat != sorted(flat):
+        raise ValueError("the ranges must be sorted and must not overlap")
+    return [IndexRange(first=first, last=last) for first, last in plain]
