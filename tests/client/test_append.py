@@ -26,6 +26,7 @@ UNREADABLE = RemotingCommand(code=200, opaque=0, body=b"not JSON")
 
 LATER = [
     Code.LEADER_PENDING_FULL, Code.LEADER_TRANSFERRING, Code.LEADER_NOT_READY, Code.DISK_FULL, BUSY,
+    Fault.GO_AWAY,
 ]  # fmt: skip
 UNKNOWN = [
     Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED, Code.EXPIRED_TERM, Code.TIMEOUT,
@@ -55,7 +56,7 @@ async def test_an_append_returns_the_position_of_its_entry(group: Group) -> None
 
 @pytest.mark.parametrize("behavior", LATER, ids=name_of)
 async def test_an_append_that_the_leader_cannot_accept_yet_is_resent(
-    group: Group, behavior: DLedgerResponseCode
+    group: Group, behavior: DLedgerResponseCode | Fault
 ) -> None:
     group["n0"].script.extend([behavior, behavior])
     async with client_of(group) as client:

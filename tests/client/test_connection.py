@@ -6,6 +6,7 @@ from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.connection import WRITE_BYTES, Connection
 from dledger_client.errors import ConnectionLostError
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode_responses
+from dledger_formats.protocol.go_away import GO_AWAY_FRAME
 
 
 class RecordingTransport(asyncio.Transport):
@@ -149,3 +150,19 @@ async def test_a_request_that_expires_before_it_is_written_counts_as_not_sent() 
     assert not error.was_sent
     assert transport.requests == []
     connection.connection_lost(None)
+
+
+async def test_what_a_member_that_goes_away_has_not_answered_counts_as_not_sent() -> None:
+    connection, transport = connected()
+    answered, unread = RecordedReply(), RecordedReply()
+    connection.send(50001, b"", answered)
+    connection.send(50001, b"", unread)
+    await asyncio.sleep(0)
+    [first, _] = transport.requests[0]
+    connection.data_received(encode_responses([(first.opaque, b"yes")]) + GO_AWAY_FRAME)
+    connection.connection_lost(None)
+
+    assert [type(result) for result in answered.results] == [RemotingCommand]
+    [error] = unread.results
+    assert isinstance(error, ConnectionLostError)
+    assert not error.was_sent

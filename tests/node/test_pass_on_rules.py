@@ -10,6 +10,7 @@ import pytest
 from dledger_formats.protocol import frames, passing_on, requests
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.go_away import GO_AWAY_FRAME, TAKES_GO_AWAY_FLAG
 from dledger_formats.settings import NodeSettings
 from dledger_node.remoting.service import AppendCall
 from dledger_node.services import passed_on
@@ -51,6 +52,10 @@ class Leader:
         index = int(requests.AppendEntryRequest.from_json(command.body).body)
         answer = requests.AppendEntryResponse(group="g", leader_id="n1", index=index)
         self._writers[-1].write(frames.encode_responses([(command.opaque, answer.to_json())]))
+
+    def go_away(self) -> None:
+        for writer in self._writers:
+            writer.write(GO_AWAY_FRAME)
 
     def cut(self) -> None:
         for writer in self._writers:
@@ -103,7 +108,7 @@ async def test_a_request_is_passed_on_once_and_names_the_identity(leader: Leader
     pass_on(service, client, 7)
     passed = await leader.requests.get()
 
-    assert passed.flag == passing_on.PASSED_ON_FLAG
+    assert passed.flag == passing_on.PASSED_ON_FLAG | TAKES_GO_AWAY_FLAG
     assert passed.ext_fields == {passing_on.GROUP_IDENTITY_FIELD: IDENTITY}
     assert requests.AppendEntryRequest.from_json(passed.body).remote_id == "n1"
     assert not service.is_foreign(passed)
@@ -133,6 +138,18 @@ async def test_the_outcome_is_unknown_if_the_leader_is_lost_before_it_answers(
     await until(lambda: bool(client.answers))
 
     assert client.answers[0].code is Code.WAIT_QUORUM_ACK_TIMEOUT
+
+
+async def test_an_append_that_a_stopping_leader_has_not_read_is_refused(leader: Leader) -> None:
+    leader.answers = False
+    service, client = follower(leader.port), Client()
+
+    pass_on(service, client, 1, 2)
+    leader.answer(await leader.requests.get())
+    leader.go_away()
+    await until(lambda: len(client.answers) == 2)
+
+    assert [answer.code for answer in client.answers] == [Code.SUCCESS, Code.NOT_LEADER]
 
 
 async def test_a_member_that_stops_waits_for_the_leaders_answers(leader: Leader) -> None:

@@ -5,10 +5,18 @@ import contextlib
 
 import pytest
 
-from dledger_formats.protocol import frames
+from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.codes import RequestCode
+from dledger_formats.protocol.go_away import GO_AWAY, TAKES_GO_AWAY_FLAG
 from dledger_node.remoting import lingering
 from dledger_wire.listener import Caller, Listener, hello, listening, metadata_request, until
 
+FIRST = frames.encode_requests(
+    RequestCode.METADATA,
+    [(1, requests.MetadataRequest(group="g", remote_id="n0").to_json())],
+    TAKES_GO_AWAY_FLAG,
+)
+"""The request of a client that understands GO_AWAY."""
 MORE = b"".join(metadata_request(opaque) for opaque in range(1000))
 
 
@@ -28,6 +36,42 @@ async def test_an_answer_arrives_although_the_member_has_not_read_all_requests()
 
         assert (await caller.answer()).opaque == 7
         assert await caller.reader.read() == b"", "no reset, and nothing is answered after the end"
+
+
+async def test_the_last_frame_says_that_nothing_more_was_read() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        await caller.say(FIRST)
+        assert (await caller.answer()).opaque == 1
+        await ended_with_unread_input(listener, caller)
+
+        assert (await caller.answer()).opaque == 7
+        last = await caller.answer()
+        assert (last.code, last.is_response, last.is_oneway) == (GO_AWAY, False, True)
+        assert await caller.reader.read() == b""
+
+
+async def test_a_client_of_an_earlier_release_gets_no_frame_that_it_does_not_know() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        assert await caller.is_served()
+        listener.gate.close()
+
+        assert await caller.reader.read() == b""
+
+
+async def test_a_member_that_drains_reads_only_from_clients_of_earlier_releases() -> None:
+    async with listening() as listener:
+        early, late = await listener.connect(), await listener.connect()
+        assert await early.is_served()
+        await late.say(FIRST)
+        await late.answer()
+        listener.gate.take_no_more()
+        await late.say(MORE)
+        assert await early.is_served()
+        listener.gate.close()
+
+        assert (await late.answer()).code == GO_AWAY
 
 
 async def test_the_wait_ends_as_soon_as_all_clients_have_closed() -> None:

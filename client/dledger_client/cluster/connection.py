@@ -18,6 +18,7 @@ from dledger_formats.protocol.frames import (
     RemotingCommand,
     encode_requests,
 )
+from dledger_formats.protocol.go_away import GO_AWAY
 
 WRITE_BYTES: Final = 64 * 1024
 """Bytes of bodies in one write; a full write does not wait for the end of the turn."""
@@ -102,6 +103,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_writable = True
         self._is_retired = False
+        # Whether the member has said that it read no request which it has not answered.
+        self._goes_away = False
         self._end_reason = ""
         self._next_opaque = 0
         # A request is in exactly one of these: not yet written to the socket, or waiting for its
@@ -188,6 +191,9 @@ class Connection(asyncio.Protocol):
                 reply = self._pending.pop(command.opaque, None)
                 if reply is not None:  # None: the response arrived after its timeout
                     reply.answered(command)
+            elif command.code == GO_AWAY:
+                self._goes_away = True
+                self.abort(f"{self} stops and has not read the request")
         if self._is_retired:
             self.retire()
 
@@ -208,7 +214,7 @@ class Connection(asyncio.Protocol):
         unsent, self._outbox = self._outbox, deque()
         pending, self._pending = self._pending, {}
         self._watcher.connection_lost(self)
-        error = ConnectionLostError(reason, was_sent=True)
+        error = ConnectionLostError(reason, was_sent=not self._goes_away)
         for reply in pending.values():
             reply.lost(error)
         error = ConnectionLostError(reason, was_sent=False)

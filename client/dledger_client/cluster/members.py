@@ -13,6 +13,7 @@ from dledger_client.errors import AddressError, ConnectionLostError, RefusedErro
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
+from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.protocol.passing_on import PASS_ON_FLAG
 from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
@@ -139,7 +140,7 @@ class Members:
 
     async def _open(self, address: ServerAddress) -> Connection:
         def make() -> Connection:
-            flag = 0 if self.follow_leader else PASS_ON_FLAG
+            flag = TAKES_GO_AWAY_FLAG | (0 if self.follow_leader else PASS_ON_FLAG)
             return Connection(address, self._watcher, stall_s=self.timing.stall_s, flag=flag)
 
         try:

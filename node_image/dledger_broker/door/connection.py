@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_formats.rocketmq.message_record import pack_host
-from dledger_node.remoting.connection import Connection, Host, Requests
+from dledger_node.remoting.connection import Connection
+from dledger_node.remoting.host import Host, Requests
 
 _LINGER: Final = struct.Struct("ii")
 _UNKNOWN_HOST: Final = bytes(8)

@@ -1,6 +1,7 @@
 """Bytes between members, and between clients and members.
 
     connection, gate, limits   accepted connections, and their limits
+    host, lingering            what a connection needs of its member, and how a connection ends
     dispatch, service          frames of a connection -> calls on the server, and their answers
     read_requests              GET, FOLLOW and READ_RANGE, and the forms of their answers
     read_turns                 how much of the loop's time reads may take

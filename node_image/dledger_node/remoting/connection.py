@@ -9,45 +9,20 @@ done for it.
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.go_away import GO_AWAY_FRAME
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
-from dledger_node.remoting.dispatch import Line
-from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.host import Host, Requests
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.lingering import linger
-from dledger_node.remoting.read_turns import READS_WAITING_MAX, ReadTurns
+from dledger_node.remoting.read_turns import READS_WAITING_MAX
 
 DECODED_BYTES: Final = 64 * 1024
 """Bytes of a client that are decoded at once; the smallest frames take 1.2 ms."""
-
-
-class Host(Protocol):
-    """The member, as far as the bytes of its connections need it."""
-
-    @property
-    def gate(self) -> Gate:
-        """Counts and limits the connections."""
-
-    @property
-    def read_turns(self) -> ReadTurns:
-        """Shares the loop's time among reads."""
-
-
-class Requests(Protocol):
-    """Handles the requests of one connection."""
-
-    def dispatch(
-        self,
-        commands: Sequence[RemotingCommand],
-        line: Line,
-        only_hello: Reason | None,
-        until_s: float,
-    ) -> None:
-        """Handle commands in order (`dispatch.Dispatcher.dispatch`)."""
 
 
 class Connection(asyncio.Protocol):
@@ -56,6 +31,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: Host, requests: Requests) -> None:
         self.peer_id: str | None = None
         """The member that the connection's HELLO named; None for a client."""
+        self.takes_go_away = False
+        """Whether the other side understands GO_AWAY."""
         self.address = "?"
         """The address of the other side's host."""
         self.unread_since_s: float | None = None
@@ -84,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._active_at_s = 0.0
         # When the HELLO was refused; the other side then gets a short time to read the answer.
         self._refused_since_s: float | None = None
-        self._is_cut = self._is_ended = False
+        self._is_cut = self._is_ended = self._takes_no_more = False
         # When the wait for the first frame, or for the rest of a frame, began; None without a wait.
         self._first_frame_since_s: float | None = None
         self._frame_since_s: float | None = None
@@ -112,7 +89,10 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def end(self) -> None:
-        """Send what was written, and let the client close (`lingering`); close a peer's link."""
+        """Send what was written, and let the client close (`lingering`); close a peer's link.
+
+        Every append that was read must be answered: the client is told that the others were not.
+        """
         if self.peer_id is not None:
             self.close()
             return
@@ -120,6 +100,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is not None and not (self._is_ended or transport.is_closing()):
             self._is_ended = True
+            if self.takes_go_away:
+                transport.write(GO_AWAY_FRAME)
             linger(transport, self.connection_lost)
 
     # -- called by the gate and the dispatcher ---------------------------------------------------
@@ -149,6 +131,13 @@ class Connection(asyncio.Protocol):
             self._gate.count_closed(self, reason, detail)
             self._release_unsent()
             self._transport.abort()  # also while it is closing, which may wait for the other side
+
+    def take_no_more(self) -> None:
+        """Read no further requests if GO_AWAY will tell the client so."""
+        if self.takes_go_away:
+            self._takes_no_more = True
+            self._gate.input_turns.forget(self)
+            self._read_or_not()
 
     def pause_for_room(self) -> None:
         """Stop reading until `resume`: all connections together hold too many bytes."""
@@ -254,6 +243,7 @@ class Connection(asyncio.Protocol):
             self.unread_since_s is not None
             or self.reads_waiting >= READS_WAITING_MAX
             or self._over_quota is not None
+            or self._takes_no_more
         )
 
     def _restart_frame_time(self) -> None:
@@ -329,6 +319,7 @@ class Connection(asyncio.Protocol):
             or self.unread_since_s is not None
             or self._has_input
             or self._over_quota is not None
+            or self._takes_no_more
         ):
             transport.pause_reading()
         else:

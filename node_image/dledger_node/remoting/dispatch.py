@@ -18,6 +18,7 @@ from dledger_formats.protocol import (
 from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.protocol.leadership_transfer import (
     LeadershipTransferRequest,
     LeadershipTransferResponse,
@@ -68,6 +69,8 @@ class Line(Reader, Protocol):
 
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
+    takes_go_away: bool
+    """Whether the other side understands GO_AWAY."""
 
     def put_off(self, commands: Sequence[RemotingCommand]) -> None:
         """Keep commands until `Reader.go_on`, or until the other side reads its answers again."""
@@ -144,6 +147,8 @@ class Dispatcher:
         batches: list[BatchCall],
     ) -> None:
         service = self._service
+        if command.flag & TAKES_GO_AWAY_FLAG:
+            line.takes_go_away = True
         match command.code:
             case _ if command.flag & passing_on.PASSED_ON_FLAG and service.passed_on.is_foreign(
                 command

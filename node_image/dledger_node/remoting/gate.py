@@ -53,6 +53,9 @@ class Guest(Protocol):
     def end(self) -> None:
         """Send what was written, then end; a client's connection lasts until the client closes."""
 
+    def take_no_more(self) -> None:
+        """Read no further requests if GO_AWAY will tell the client so."""
+
     def pause_for_room(self) -> None:
         """Stop reading until `resume`."""
 
@@ -123,6 +126,14 @@ class Gate:
             oldest, reason = next(iter(self._only_hello.items()))
             del self._only_hello[oldest]
             oldest.cut(reason, f"too many connections; this one is from {oldest.address}")
+
+    def take_no_more(self) -> None:
+        """Read no further requests of the clients that understand GO_AWAY: this member stops.
+
+        They send their requests to another member, and so none of them is refused here.
+        """
+        for guest in self._guests:
+            guest.take_no_more()
 
     def close(self) -> None:
         """End all connections, and every one that the event loop still accepts."""

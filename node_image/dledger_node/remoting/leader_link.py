@@ -11,6 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.frames import OPAQUE_MAX, FrameDecoder, FrameError, RemotingCommand
+from dledger_formats.protocol.go_away import GO_AWAY
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
 """The longest frame of an answer to an append."""
@@ -37,7 +38,7 @@ class LinkOwner(Protocol[RequestT_contra]):
     def lost(self, leader_id: str, waiting: Sequence[RequestT_contra], *, were_sent: bool) -> None:
         """Take the requests without an answer; the connection is gone.
 
-        `were_sent` tells whether the leader may have received them.
+        `were_sent` tells whether the leader may have read them.
         """
 
 
@@ -55,7 +56,7 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
         self._unsent: list[bytes] = []
         """Their frames until the connection is made."""
         self._next_opaque = 0
-        self._has_ended = False
+        self._has_ended = self._goes_away = False
 
     @property
     def oldest_deadline_s(self) -> float:
@@ -99,7 +100,8 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
             return
         self._has_ended = True
         waiting, self._waiting = list(self._waiting.values()), {}
-        self._owner.lost(self._leader_id, waiting, were_sent=self._transport is not None)
+        were_sent = self._transport is not None and not self._goes_away
+        self._owner.lost(self._leader_id, waiting, were_sent=were_sent)
 
     # -- called by the event loop ----------------------------------------------------------------
 
@@ -129,7 +131,8 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
         ]
         if answers:
             self._owner.answered(answers)
-        if not is_sound:
+        self._goes_away = any(command.code == GO_AWAY for command in commands)
+        if self._goes_away or not is_sound:
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -4,7 +4,8 @@ If a socket is closed while received bytes lie unread in it, or arrive later, th
 with a reset. The reset makes the other side drop the answers that it has not read yet, and
 clients that keep many requests in flight always have some on the way. So a member that stops ends
 only its sending side (FIN). It goes on reading, discards what it reads, and closes once the other
-side has closed.
+side has closed. A client that understands GO_AWAY gets that frame before the FIN: it says that
+no request was read from what is discarded.
 
 The other side may never close, or send without end. So `Gate.ended` waits for LINGER_S at most, and
 DISCARDED_BYTES_MAX bounds what is read.

@@ -73,6 +73,7 @@ class Appends:
         """Until when `_next` waits for the log to take entries; infinite if it does not wait."""
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
+        self._is_draining = False
         self.closed = False
         """Whether clients may append nothing: all entries are those of a program."""
         self.acknowledged = 0
@@ -151,7 +152,13 @@ class Appends:
         self._answer_unknown(self._waiters.take_all())
 
     async def drained(self) -> None:
-        """Return once no append waits for its quorum."""
+        """Refuse all further appends, and return once none waits for its quorum.
+
+        A member without a successor still leads, and the outcome of the last appends would be
+        unknown if it took some until it closes.
+        """
+        self._is_draining = True
+        self._refuse_all(DLedgerResponseCode.LEADER_TRANSFERRING)
         await self._waiters.drained()
 
     # -- proposing -------------------------------------------------------------------------------
@@ -176,6 +183,9 @@ class Appends:
             return
         if not self._core.leads:
             self._refuse_all(DLedgerResponseCode.NOT_LEADER)
+            return
+        if self._is_draining:
+            self._refuse_all(DLedgerResponseCode.LEADER_TRANSFERRING)
             return
         if self._waits_for_room():
             return

@@ -85,6 +85,7 @@ class Drafts:
         self._loop = asyncio.get_running_loop()
         self._progress = QuorumProgress(core)
         self._waiters = CommitWaiters[Draft](settings.pending_requests_max)
+        self._is_draining = False
         self._next: list[Draft] = []
         self._next_entries = self._next_bytes = 0
         self._held_until_s = math.inf
@@ -145,7 +146,9 @@ class Drafts:
         self._end([draft for waiter in waiting for draft in waiter.replies], Outcome.UNKNOWN)
 
     async def drained(self) -> None:
-        """Return once no draft waits for its quorum."""
+        """Refuse all further drafts, and return once none waits for its quorum."""
+        self._is_draining = True
+        self._refuse_next(DLedgerResponseCode.LEADER_TRANSFERRING)
         await self._waiters.drained()
 
     def _propose(self) -> None:
@@ -154,6 +157,9 @@ class Drafts:
             return
         if not self._core.leads:
             self._refuse_next(DLedgerResponseCode.NOT_LEADER)
+            return
+        if self._is_draining:
+            self._refuse_next(DLedgerResponseCode.LEADER_TRANSFERRING)
             return
         owner = self.owner
         assert owner is not None

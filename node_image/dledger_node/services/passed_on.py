@@ -6,7 +6,7 @@ sends its plain appends to the leader that it knows, and returns the leader's an
 passed on twice: two members may take each other for the leader. The request names the group's
 identity, because the address may belong to another group by now.
 
-An append that the leader may have received is never refused here: without the leader's answer, its
+An append that the leader may have read is never refused here: without the leader's answer, its
 outcome is unknown.
 """
 
@@ -19,6 +19,7 @@ from dledger_formats.protocol import frames, passing_on, requests
 from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.settings import PASSED_ON, NodeSettings
 from dledger_node.drain import Drain
 from dledger_node.raft.core import Raft
@@ -112,7 +113,7 @@ class PassedOn:
             RemotingCommand(
                 code=APPEND_BATCH if isinstance(call, BatchCall) else RequestCode.APPEND,
                 opaque=opaque,
-                flag=passing_on.PASSED_ON_FLAG,
+                flag=passing_on.PASSED_ON_FLAG | TAKES_GO_AWAY_FLAG,
                 ext_fields={passing_on.GROUP_IDENTITY_FIELD: self._identity.value},
                 body=body,
             )

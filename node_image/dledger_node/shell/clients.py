@@ -154,7 +154,8 @@ class ClientService:
         self.drafts.go_on()
 
     async def drained(self) -> None:
-        """Stop passing appends on, and return once no append waits for its outcome."""
+        """Take no further appends, and return once none waits for its outcome."""
+        self.gate.take_no_more()
         await self.passed_on.drained()
         await self.appends.drained()
         await self.drafts.drained()

@@ -250,7 +250,7 @@ class DLedgerServer:
         await self.clients.transfers.hand_over(timeout_s)
 
     async def drain(self, timeout_s: float) -> None:
-        """Stop passing appends on; wait until no append waits, or the timeout has passed."""
+        """Take no further appends; wait until none waits, or the timeout has passed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.clients.drained(), timeout_s)
 

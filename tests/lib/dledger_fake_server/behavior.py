@@ -15,6 +15,8 @@ class Fault(enum.Enum):
     DISCONNECT = enum.auto()
     APPEND_AND_DISCONNECT = enum.auto()
     SEND_GARBAGE = enum.auto()
+    GO_AWAY = enum.auto()
+    """Read nothing more, tell the client with GO_AWAY, and disconnect."""
 
 
 Behavior: TypeAlias = Fault | DLedgerResponseCode | RemotingCommand

@@ -5,6 +5,7 @@ from typing import Protocol, cast
 
 from dledger_fake_server.behavior import Fault
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.go_away import GO_AWAY_FRAME, TAKES_GO_AWAY_FLAG
 
 
 class Handler(Protocol):
@@ -42,6 +43,11 @@ class Connection(asyncio.Protocol):
             answer = self.member.handle(command, self)
             if answer in (Fault.DISCONNECT, Fault.APPEND_AND_DISCONNECT):
                 self.transport.write(b"".join(answers))
+                self.transport.close()
+                return
+            if answer is Fault.GO_AWAY:
+                assert command.flag & TAKES_GO_AWAY_FLAG
+                self.transport.write(b"".join((*answers, GO_AWAY_FRAME)))
                 self.transport.close()
                 return
             if answer is Fault.SEND_GARBAGE:

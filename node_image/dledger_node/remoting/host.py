@@ -1,0 +1,35 @@
+"""What an accepted connection needs of its member."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_node.remoting.dispatch import Line
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.read_turns import ReadTurns
+
+
+class Host(Protocol):
+    """The member, as far as the bytes of its connections need it."""
+
+    @property
+    def gate(self) -> Gate:
+        """Counts and limits the connections."""
+
+    @property
+    def read_turns(self) -> ReadTurns:
+        """Shares the loop's time among reads."""
+
+
+class Requests(Protocol):
+    """Handles the requests of one connection."""
+
+    def dispatch(
+        self,
+        commands: Sequence[RemotingCommand],
+        line: Line,
+        only_hello: Reason | None,
+        until_s: float,
+    ) -> None:
+        """Handle commands in order (`dispatch.Dispatcher.dispatch`)."""
