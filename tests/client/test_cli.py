@@ -225,9 +225,13 @@ def test_status_finds_the_members_by_metadata_and_names_each_once(
 
     # All members are on one host, so this is the port of one of them.
     assert main(["status", "--http-port", str(port)]) == 0
-    rows = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    rows = printed.out.splitlines()
     assert sum("leader" in row for row in rows) == 1
     assert sum("this is the page of n0; give" in row for row in rows) == 2
+    [hint] = printed.err.splitlines()
+    assert f"n0, n1, n2 would all have their pages at 127.0.0.1:{port}" in hint
+    assert "--http" in hint
 
 
 def test_status_of_another_group_is_refused(

@@ -165,16 +165,47 @@ def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
         assert client.get(index).body == b"kept"
 
 
-def test_a_folder_is_in_use_while_members_of_a_killed_group_run(
+def test_the_members_of_a_killed_group_are_named_with_the_command_that_stops_them(
     tmp_path: Path,
 ) -> None:
-    with LocalGroupProcess(tmp_path, 1) as group:
-        pid = group.started["members"]["n0"]["pid"]
+    with LocalGroupProcess(tmp_path / "one", 3, addable=1) as group:
+        pids = {member: found["pid"] for member, found in group.started["members"].items()}
+        for member, pid in pids.items():
+            lock = tmp_path / "one" / f"dledger-{member}" / "lock"
+            wait_for(
+                lambda lock=lock, pid=pid: lock.exists() and str(pid) in lock.read_text(),
+                f"{member} has opened its store",
+            )
         group.stop(signal.SIGKILL)
-        code, err = LocalGroupProcess(tmp_path, 1).finish()
+    os.kill(pids.pop("n1"), signal.SIGKILL)
+    living = ", ".join(f"{member} (process {pid})" for member, pid in pids.items())
+    command = f"kill {' '.join(map(str, pids.values()))}"
 
-        assert code == 2
-        assert "in use" in err
+    code, in_folder = LocalGroupProcess(tmp_path / "one", 3, addable=1).finish()
+
+    assert code == 2
+    assert f"is in use by {living}, which a group that was killed has left running" in in_folder
+    assert f"stop them with `{command}`" in in_folder
+    subprocess.run(["sh", "-c", command], check=True)
+    for pid in pids.values():
+        wait_for(lambda pid=pid: not is_running(pid), "the remaining member has exited")
+
+
+def test_a_port_that_a_member_of_a_killed_group_listens_on_is_named_with_its_process(
+    tmp_path: Path,
+) -> None:
+    with LocalGroupProcess(tmp_path / "one", 1) as group:
+        pid = group.started["members"]["n0"]["pid"]
+        port = int(group.servers[0].rpartition(":")[2])
+        with BlockingClient(group.servers, "local") as client:
+            client.append(b"it listens")
+        group.stop(signal.SIGKILL)
+
+    code, err = LocalGroupProcess(tmp_path / "two", 1, 0, f"--port={port}").finish()
+
+    assert code == 2
+    assert f"cannot listen on port {port}: Address already in use by process {pid}" in err
+    assert f"stop it with `kill {pid}`" in err
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_running(pid), "the remaining member has exited")
 

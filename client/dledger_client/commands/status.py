@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -115,7 +116,10 @@ async def ask_all(addresses: list[ServerAddress], group: str | None) -> list["An
 
 
 async def page_addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
-    """Return where the members' pages are. Raises UsageError for an invalid address."""
+    """Return where the members' pages are. Raises UsageError for an invalid address.
+
+    Complains if members have the same one, since they run on one host.
+    """
     try:
         if arguments.http:
             return parse_servers([arguments.http])
@@ -125,6 +129,14 @@ async def page_addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
     except AddressError as error:
         raise UsageError(str(error)) from error
     port = arguments.http_port
+    for shared, count in Counter(peer.host for peer in peers).items():
+        if count > 1:
+            ids = ", ".join(str(peer.member_id) for peer in peers if peer.host == shared)
+            common.complain(
+                f"dledger: {ids} would all have their pages at "
+                f"{ServerAddress(host=shared, port=port)}; "
+                f"name the page of each with --http HOST:PORT,… or {HTTP_VARIABLE}"
+            )
     return [ServerAddress(host=peer.host, port=port, member_id=peer.member_id) for peer in peers]
 
 

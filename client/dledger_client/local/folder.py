@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from dledger_client.local.errors import LocalGroupError
+from dledger_client.local.processes import how_to_stop, process_name, with_file
 from dledger_formats import json_objects
 from dledger_formats.json_objects import FormatError
 
 SHAPE_FILE: Final = "group.json"
 UNFINISHED_SHAPE_FILE: Final = "group.new"
 LOCK_FILE: Final = "lock"
+STORE_PREFIX: Final = "dledger-"
+"""What the folder of a member's store has before the member's id."""
 MEMBERS_ALLOWED: Final = (1, 3, 5, 7)
 ADDABLE_ALLOWED: Final = range(7)
 SEGMENT_SIZE_BYTES: Final = 16 << 20
@@ -73,16 +76,32 @@ def lock_folder(folder: Path) -> Iterator[int]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "another process"
-            raise LocalGroupError(
-                f"{folder} is in use by {holder} or by members that it left running; stop them, or "
-                "choose another folder with --data"
-            ) from None
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            raise LocalGroupError(_in_use(folder, holder)) from None
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"process {os.getpid()}\n".encode(), 0)
+        os.pwrite(lock, f"{process_name(os.getpid())}\n".encode(), 0)
         yield lock
     finally:
         os.close(lock)
+
+
+def _in_use(folder: Path, holder: str) -> str:
+    """Say which processes use a folder, and how to stop them; `holder` took its lock."""
+    users = with_file(folder / LOCK_FILE)
+    other = "or choose another folder with --data"
+    if not users or holder in (process_name(pid) for pid in users):
+        return f"{folder} is in use by {holder or 'another process'}; stop that process, {other}"
+    named = {}
+    for path in sorted(folder.glob(f"{STORE_PREFIX}*/{LOCK_FILE}")):
+        with contextlib.suppress(OSError):
+            name = path.read_text(errors="replace").strip()
+            named[name] = path.parent.name.removeprefix(STORE_PREFIX)
+    names = [process_name(pid) for pid in users]
+    living = sorted(f"{named[name]} ({name})" if name in named else name for name in names)
+    return (
+        f"{folder} is in use by {', '.join(living)}, which a group that was killed has left "
+        f"running; {how_to_stop(users)}, {other}"
+    )
 
 
 def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:

@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from dledger_client.local.folder import (
     require_empty,
 )
 from dledger_client.local.member import MemberProcess, Restarted
+from dledger_client.local.processes import how_to_stop, listening_on, process_name
 from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.local.token import keep_token
 from dledger_client.tasks import TaskScope
@@ -136,9 +137,7 @@ class LocalGroup:
             lock = resources.enter_context(lock_folder(self.folder))
             shape = await self._found(self._shape)
             self.token_file = keep_token(self.folder) if self._demands_token else None
-            for member in self.members.values():
-                _require_free_port(member.address.port)
-                _require_free_port(member.http_address.port)
+            _require_free_ports(self.members.values())
             tasks = await resources.enter_async_context(TaskScope())
             for member in self.members.values():
                 process = MemberProcess(
@@ -278,15 +277,21 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
     ]
 
 
-def _require_free_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise LocalGroupError(
-                f"cannot listen on port {port}: {error.strerror}; choose other ports with --port"
-            ) from error
+def _require_free_ports(members: Iterable[LocalMember]) -> None:
+    ports = [one.port for member in members for one in (member.address, member.http_address)]
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                users = listening_on(ports)
+                names = ", ".join(map(process_name, users))
+                by = f" by {names}; {how_to_stop(users)}, or" if users else ";"
+                raise LocalGroupError(
+                    f"cannot listen on port {port}: {error.strerror}{by} choose other ports with "
+                    "--port"
+                ) from error
 
 
 def environment_of(group: LocalGroup) -> Mapping[str, str]:
