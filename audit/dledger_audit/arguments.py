@@ -130,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         choices=("text", "json"),
         default="text",
-        help="what to print: a report or the summary as JSON (default: %(default)s)",
+        help="what to print: a report as text or as JSON (default: %(default)s)",
     )
     top.add_argument(
         "--version", action="version", version=f"%(prog)s {version('dledger-operator')}"

@@ -11,6 +11,7 @@ from dledger_audit.checks.coverage import NOTHING, MemberTotals, totals
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
+from dledger_audit.checks.next_removal import Outlook, outlooks
 from dledger_audit.checks.removed import removed
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer, outcomes_of
@@ -26,6 +27,8 @@ class AuditResult:
     findings: tuple[Finding, ...]
     totals: Mapping[str, MemberTotals]
     """Totals by member id, for every member that answered."""
+    outlooks: tuple[Outlook, ...] = ()
+    """What each member removes next that tells its retention."""
 
 
 def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
@@ -40,6 +43,7 @@ def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
     return AuditResult(
         findings=(*settled.capture.findings, *findings_of(settled, comparison, outcomes)),
         totals={member: counted.get(member, NOTHING) for member in capture.manifests},
+        outlooks=tuple(outlooks({**capture.manifests, **settled.again}, capture.voters)),
     )
 
 

@@ -59,8 +59,8 @@ def _audit(captured: Capture, master: str) -> AuditResult:
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
     if kind == "json":
-        return json_objects.encode(summary).decode() + "\n"
-    return report.text(captured, summary, audited.totals)
+        return json_objects.encode(report.full(summary, audited)).decode() + "\n"
+    return report.text(captured, summary, audited)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:

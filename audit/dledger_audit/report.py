@@ -1,11 +1,13 @@
 """The result of an audit as a summary for the operator and as a text report."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Final
 
+from dledger_audit import outlook_text
 from dledger_audit.audit import AuditResult
 from dledger_audit.capture import Capture
 from dledger_audit.checks.coverage import NOTHING, MemberTotals
+from dledger_audit.checks.next_removal import Outlook
 from dledger_audit.verdict import in_order, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 
@@ -29,8 +31,22 @@ def summarize(capture: Capture, audited: AuditResult) -> AuditSummary:
     )
 
 
-def text(capture: Capture, summary: AuditSummary, totals: Mapping[str, MemberTotals]) -> str:
-    """Render the verdict, a table of members and the findings, worst first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(AuditSummary):
+    """The summary, and what is told only on request because it has no bound."""
+
+    next_removals: list[Outlook]
+
+
+def full(summary: AuditSummary, audited: AuditResult) -> Report:
+    """Return the report that `--output json` prints."""
+    told = {each.name: getattr(summary, each.name) for each in fields(summary)}
+    return Report(**told, next_removals=list(audited.outlooks))
+
+
+def text(capture: Capture, summary: AuditSummary, audited: AuditResult) -> str:
+    """Render the verdict, a table of members, the findings, worst first, and what goes next."""
+    totals = audited.totals
     shown = summary.first_findings[:FINDINGS_SHOWN_MAX]
     left_out = len(summary.first_findings) - len(shown)
     lines = [
@@ -42,6 +58,7 @@ def text(capture: Capture, summary: AuditSummary, totals: Mapping[str, MemberTot
     ]
     if left_out:
         lines.append(f"and {left_out} more findings")
+    lines += ["", *outlook_text.lines(audited.outlooks)]
     return "\n".join(lines).rstrip() + "\n"
 
 

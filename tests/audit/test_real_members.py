@@ -7,25 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from dledger_audit.audit import audit
-from dledger_audit.capture import ask_again, capture
+from dledger_audit.audit import AuditResult, audit
+from dledger_audit.capture import Capture, ask_again, capture
+from dledger_audit.checks.next_removal import HeldBy
 from dledger_audit.report import summarize
 from dledger_client.client import DLedgerClient
 from dledger_formats.audit import AuditSummary, Verdict
+from dledger_formats.http.retention import RemovalRule
 from dledger_scan.local_audit import RemotePasses
 from tools.groups.node_group import NodeGroup
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 
 
-def audited(group: NodeGroup) -> AuditSummary:
+def audit_of(group: NodeGroup) -> tuple[Capture, AuditResult]:
     urls = {
         member: f"http://{group.host(member)}:{group.http_ports[member]}"
         for member in group.running()
     }
     captured = capture("g", urls)
     with closing(RemotePasses(urls)) as passes:
-        return summarize(captured, audit(passes, captured, lambda: ask_again(captured)))
+        return captured, audit(passes, captured, lambda: ask_again(captured))
+
+
+def audited(group: NodeGroup) -> AuditSummary:
+    return summarize(*audit_of(group))
+
+
+def checkpointed_index(group: NodeGroup, member: str) -> int:
+    told = group.manifest(member).retention
+    return told.committed_index if told is not None else -1
 
 
 async def append(group: NodeGroup, sizes: range) -> None:
@@ -54,3 +66,30 @@ def test_what_members_write_across_restarts_and_retention_is_sound(tmp_path: Pat
     assert summary.verdict is Verdict.SOUND, summary
     assert not summary.first_findings
     assert summary.entries > 100
+
+
+def test_the_report_names_the_voter_for_which_segments_are_kept(tmp_path: Path) -> None:
+    with NodeGroup(
+        tmp_path, segment_size_bytes=1 << 16, index_segment_size_bytes=1 << 12,
+        retention_bytes=3 << 16,
+    ) as group:  # fmt: skip
+        master = group.master()
+        away = next(member for member in group.peers if member != master)
+        group.stop(away)
+        asyncio.run(append(group, range(1000)))
+        for member in group.running():
+            wait_for(
+                lambda member=member: checkpointed_index(group, member) >= 1000,
+                f"{member} has saved a checkpoint",
+            )
+
+        _, found = audit_of(group)
+
+    assert {outlook.member for outlook in found.outlooks} == group.peers.keys() - {away}
+    for outlook in found.outlooks:
+        assert outlook.next_round.segments == 0
+        oldest = outlook.segments[0]
+        assert (oldest.rule, oldest.is_due) == (RemovalRule.SIZE, True)
+        assert oldest.held_by == [HeldBy.VOTERS]
+        assert oldest.lagging == {away: -1}
+        assert outlook.segments[-1].is_due is False

@@ -85,7 +85,7 @@ def summary_of(*findings: Finding) -> tuple[AuditSummary, str]:
     captured = Capture(group="g", urls={"n0": "", "n1": ""}, manifests={}, findings=())
     audited = AuditResult(findings=findings, totals={"n0": TOTALS})
     summary = report.summarize(captured, audited)
-    return summary, report.text(captured, summary, audited.totals)
+    return summary, report.text(captured, summary, audited)
 
 
 def test_the_findings_that_decide_the_verdict_come_first() -> None:

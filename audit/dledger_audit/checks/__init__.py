@@ -5,6 +5,7 @@ electorate   whose copies count, and which indexes each member should hold
 integrity    damage, for each member by itself
 continuity   gaps, repetitions and terms that go back, where segments meet
 removed      what is missing before a log's first entry, and whether a rule explains it
+next_removal what retention removes next, and what holds it back
 comparison   pieces of all members: which agree, and which must be compared entry by entry
 agreement    the entries of one such piece
 coverage     totals
