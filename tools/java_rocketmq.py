@@ -1,4 +1,4 @@
-"""Published versions of RocketMQ: the client with a program of scenarios, and the name server.
+"""Published versions of RocketMQ: its clients with a program of scenarios, and the name server.
 
     python -m tools.java_rocketmq       build every version that the tests use
 
@@ -20,7 +20,8 @@ PROJECT: Final = ROOT / "tests" / "interop" / "java_rocketmq"
 CLIENT_VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.0")
 NAME_SERVER_VERSIONS: Final = ("5.3.3",)
 _KIND: Final = "java-rocketmq"
-_CLIENT: Final = "rocketmq-client"
+_CLIENT: Final = "rocketmq-tools"
+"""The administration client; it brings the client of producers and consumers."""
 _NAME_SERVER: Final = "rocketmq-namesrv"
 
 

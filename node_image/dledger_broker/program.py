@@ -8,6 +8,7 @@ from typing import Final
 
 from prometheus_client.registry import Collector
 
+from dledger_broker.door.administration import Administration
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.dispatcher import BrokerRequests, Serve
 from dledger_broker.door.group_clients import GroupClients
@@ -17,6 +18,8 @@ from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.returns import Returns
 from dledger_broker.door.sends import Sends
+from dledger_broker.door.tables import TableRequests
+from dledger_broker.door.views import MessageViews
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
@@ -77,8 +80,8 @@ class Broker:
         self._store_host = store_host
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
-        self._commits = OffsetCommits(self._owner)
         self._changes = StateChanges(self._owner)
+        self._commits = OffsetCommits(self._owner, self._changes)
         self._clients = GroupClients(self._owner)
         self._leases = ClientLeases(self._owner, self._changes)
         self._locks = QueueLocks(self._owner, self._changes, asyncio.get_running_loop().time)
@@ -97,11 +100,13 @@ class Broker:
         """Open the queues, listen, and keep the clock going until cancelled."""
         store = await self._feed.open()
         member = self._member
-        reader = MessageReader(store, member.stored_at, lambda: member.begin_pos)
+        reader = MessageReader(
+            store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
+        )
         self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
-        services = self._services(self._pulls, reader)
+        services = self._services(self._pulls, reader) | self._administration(reader)
         requests = BrokerRequests(services, self._counters)
 
         def accept() -> BrokerConnection:
@@ -165,6 +170,35 @@ class Broker:
                 code.GET_ROUTEINFO_BY_TOPIC: names.route,
                 code.GET_BROKER_CLUSTER_INFO: names.cluster,
                 code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: names.topics,
+            }.items()
+        }
+
+    def _administration(self, reader: MessageReader) -> dict[int, Serve]:
+        """Return whoever answers a request of administrators and of other brokers, by its code."""
+        owner = self._owner
+        changes = Administration(owner, self._commits, self._changes)
+        tables = TableRequests(
+            self._settings, self._member, owner, self._threads, self._counters.values
+        )
+        views = MessageViews(owner, reader, self._threads)
+        code = RequestCode
+        return {
+            int(key): serve
+            for key, serve in {
+                code.UPDATE_AND_CREATE_TOPIC: changes.set_topic,
+                code.DELETE_TOPIC_IN_BROKER: changes.delete_topic,
+                code.DELETE_TOPIC_IN_NAMESRV: changes.delete_topic_from_names,
+                code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: changes.set_group,
+                code.DELETE_SUBSCRIPTIONGROUP: changes.delete_group,
+                code.GET_ALL_TOPIC_CONFIG: tables.topics,
+                code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: tables.groups,
+                code.GET_ALL_CONSUMER_OFFSET: tables.consumer_offsets,
+                code.GET_ALL_DELAY_OFFSET: tables.delay_offsets,
+                code.GET_ALL_MESSAGE_REQUEST_MODE: tables.request_modes,
+                code.GET_TOPIC_CONFIG: tables.topic,
+                code.GET_SUBSCRIPTIONGROUP_CONFIG: tables.group,
+                code.GET_BROKER_RUNTIME_INFO: tables.runtime,
+                code.VIEW_MESSAGE_BY_ID: views.message,
             }.items()
         }
 

@@ -6,8 +6,10 @@ from typing import cast
 
 import pytest
 
-from dledger_broker.leading.log_owner import SYSTEM_QUEUES, SYSTEM_TOPICS, LogOwner
+from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.pending_topics import SYSTEM_QUEUES, SYSTEM_TOPICS
+from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.state import changes, groups, topics
@@ -67,7 +69,7 @@ async def test_more_consumer_groups_than_the_bound_are_refused(
     for name in ("g1", "g2"):
         record = GroupSet(config=SubscriptionGroup(group_name=name))
         changes.make(state.tables, record, 1, 1)
-    commits = OffsetCommits(owner)
+    commits = OffsetCommits(owner, StateChanges(owner))
 
     with pytest.raises(RefusedError) as refused:
         commits.group_change("g3")

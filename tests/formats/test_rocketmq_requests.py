@@ -22,7 +22,7 @@ from dledger_formats.rocketmq.sends import LongSendMessageFields, SendMessageFie
 GOLDEN = Path(__file__).parent / "golden" / "rocketmq-frames.jsonl"
 # Between the Raft cores of Java's brokers, between a master and its slave, and what no part of this
 # project serves yet.
-OTHERS = ("raft-", "ha-", "topic-stats-", "consume-stats-", "get-topic-config-")
+OTHERS = ("raft-", "ha-", "topic-stats-", "consume-stats-")
 ONLY_IN_ANSWERS_OF_SUCCESS = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND)
 
 
@@ -115,6 +115,8 @@ def test_the_recorded_frames_cover_every_way_to_send_and_the_held_pull() -> None
         RequestCode.CHECK_CLIENT_CONFIG,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
         RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
     }
 
 

@@ -1,11 +1,12 @@
-"""Fixtures: the tested versions of Java DLedger, and a group of Python members."""
+"""Fixtures: the tested versions of Java DLedger and of RocketMQ's clients, and Python members."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools import java_dledger
+from tools import java_dledger, java_rocketmq
+from tools.groups.broker_group import BrokerGroup
 from tools.groups.node_group import NodeGroup
 from tools.java_dledger import JavaMissingError
 
@@ -55,4 +56,32 @@ def class_path_0_4_0() -> str:
 def python_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeGroup]:
     """Three Python members, shared by the tests of a module, which must not stop them."""
     with NodeGroup(tmp_path_factory.mktemp("python")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=java_rocketmq.CLIENT_VERSIONS)
+def rocketmq(request: pytest.FixtureRequest) -> str:
+    """Class path of each version of RocketMQ's clients in turn."""
+    return rocketmq_class_path_of(request.param)
+
+
+@pytest.fixture(scope="module")
+def rocketmq_5() -> str:
+    """Class path of the clients of the version that the broker imitates."""
+    return rocketmq_class_path_of("5.3.3")
+
+
+def rocketmq_class_path_of(version: str) -> str:
+    """Return the class path of a version of RocketMQ's clients; skips if it is not built."""
+    try:
+        return java_rocketmq.find_client(version)
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerGroup]:
+    """Three brokers, shared by the tests of a module, which must not stop them."""
+    with BrokerGroup(tmp_path_factory.mktemp("brokers")) as running:
+        running.master()
         yield running

@@ -12,39 +12,10 @@ from dledger_broker_client.client import BrokerClient
 from dledger_formats.log.checksum import crc32
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_java.rocketmq import Event, Scenario, of_kind, play
-from tools import java_rocketmq
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
-from tools.java_dledger import JavaMissingError
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(scope="module", params=java_rocketmq.CLIENT_VERSIONS)
-def rocketmq(request: pytest.FixtureRequest) -> str:
-    """Class path of each version of the client in turn."""
-    return found(request.param)
-
-
-@pytest.fixture(scope="module")
-def rocketmq_5() -> str:
-    """Class path of the client of the version that the broker imitates."""
-    return found("5.3.3")
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerGroup]:
-    """Three brokers, shared by the tests of a module, which must not stop them."""
-    with BrokerGroup(tmp_path_factory.mktemp("brokers")) as running:
-        running.master()
-        yield running
-
-
-def found(version: str) -> str:
-    try:
-        return java_rocketmq.find_client(version)
-    except JavaMissingError as error:
-        pytest.skip(str(error))
 
 
 class PushConsumer:

@@ -54,6 +54,8 @@ FORMS: Final[Mapping[RequestCode, RequestForm]] = {
     RequestCode.GET_ALL_DELAY_OFFSET: RequestForm(answer_body=offsets.DelayOffsets),
     RequestCode.UPDATE_AND_CREATE_TOPIC: RequestForm(topics.CreateTopicFields),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestForm(topics.TopicFields),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestForm(topics.TopicFields),
+    RequestCode.GET_TOPIC_CONFIG: RequestForm(topics.TopicFields, answer_body=topics.TopicConfig),
     RequestCode.GET_ALL_TOPIC_CONFIG: RequestForm(answer_body=topics.TopicTable),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestForm(answer_body=names.RuntimeInfo),
     RequestCode.HEART_BEAT: RequestForm(
@@ -74,6 +76,9 @@ FORMS: Final[Mapping[RequestCode, RequestForm]] = {
     ),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: RequestForm(
         answer_body=subscription_groups.SubscriptionGroupTable
+    ),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: RequestForm(
+        subscription_groups.GroupFields, answer_body=subscription_groups.SubscriptionGroup
     ),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestForm(subscription_groups.DeleteGroupFields),
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: RequestForm(

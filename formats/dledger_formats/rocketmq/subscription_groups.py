@@ -1,4 +1,4 @@
-"""Consumer groups as they are configured (codes 200, 201, 207 and 402)."""
+"""Consumer groups as they are configured (codes 200, 201, 207, 352 and 402)."""
 
 from typing import Any
 
@@ -52,6 +52,12 @@ class DeleteGroupFields(RequestFields, kw_only=True, frozen=True):
     group_name: str
     clean_offset: bool | None = None
     """Whether the group's offsets are deleted, too. Java's default is no."""
+
+
+class GroupFields(RequestFields, kw_only=True, frozen=True):
+    """The fields of GET_SUBSCRIPTIONGROUP_CONFIG."""
+
+    group: str
 
 
 class MessageRequestModes(AnswerBody, kw_only=True, frozen=True):

@@ -1,4 +1,6 @@
-"""Topics: their settings, and the requests that set, delete and list them (codes 17, 21, 215)."""
+"""Topics: their settings, and the requests that set, delete and list them (codes 17, 21, 215, 216
+and 351).
+"""
 
 from typing import Any, Final
 
@@ -68,8 +70,12 @@ class CreateTopicFields(RequestFields, kw_only=True, frozen=True):
 
 
 class TopicFields(RequestFields, kw_only=True, frozen=True):
-    """The fields of DELETE_TOPIC_IN_BROKER and of GET_ROUTEINFO_BY_TOPIC."""
+    """The fields of every request about one topic."""
 
     topic: str
     accept_standard_json_only: bool | None = None
     """Only in GET_ROUTEINFO_BY_TOPIC, since 4.9.4. We write standard JSON always."""
+    lo: bool | None = None
+    """Only in GET_TOPIC_CONFIG: it is about static topics, which this project does not have."""
+    cluster_name: str | None = None
+    """Only in DELETE_TOPIC_IN_NAMESRV, since 5.0."""

@@ -24,6 +24,7 @@ from dledger_formats.rocketmq.consumer_groups import (
 )
 
 _OPAQUES: Final = 1 << 31
+BROADCASTING: Final = "BROADCASTING"
 
 
 class Client(NamedTuple):
@@ -135,6 +136,12 @@ class GroupClients:
         ]
         return max(found, key=lambda each: each.sub_version, default=None)
 
+    def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
+        """Tell whether the last heartbeat of a connection said that each client gets all."""
+        client = self._by_line.get(line)
+        own = None if client is None else client.consumers.get(group)
+        return own is not None and own.message_model == BROADCASTING
+
     def notify_changed(self) -> None:
         """Tell the connected clients of each group whose clients have changed."""
         state = self._owner.state
@@ -146,9 +153,10 @@ class GroupClients:
             self._notify(state.take_changed_groups())
 
     def _notify(self, groups: Iterable[str]) -> None:
+        configs = self._owner.state.tables.groups.configs
         for group in groups:
-            lines = self._lines.get(group)
-            if lines:
+            lines, config = self._lines.get(group), configs.get(group)
+            if lines and (config is None or config.notify_consumer_ids_changed_enable):
                 self._opaque = (self._opaque + 1) % _OPAQUES
                 frame = ids_changed(group, self._opaque)
                 for line in list(lines):

@@ -111,7 +111,8 @@ class GroupRequests:
         try:
             for group, consumer in client.consumers.items():
                 is_leaving = self._leases.is_leaving((group, client_id))
-                if state.consumer(group, client_id) != consumer or is_leaving:
+                is_known = group in state.tables.groups.configs  # else it was deleted
+                if state.consumer(group, client_id) != consumer or is_leaving or not is_known:
                     records += self._joining(client_id, consumer, created)
                 else:
                     self._leases.seen((group, client_id))
@@ -144,7 +145,7 @@ class GroupRequests:
             refusal = owner.state.refusal(joined)
             if refusal is not None:
                 raise RefusedError(ResponseCode.SYSTEM_BUSY, refusal)
-        topic = retry_topic(group)
+        topic = retry_topic(group, owner.state.tables.groups.configs.get(group))
         if owner.topic(topic.topic_name) is None:
             records.append(owner.create_topic(topic))
             created.append(topic.topic_name)

@@ -91,6 +91,7 @@ class QueueOffsets:
         queue, end = self._queue_of(call.fields(QueueFields))
         self._look_up(
             call,
+            queue.topic,
             lambda: OffsetAnswerFields(offset=self._reader.min_offset(queue, end)),
         )
 
@@ -110,7 +111,7 @@ class QueueOffsets:
             found = reader.first_stored_at(queue, wanted_ms, first, end)
             return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
 
-        self._look_up(call, look)
+        self._look_up(call, queue.topic, look)
 
     def earliest(self, call: Call) -> None:
         """Answer when the first message was stored. Raises FormatError, RefusedError."""
@@ -121,7 +122,7 @@ class QueueOffsets:
             timestamp = self._reader.timestamp(queue, first) if first < end else -1
             return TimestampAnswerFields(timestamp=timestamp)
 
-        self._look_up(call, look)
+        self._look_up(call, queue.topic, look)
 
     def _queue_of(self, fields: QueueFields) -> tuple[QueueId, int]:
         return QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
@@ -135,17 +136,19 @@ class QueueOffsets:
             )
         return state.next_offset(fields.topic, fields.queue_id)
 
-    def _look_up(self, call: Call, look: Callable[[], ExtFields]) -> None:
+    def _look_up(self, call: Call, topic: str, look: Callable[[], ExtFields]) -> None:
         """Look something up in a thread, and answer."""
         call.line.reads_waiting += 1
-        self._loop.create_task(self._look_up_and_answer(call, look))
+        self._loop.create_task(self._look_up_and_answer(call, topic, look))
 
-    async def _look_up_and_answer(self, call: Call, look: Callable[[], ExtFields]) -> None:
-        has_all = self._feed.has_all
+    async def _look_up_and_answer(
+        self, call: Call, topic: str, look: Callable[[], ExtFields]
+    ) -> None:
+        has_all, created_index = self._feed.has_all, self._owner.created_index(topic)
         try:
             fields = await self._loop.run_in_executor(self._threads, look)
         except UnitRefusedError as error:
-            if has_all:
+            if has_all and created_index == self._owner.created_index(topic):
                 self._feed.rebuild(str(error))
             call.answer(
                 ResponseCode.SYSTEM_ERROR, remark=f"the consume queues are being built: {error}"

@@ -17,7 +17,13 @@ from dledger_broker.messages import tag_filter
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import Found, MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker.queues.reader import (
+    DeletedError,
+    Found,
+    MessageReader,
+    UnitRefusedError,
+    UnreadableError,
+)
 from dledger_formats.rocketmq.codes import Permission, PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.consumer_groups import Subscription
 from dledger_formats.rocketmq.pulls import PullAnswerFields, PullFields
@@ -78,6 +84,7 @@ class Pulls:
             self._codes_of(call, fields),
             self._loop.time() + min(HOLD_S_MAX, max(0, fields.suspend_timeout_millis) / 1000),
         )
+        self._check_group(call, fields.consumer_group)
         self._check_queue(pull.queue)
         if fields.queue_offset < 0:
             raise RefusedError(
@@ -132,12 +139,18 @@ class Pulls:
 
     async def _read(self, pull: Pull, end_offset: int) -> None:
         line, has_all, built_index = pull.call.line, self._feed.has_all, self._feed.built_index
-        rebuilds = self._feed.rebuilds
+        rebuilds, created_index = self._feed.rebuilds, self._owner.created_index(pull.queue.topic)
         try:
             min_offset, found = await self._loop.run_in_executor(
                 self._threads, self._find, pull, end_offset
             )
+        except DeletedError:
+            self._hold(pull)  # the units of the deleted topic will go
+            return
         except UnitRefusedError as error:
+            if created_index != self._owner.created_index(pull.queue.topic):
+                self._serve_again(pull)
+                return
             if rebuilds == self._feed.rebuilds:  # otherwise its files were deleted meanwhile
                 self._feed.rebuild(str(error))
             self._hold(pull)
@@ -148,7 +161,9 @@ class Pulls:
         finally:
             line.reads_waiting -= 1
             line.go_on()
-        if found is None:
+        if created_index != self._owner.created_index(pull.queue.topic):
+            self._serve_again(pull)
+        elif found is None:
             if self._owner.is_proven:
                 self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, min_offset, min_offset)
             else:
@@ -162,6 +177,15 @@ class Pulls:
             self._serve(pull)
         else:
             self._hold(pull)
+
+    def _serve_again(self, pull: Pull) -> None:
+        """Serve a pull whose topic was deleted while its messages were read."""
+        try:
+            self._check_queue(pull.queue)
+        except RefusedError as error:
+            pull.call.refuse(error)
+        else:
+            self._serve(pull)
 
     def _find(self, pull: Pull, end_offset: int) -> tuple[int, Found | None]:
         """Return the first offset, and the messages; None if the wanted one was removed. Blocks."""
@@ -235,6 +259,18 @@ class Pulls:
             del table[key][pull]
             if not table[key]:
                 del table[key]
+
+    def _check_group(self, call: Call, group: str) -> None:
+        config = self._owner.state.tables.groups.configs.get(group)
+        if config is None:
+            return
+        is_broadcasting = self._clients.is_broadcasting(call.line, group)
+        if not config.consume_enable or (is_broadcasting and not config.consume_broadcast_enable):
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the settings of the group {group} let nobody consume"
+                + (" in broadcasting mode" if config.consume_enable else ""),
+            )
 
     def _check_queue(self, queue: QueueId) -> None:
         topic = self._owner.state.tables.topics.by_name.get(queue.topic)

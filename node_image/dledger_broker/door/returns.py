@@ -76,7 +76,12 @@ class Returns:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, f"there is no message at offset {fields.offset}"
             )
-        topic, again = retries.returned(record, fields, config, self._store_host)
+        if config.retry_queue_nums == 0:  # the group wants nothing back
+            call.answer(ResponseCode.SUCCESS)
+            return
+        retry_topic = retries.retry_topic(fields.group, config)
+        queues = (owner.topic(retry_topic.topic_name) or retry_topic).write_queue_nums
+        topic, again = retries.returned(record, fields, config, self._store_host, queues)
         records = send_checks.encode([again])
         if len(records[0]) + delays.MARGIN_BYTES > self._body_bytes_max:
             raise RefusedError(

@@ -10,14 +10,18 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from dledger_broker.leading.deletions import Deletions
+from dledger_broker.leading.pending_topics import PendingTopics
 from dledger_broker.leading.record_draft import STATE_PLACE, Place, RecordDraft, state_record
-from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.state import topics
 from dledger_broker.state.broker_state import BrokerState
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
-from dledger_formats.rocketmq import delay_levels, message_record
-from dledger_formats.rocketmq.codes import ResponseCode
-from dledger_formats.rocketmq.state_records import AnyStateRecord, TopicSet
+from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq.state_records import (
+    AnyStateRecord,
+    GroupDeleted,
+    TopicDeleted,
+    TopicSet,
+)
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreError
@@ -26,9 +30,6 @@ from dledger_node.services.drafts import Draft, Outcome, Owner
 logger = logging.getLogger(__name__)
 
 NO_TERM: Final = -1
-SYSTEM_TOPICS: Final = 3
-"""Places for the topics of the state, of delayed messages and of undelivered ones."""
-SYSTEM_QUEUES: Final = 2 + delay_levels.LEVEL_MAX
 
 
 class LogOwner(Owner):
@@ -42,8 +43,8 @@ class LogOwner(Owner):
         """The term whose offsets `_next_offsets` has."""
         self._next_offsets: dict[Place, int] = {}
         """The next offset of each queue that this leader has written to."""
-        self._pending: dict[str, TopicConfig] = {}
-        """Topics that were created in this term, and may not be applied yet."""
+        self.topics = PendingTopics(lambda: self.state)
+        self.deleted_groups = Deletions(lambda: self.state.tables.last_physical_offset)
 
     @property
     def state(self) -> BrokerState:
@@ -76,7 +77,8 @@ class LogOwner(Owner):
             return False
         self._term = member.term
         self._next_offsets.clear()
-        self._pending.clear()
+        self.topics.clear()
+        self.deleted_groups.clear()
         return True
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
@@ -104,7 +106,21 @@ class LogOwner(Owner):
                     physical_offset=positions[at + number] + ENTRY_HEADER_SIZE,
                     store_timestamp=now_ms,
                 )
+            if draft.deletion is not None:
+                self._stamp_deletion(draft.deletion, positions[end - 1] + ENTRY_HEADER_SIZE)
             at = end
+
+    def _stamp_deletion(self, deletion: TopicDeleted | GroupDeleted, physical_offset: int) -> None:
+        """Take note of the place of a deletion in the log, which is the last record of its draft.
+
+        A topic of the same name starts again at offset 0, as in the state.
+        """
+        if isinstance(deletion, GroupDeleted):
+            self.deleted_groups.stamped(deletion.group, physical_offset)
+            return
+        self.topics.deletions.stamped(deletion.topic, physical_offset)
+        for place in [place for place in self._next_offsets if place[0] == deletion.topic]:
+            del self._next_offsets[place]
 
     def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
         """Tell everyone who waits for drafts."""
@@ -116,10 +132,14 @@ class LogOwner(Owner):
         """Propose records. Those that are too long for the log must be refused before.
 
         A draft with a place that the state would not take ends as refused. Once it was in the log,
-        no member could apply the log any more, now or after a restart.
+        no member could apply the log any more, now or after a restart. So does a draft for a topic
+        that is being deleted.
         """
-        topics = self.state.tables.topics
+        topics, deletions = self.state.tables.topics, self.topics.deletions
         for place in draft.places or (draft.place,):
+            if place[0] in deletions:
+                draft.ended(draft, Outcome.REFUSED)
+                return
             refusal = topics.refusal_of_place(*place)
             if refusal is not None:
                 logger.error(
@@ -132,35 +152,28 @@ class LogOwner(Owner):
     # -- topics ------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicConfig | None:
-        """Return a topic's settings, also of one that is not applied yet."""
-        found = self.state.tables.topics.by_name.get(name)
-        if found is not None:
-            return found.config
-        return self._pending.get(name)
+        """Return a topic's settings, also of one that is not applied yet.
+
+        Raises RefusedError for one that is being deleted.
+        """
+        return self.topics.config(name)
+
+    def created_index(self, topic: str) -> int | None:
+        """Return the index of the entry that created an applied topic; None without one."""
+        return self.state.created_index(topic)
 
     def create_topic(self, config: TopicConfig) -> bytearray:
-        """Return the change that creates a topic, to be proposed at once. Raises RefusedError."""
-        known = self.state.tables.topics
-        # The state's thread may apply a pending topic just now: it is then counted twice.
-        pending = [each for name, each in self._pending.items() if name not in known.by_name]
-        queues = sum(map(_queues_of, pending)) + _queues_of(config)
-        refusal = known.refusal(config)
-        if refusal is None and (
-            len(known.by_name) + len(pending) + 1 + SYSTEM_TOPICS > topics.TOPICS_MAX
-        ):
-            refusal = f"the broker has {topics.TOPICS_MAX} topics, which is the limit"
-        if refusal is None and known.queues + queues + SYSTEM_QUEUES > topics.QUEUES_MAX:
-            refusal = f"the broker would have more than {topics.QUEUES_MAX} queues"
-        if refusal is not None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, refusal)
+        """Return the change that creates a topic, or changes its settings, to be proposed at once.
+
+        Raises RefusedError and FormatError.
+        """
         change = self.change(TopicSet(config=config))
-        self._pending = {each.topic_name: each for each in pending}
-        self._pending[config.topic_name] = config
+        self.topics.begin_setting(config)
         return change
 
     def forget_topic(self, name: str) -> None:
-        """Forget a topic whose creation was refused: it is not in the log."""
-        self._pending.pop(name, None)
+        """Forget settings of a topic that were refused: they are not in the log."""
+        self.topics.forget(name)
 
     def change(self, record: AnyStateRecord) -> bytearray:
         """Return the record of a change of the state. Raises FormatError."""
@@ -169,10 +182,7 @@ class LogOwner(Owner):
     def _next_offset(self, place: Place) -> int:
         offset = self._next_offsets.get(place)
         if offset is None:
-            offset = self.state.next_offset(*place)
+            is_deleted = place[0] in self.topics.deletions
+            offset = 0 if is_deleted else self.state.next_offset(*place)
         self._next_offsets[place] = offset + 1
         return offset
-
-
-def _queues_of(config: TopicConfig) -> int:
-    return max(config.read_queue_nums, config.write_queue_nums)

@@ -2,7 +2,7 @@
 
 Most commits are one-way and repeated every few seconds. They are collected for 100 ms and written
 as one record. A commit with an answer is written at once, together with all that were collected,
-and answered once it is committed.
+and answered once it is applied.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from dledger_broker.leading.log_owner import LogOwner
-from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
+from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -35,17 +35,18 @@ Done: TypeAlias = Callable[[Outcome], None]
 class OffsetCommits:
     """The newest offsets that consumers have sent to this leader."""
 
-    def __init__(self, owner: LogOwner) -> None:
+    def __init__(self, owner: LogOwner, changes: StateChanges) -> None:
         self._owner = owner
+        self._changes = changes
         self._term = owner.term
         self._loop = asyncio.get_running_loop()
         self._changed: dict[Key, int] = {}
         """What is not proposed yet."""
         self._names_bytes = 0
-        self._waiting: list[Done] = []
+        self._waiting: list[tuple[Key, Done]] = []
         """Those who wait for what is not proposed yet."""
         self._proposed: dict[Key, int] = {}
-        """What is proposed, and perhaps not applied."""
+        """What is proposed, and not applied."""
         self._in_flight = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -74,11 +75,25 @@ class OffsetCommits:
             self._names_bytes += len(group) + len(topic)
         self._changed[key] = offset
         if done is not None:
-            self._waiting.append(done)
+            self._waiting.append((key, done))
         self._schedule(0.0 if self._waiting else COLLECT_S)
+
+    def drop(self, matches: Callable[[str, str], bool]) -> None:
+        """Forget what is not proposed yet of the groups and topics that match: they are deleted."""
+        for key in [key for key in self._changed if matches(key[0], key[1])]:
+            del self._changed[key]
+            self._names_bytes -= len(key[0]) + len(key[1])
+        waiting = self._take_waiting()
+        self._waiting = [each for each in waiting if not matches(each[0][0], each[0][1])]
+        self._end([each for each in waiting if matches(each[0][0], each[0][1])], Outcome.REFUSED)
 
     def group_change(self, group: str) -> bytearray | None:
         """Return the change that creates a group; None if it exists. Raises RefusedError."""
+        if group in self._owner.deleted_groups:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"the consumer group {group} is being deleted; try again",
+            )
         config = SubscriptionGroup(group_name=group)
         if group in self._owner.state.tables.groups.configs:
             return None
@@ -103,6 +118,7 @@ class OffsetCommits:
 
     def _check(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self.group_change(group)
+        self._owner.topic(topic)  # refuses one that is being deleted
         if not self._owner.state.tables.topics.has_queue(topic, queue_id):
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"there is no queue {queue_id} of {topic[:150]!r}"
@@ -129,10 +145,7 @@ class OffsetCommits:
         if not self._changed and not self._waiting:
             return
         changed, self._changed, self._names_bytes = self._changed, {}, 0
-        committed = self._owner.state.consumer_offset
-        self._proposed = {
-            key: offset for key, offset in self._proposed.items() if committed(*key) != offset
-        } | changed
+        self._proposed = changed
         waiting = self._take_waiting()
         by_pair: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
         for (group, topic, queue_id), offset in changed.items():
@@ -152,15 +165,14 @@ class OffsetCommits:
         records.append(self._owner.change(Offsets(groups=groups)))
         self._in_flight = True
 
-        def ended(_: RecordDraft, outcome: Outcome) -> None:
+        def applied(outcome: Outcome) -> None:
             self._in_flight = False
-            if outcome is not Outcome.COMMITTED:
-                self._proposed.clear()
+            self._proposed = {}
             self._end(waiting, outcome)
             if self._changed or self._waiting:
                 self._schedule(0.0 if self._waiting else COLLECT_S)
 
-        self._owner.propose(RecordDraft(records, (), STATE_PLACE, ended))
+        self._changes.propose(records, applied)
 
     def _follow_term(self) -> None:
         """Forget what an earlier leadership of this member has not written."""
@@ -168,15 +180,15 @@ class OffsetCommits:
             return
         self._term = self._owner.term
         self._changed.clear()
-        self._proposed.clear()
+        self._proposed = {}
         self._names_bytes = 0
         self._end(self._take_waiting(), Outcome.REFUSED)
 
-    def _take_waiting(self) -> list[Done]:
+    def _take_waiting(self) -> list[tuple[Key, Done]]:
         waiting, self._waiting = self._waiting, []
         return waiting
 
     @staticmethod
-    def _end(waiting: list[Done], outcome: Outcome) -> None:
-        for done in waiting:
+    def _end(waiting: list[tuple[Key, Done]], outcome: Outcome) -> None:
+        for _, done in waiting:
             done(outcome)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from dledger_formats.rocketmq import message_record, state_records, topic_names
 from dledger_formats.rocketmq.message_record import MessageRecord
-from dledger_formats.rocketmq.state_records import AnyStateRecord
+from dledger_formats.rocketmq.state_records import AnyStateRecord, GroupDeleted, TopicDeleted
 from dledger_node.services.drafts import Draft, Outcome
 
 Place: TypeAlias = tuple[str, int]
@@ -16,7 +16,7 @@ STATE_PLACE: Place = (topic_names.STATE_TOPIC, 0)
 class RecordDraft(Draft):
     """Records of consecutive entries: changes of the state first, then messages."""
 
-    __slots__ = ("changes", "ended", "first_offset", "place", "places", "positions")
+    __slots__ = ("changes", "deletion", "ended", "first_offset", "place", "places", "positions")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class RecordDraft(Draft):
         self.ended = ended
         self.first_offset = -1
         """The queue offset of the first message, once it is stamped."""
+        self.deletion: TopicDeleted | GroupDeleted | None = None
+        """The topic or group that the last of the records deletes."""
         self.positions: Sequence[int] = ()
         """The positions of the messages' entries, once they are stamped."""
 

@@ -9,6 +9,7 @@ from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.state_records import GroupDeleted, TopicDeleted
 from dledger_node.services.drafts import Outcome
 
 Done: TypeAlias = Callable[[Outcome], None]
@@ -23,8 +24,13 @@ class StateChanges:
         self._committed: deque[tuple[int, Done]] = deque()
         """Those whose changes are committed, with the physical offsets of their last records."""
 
-    def propose(self, records: Sequence[bytearray], done: Done) -> None:
-        """Propose changes, all or none of which are written."""
+    def propose(
+        self,
+        records: Sequence[bytearray],
+        done: Done,
+        deletion: TopicDeleted | GroupDeleted | None = None,
+    ) -> None:
+        """Propose changes, all or none of which are written. The last may be a `deletion`."""
 
         def ended(draft: RecordDraft, outcome: Outcome) -> None:
             if outcome is Outcome.COMMITTED:
@@ -33,7 +39,9 @@ class StateChanges:
             else:
                 done(outcome)
 
-        self._owner.propose(RecordDraft((), records, STATE_PLACE, ended))
+        draft = RecordDraft((), records, STATE_PLACE, ended)
+        draft.deletion = deletion
+        self._owner.propose(draft)
 
     def go_on(self) -> None:
         """Tell those whose changes are applied."""

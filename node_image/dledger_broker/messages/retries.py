@@ -20,9 +20,10 @@ _RETRY_TOPIC: Final = properties.RETRY_TOPIC.encode()
 _ORIGIN: Final = properties.ORIGIN_MESSAGE_ID.encode()
 
 
-def retry_topic(group: str) -> TopicConfig:
+def retry_topic(group: str, config: SubscriptionGroup | None = None) -> TopicConfig:
     """Return the topic of messages that a group will get again. Raises RefusedError."""
-    return _topic(topic_names.RETRY_PREFIX, group)
+    queues = 1 if config is None else max(1, config.retry_queue_nums)
+    return _topic(topic_names.RETRY_PREFIX, group, queues)
 
 
 def dead_letter_topic(group: str) -> TopicConfig:
@@ -38,15 +39,20 @@ def times_max(config: SubscriptionGroup | None, asked: int | None) -> int:
 
 
 def returned(
-    record: MessageRecord, fields: SendBackFields, config: SubscriptionGroup, store_host: bytes
+    record: MessageRecord,
+    fields: SendBackFields,
+    config: SubscriptionGroup,
+    store_host: bytes,
+    retry_queues: int = 1,
 ) -> tuple[TopicConfig, MessageRecord]:
     """Return the topic of a message that comes back, and the message. Raises RefusedError.
 
-    The topic is the one that the message will be delivered to, also if it waits first.
+    The topic is the one that the message will be delivered to, also if it waits first. The retry
+    topic has `retry_queues` queues.
     """
     times = max(0, record.reconsume_times)
     is_dead = fields.delay_level < 0 or times >= times_max(config, fields.max_reconsume_times)
-    topic = dead_letter_topic(fields.group) if is_dead else retry_topic(fields.group)
+    topic = dead_letter_topic(fields.group) if is_dead else retry_topic(fields.group, config)
     encoded = properties.without(record.properties, *delays.BROKERS_OWN)
     if properties.find(encoded, _RETRY_TOPIC) is None:
         encoded += b"%b\x01%b\x02" % (_RETRY_TOPIC, record.topic.encode())
@@ -56,7 +62,7 @@ def returned(
     again = msgspec.structs.replace(
         send_checks.stored_by(record, store_host),
         topic=topic.topic_name,
-        queue_id=0,
+        queue_id=0 if is_dead else record.queue_offset % retry_queues,
         properties=encoded,
         reconsume_times=times + 1,
     )
@@ -66,7 +72,7 @@ def returned(
     return topic, delays.waiting(again, level)
 
 
-def _topic(prefix: str, group: str) -> TopicConfig:
+def _topic(prefix: str, group: str, queues: int = 1) -> TopicConfig:
     name = prefix + group
     if not (topic_names.is_valid(group) and topic_names.is_valid(name)):
         longest = topic_names.NAME_BYTES_MAX - len(topic_names.RETRY_PREFIX)
@@ -77,7 +83,7 @@ def _topic(prefix: str, group: str) -> TopicConfig:
         )
     return TopicConfig(
         topic_name=name,
-        read_queue_nums=1,
-        write_queue_nums=1,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
         perm=int(Permission.READ | Permission.WRITE),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dledger_broker.settings import BrokerSettings
+from dledger_broker.state import tables_shown
 from dledger_broker.state.topics import Topic
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import Permission
@@ -51,14 +52,7 @@ def config_of(settings: BrokerSettings, name: str, topic: Topic | None) -> Topic
     """Return a topic's settings as clients see them; None if there is no such topic."""
     if name == topic_names.DEFAULT_TOPIC:
         return TEMPLATE if settings.auto_create_topics else None
-    if topic is None:
-        return None
-    if topic.config is not None:
-        return topic.config
-    queues = max(1, len(topic.next_offsets))
-    return TopicConfig(
-        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=int(Permission.READ)
-    )
+    return None if topic is None else tables_shown.topic_config(name, topic)
 
 
 def route(settings: BrokerSettings, config: TopicConfig, leader_id: str | None) -> TopicRoute:

@@ -28,6 +28,10 @@ class UnreadableError(Exception):
     """The log cannot be read there now: it is damaged, and the member mends it."""
 
 
+class DeletedError(UnreadableError):
+    """The message belongs to a topic that was deleted; there may be another of the same name."""
+
+
 class Found(NamedTuple):
     """What a pull has found."""
 
@@ -54,9 +58,13 @@ class MessageReader:
         store: QueueStore,
         stored_at: Callable[[int, int], bytes],
         begin_pos: Callable[[], int],
+        created_index: Callable[[str], int | None],
     ) -> None:
-        """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins."""
+        """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins, and
+        `created_index` is the index of the entry that created a topic; None if there is none.
+        """
         self._store = store
+        self._created_index = created_index
         self._stored_at = stored_at
         self._begin_pos = begin_pos
 
@@ -154,6 +162,10 @@ class MessageReader:
 
     def at(self, physical_offset: int) -> MessageRecord:
         """Return the message at a physical offset. Raises UnreadableError if there is none."""
+        return message_record.decode(self.raw_at(physical_offset), check_crc=False)
+
+    def raw_at(self, physical_offset: int) -> bytes:
+        """Return the record at a physical offset. Raises UnreadableError if there is none."""
         pos = physical_offset - ENTRY_HEADER_SIZE
         try:
             if pos < 0:
@@ -163,14 +175,15 @@ class MessageReader:
                 raise LookupError("there is another entry")
             raw = self._stored_at(pos, ENTRY_HEADER_SIZE + size)
             header = disk.check_entry(raw, 0, len(raw))
-            record = message_record.decode(raw[ENTRY_HEADER_SIZE:])
+            found = raw[ENTRY_HEADER_SIZE:]
+            record = message_record.decode(found)
         except (LookupError, DamagedRecordError, MessageRecordError) as error:
             raise UnreadableError(
                 f"there is no message at offset {physical_offset}: {error}"
             ) from error
         if header.pos != pos or record.physical_offset != physical_offset:
             raise UnreadableError(f"there is no message at offset {physical_offset}")
-        return record
+        return found
 
     def min_offset(self, queue: QueueId, end_offset: int) -> int:
         """Return the offset of the first message that the log still has; the end if none is."""
@@ -227,6 +240,9 @@ class MessageReader:
         found = record.topic, record.queue_id, record.queue_offset, record.physical_offset
         if header.pos != pos or found != (*queue, offset, unit.physical_offset):
             raise UnitRefusedError(f"unit {offset} of {queue} names the message {found}")
+        created_index = self._created_index(queue.topic)
+        if created_index is None or header.index < created_index:
+            raise DeletedError(f"message {offset} of {queue} was deleted with its topic")
         return header, raw[ENTRY_HEADER_SIZE:], record
 
 

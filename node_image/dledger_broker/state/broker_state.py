@@ -67,6 +67,11 @@ class BrokerState:
         """Return the offset that the next message of a queue gets; 0 for an unknown queue."""
         return self.tables.topics.next_offset(topic, queue_id)
 
+    def created_index(self, topic: str) -> int | None:
+        """Return the index of the entry that created a topic; None if there is no such topic."""
+        found = self.tables.topics.by_name.get(topic)
+        return None if found is None else found.created_index
+
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return where a group continues in a queue; None if it never said."""
         return self.tables.offsets.get(group, topic, queue_id)
@@ -152,11 +157,12 @@ class BrokerState:
             )
             if wrong is not None:
                 raise NotABrokerLogError(index, wrong)
-        tables.last_physical_offset = record.physical_offset
         if _SCHEDULED in record.properties:
             self._note_delivery(record.properties)
         if change is not None:
             changes.make(tables, change, index, record.store_timestamp)
+        # Last: whoever waits for a change, in another thread, takes this as its end.
+        tables.last_physical_offset = record.physical_offset
 
     def _note_delivery(self, encoded: bytes) -> None:
         """Move the position of a delay level behind the message that was delivered."""

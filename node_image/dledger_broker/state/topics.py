@@ -48,7 +48,7 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None and len(self.by_name) >= TOPICS_MAX:
             return f"the broker has {TOPICS_MAX} topics, which is the limit"
-        if self.queues + self._missing(topic, _queues_of(config)) > QUEUES_MAX:
+        if self.queues + self.missing_queues(config) > QUEUES_MAX:
             return f"the broker would have more than {QUEUES_MAX} queues"
         return None
 
@@ -57,6 +57,10 @@ class Topics:
         topic = self._topic(config.topic_name, index)
         topic.config = config
         self._grow(topic, _queues_of(config))
+
+    def missing_queues(self, config: TopicConfig) -> int:
+        """Return how many queues these settings would add."""
+        return self._missing(self.by_name.get(config.topic_name), _queues_of(config))
 
     def deletion_refusal(self, name: str) -> str | None:
         """Return why a topic cannot be deleted, in words; None if it can."""

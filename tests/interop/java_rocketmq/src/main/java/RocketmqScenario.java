@@ -34,6 +34,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *        [subscribe=no]
  *   push NAMESERVERS topic=T group=G [tags=*] [model=clustering|broadcasting] [orderly=no]
  *        [failing=0] [reconsumes=16] [level=0] [pause=0]
+ *   admin (see AdminScenario)
  * </pre>
  *
  * `push` consumes until its standard input ends. It refuses each message until it was delivered
@@ -57,6 +58,9 @@ public final class RocketmqScenario {
                     break;
                 case "push":
                     push(arguments[1]);
+                    break;
+                case "admin":
+                    AdminScenario.play(arguments[1], options);
                     break;
                 default:
                     pull(arguments[1]);
@@ -289,7 +293,7 @@ public final class RocketmqScenario {
             "body", HexFormat.of().formatHex(message.getBody()));
     }
 
-    private static synchronized void print(String event, Object... pairs) {
+    static synchronized void print(String event, Object... pairs) {
         StringBuilder line = new StringBuilder("{\"event\":\"" + event + "\"");
         for (int at = 0; at < pairs.length; at += 2) {
             line.append(",\"").append(pairs[at]).append("\":");
