@@ -38,7 +38,7 @@ def drain(group: Group, node: str) -> None:
 
 
 def assert_no_append_failed(load: Load) -> None:
-    assert (load.refused, load.unknown) == (0, 0)
+    assert (load.refused, load.unknown) == (0, 0), load.failures
 
 
 def test_the_leadership_moves_again_and_again_under_load(
@@ -67,7 +67,7 @@ def test_the_leadership_moves_again_and_again_under_load(
     assert_nothing_was_lost(group, load)
 
 
-def test_each_node_is_drained_in_turn_under_load_and_no_append_is_refused_or_lost(
+def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
     group: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = {name: str(pod["spec"]["nodeName"]) for name, pod in group.pods().items()}
@@ -90,11 +90,10 @@ def test_each_node_is_drained_in_turn_under_load_and_no_append_is_refused_or_los
 
     with capsys.disabled():
         print(
-            f"\n{len(nodes)} drains: the longest gap was {pause_s:.3f} s, {load.unknown} of "
-            f"{len(load.acknowledged)} appends had an unknown outcome"
+            f"\n{len(nodes)} drains: the longest gap was {pause_s:.3f} s, "
+            f"{len(load.acknowledged)} appends acknowledged"
         )
-    # An append that reaches a member that is stopping may have an unknown outcome.
-    assert load.refused == 0
+    assert_no_append_failed(load)
     assert pause_s < PAUSE_S_MAX
     assert_nothing_was_lost(group, load)
     events = [each for each in group.get("events")["items"] if each["reason"] == "LeadershipMoved"]

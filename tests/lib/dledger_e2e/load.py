@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -51,6 +52,8 @@ class Load:
         self._finished = 0
         self.unknown = 0
         self.refused = 0
+        self.failures: Counter[str] = Counter()
+        """How many appends failed, by what the client said."""
 
     def body(self, number: int) -> str:
         """Return the body of the append with this number."""
@@ -140,8 +143,10 @@ class Load:
                     self.acknowledged.append(acknowledgment)
                 case "unknown":
                     self.unknown += 1
+                    self.failures[outcome["reason"]] += 1
                 case "refused":
                     self.refused += 1
+                    self.failures[outcome["reason"]] += 1
 
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
