@@ -87,6 +87,11 @@ class Member:
         return self._state.applied_index
 
     @property
+    def is_applying(self) -> bool:
+        """Whether a batch is under way: the machine may be ahead of the applied index."""
+        return self._state.is_applying
+
+    @property
     def has_applied_all(self) -> bool:
         """Whether every entry of this member's log is committed and applied."""
         return self._state.applied_index >= self._store.end_index

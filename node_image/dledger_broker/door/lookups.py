@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
 
 from dledger_broker.door.call import Call
 from dledger_broker.leading.log_owner import LogOwner
@@ -12,7 +13,12 @@ from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.names import routes
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker.queues.reader import (
+    MessageReader,
+    NotBuiltError,
+    UnitRefusedError,
+    UnreadableError,
+)
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.ext_fields import ExtFields
@@ -28,6 +34,13 @@ from dledger_formats.rocketmq.offsets import (
 from dledger_formats.rocketmq.topics import TopicFields
 from dledger_node.embedding import Member
 from dledger_node.services.drafts import Outcome
+
+BUILD_WAIT_S: Final = 2.0
+"""How long a look-up waits for units of its queue; clients wait 3 s."""
+BUILD_POLL_S: Final = 0.02
+
+Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
+"""Looks in a queue up to its end, in a thread; whether the queue has all its messages."""
 
 
 class GroupOffsets:
@@ -88,44 +101,39 @@ class QueueOffsets:
 
     def min_offset(self, call: Call) -> None:
         """Answer the offset of the first message. Raises FormatError, RefusedError."""
-        queue, end = self._queue_of(call.fields(QueueFields))
-        self._look_up(
-            call,
-            queue.topic,
-            lambda: OffsetAnswerFields(offset=self._reader.min_offset(queue, end)),
-        )
+        fields, reader = call.fields(QueueFields), self._reader
+
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            return OffsetAnswerFields(offset=reader.min_offset(queue, end, has_all=has_all))
+
+        self._look_up(call, fields, look)
 
     def search(self, call: Call) -> None:
         """Answer the first message that is not older than a time. Raises FormatError, RefusedError.
 
         An UPPER boundary means the last message that is not younger.
         """
-        fields = call.fields(SearchOffsetFields)
-        queue, end = self._queue_of(fields)
+        fields, reader = call.fields(SearchOffsetFields), self._reader
         upper = (fields.boundary_type or "").upper() == "UPPER"
 
-        def look() -> ExtFields:
-            reader = self._reader
-            first = reader.min_offset(queue, end)
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            first = reader.min_offset(queue, end, has_all=has_all)
             wanted_ms = fields.timestamp + int(upper)
             found = reader.first_stored_at(queue, wanted_ms, first, end)
             return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
 
-        self._look_up(call, queue.topic, look)
+        self._look_up(call, fields, look)
 
     def earliest(self, call: Call) -> None:
         """Answer when the first message was stored. Raises FormatError, RefusedError."""
-        queue, end = self._queue_of(call.fields(QueueFields))
+        fields, reader = call.fields(QueueFields), self._reader
 
-        def look() -> ExtFields:
-            first = self._reader.min_offset(queue, end)
-            timestamp = self._reader.timestamp(queue, first) if first < end else -1
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            first = reader.min_offset(queue, end, has_all=has_all)
+            timestamp = reader.timestamp(queue, first) if first < end else -1
             return TimestampAnswerFields(timestamp=timestamp)
 
-        self._look_up(call, queue.topic, look)
-
-    def _queue_of(self, fields: QueueFields) -> tuple[QueueId, int]:
-        return QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
+        self._look_up(call, fields, look)
 
     def _end_offset(self, fields: QueueFields) -> int:
         state = self._owner.state
@@ -136,30 +144,49 @@ class QueueOffsets:
             )
         return state.next_offset(fields.topic, fields.queue_id)
 
-    def _look_up(self, call: Call, topic: str, look: Callable[[], ExtFields]) -> None:
-        """Look something up in a thread, and answer."""
+    def _look_up(self, call: Call, fields: QueueFields, look: Look) -> None:
+        """Look something up in a thread, and answer. Raises RefusedError."""
+        self._end_offset(fields)
         call.line.reads_waiting += 1
-        self._loop.create_task(self._look_up_and_answer(call, topic, look))
+        self._loop.create_task(self._look_up_and_answer(call, fields, look))
 
-    async def _look_up_and_answer(
-        self, call: Call, topic: str, look: Callable[[], ExtFields]
-    ) -> None:
-        has_all, created_index = self._feed.has_all, self._owner.created_index(topic)
+    async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
+        deadline_s = self._loop.time() + BUILD_WAIT_S
         try:
-            fields = await self._loop.run_in_executor(self._threads, look)
-        except UnitRefusedError as error:
-            if has_all and created_index == self._owner.created_index(topic):
-                self._feed.rebuild(str(error))
-            call.answer(
-                ResponseCode.SYSTEM_ERROR, remark=f"the consume queues are being built: {error}"
-            )
+            while True:
+                found = await self._try(fields, look)
+                if found is not None or self._loop.time() >= deadline_s:
+                    break
+                await asyncio.sleep(BUILD_POLL_S)
         except (UnreadableError, OSError) as error:
             call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except RefusedError as error:
+            call.refuse(error)
         else:
-            call.answer(ResponseCode.SUCCESS, fields)
+            if found is not None:
+                call.answer(ResponseCode.SUCCESS, found)
+            else:
+                remark = "the consume queues are being built; try again"
+                call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
         finally:
             call.line.reads_waiting -= 1
             call.line.go_on()
+
+    async def _try(self, fields: QueueFields, look: Look) -> ExtFields | None:
+        """Look once; return None if the queue lacks units that will come.
+
+        Raises RefusedError and UnreadableError.
+        """
+        queue, end_offset = QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
+        has_all, created_index = self._feed.has_all, self._owner.created_index(fields.topic)
+        try:
+            return await self._loop.run_in_executor(self._threads, look, queue, end_offset, has_all)
+        except NotBuiltError:
+            return None
+        except UnitRefusedError as error:
+            if has_all and created_index == self._owner.created_index(fields.topic):
+                self._feed.rebuild(str(error))
+            return None
 
 
 class Names:

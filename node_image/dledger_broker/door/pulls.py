@@ -21,6 +21,7 @@ from dledger_broker.queues.reader import (
     DeletedError,
     Found,
     MessageReader,
+    NotBuiltError,
     UnitRefusedError,
     UnreadableError,
 )
@@ -131,21 +132,21 @@ class Pulls:
         offset = pull.fields.queue_offset
         if offset < end_offset:
             pull.call.line.reads_waiting += 1
-            self._loop.create_task(self._read(pull, end_offset))
+            self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
         elif offset > end_offset and self._owner.is_proven:
             self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
         else:
             self._hold(pull)
 
-    async def _read(self, pull: Pull, end_offset: int) -> None:
-        line, has_all, built_index = pull.call.line, self._feed.has_all, self._feed.built_index
+    async def _read(self, pull: Pull, end_offset: int, has_all: bool) -> None:
+        line, built_index = pull.call.line, self._feed.built_index
         rebuilds, created_index = self._feed.rebuilds, self._owner.created_index(pull.queue.topic)
         try:
             min_offset, found = await self._loop.run_in_executor(
-                self._threads, self._find, pull, end_offset
+                self._threads, self._find, pull, end_offset, has_all
             )
-        except DeletedError:
-            self._hold(pull)  # the units of the deleted topic will go
+        except (DeletedError, NotBuiltError):
+            self._hold(pull)  # the units of a deleted topic will go, and those that lack will come
             return
         except UnitRefusedError as error:
             if created_index != self._owner.created_index(pull.queue.topic):
@@ -187,10 +188,10 @@ class Pulls:
         else:
             self._serve(pull)
 
-    def _find(self, pull: Pull, end_offset: int) -> tuple[int, Found | None]:
+    def _find(self, pull: Pull, end_offset: int, has_all: bool) -> tuple[int, Found | None]:
         """Return the first offset, and the messages; None if the wanted one was removed. Blocks."""
         reader, fields = self._reader, pull.fields
-        min_offset = reader.min_offset(pull.queue, end_offset)
+        min_offset = reader.min_offset(pull.queue, end_offset, has_all=has_all)
         if fields.queue_offset < min_offset:
             return min_offset, None
         found = reader.pull(

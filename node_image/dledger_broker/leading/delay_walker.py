@@ -87,11 +87,14 @@ class DelayWalker:
             if position < level.proposed or position >= end or now_ms < level.next_ms:
                 continue
             level.busy = True
-            self._loop.create_task(self._deliver(level, position, end, now_ms))
+            has_all = self._feed.has_all
+            self._loop.create_task(self._deliver(level, position, end, now_ms, has_all=has_all))
 
-    async def _deliver(self, level: Level, position: int, end: int, now_ms: int) -> None:
+    async def _deliver(
+        self, level: Level, position: int, end: int, now_ms: int, *, has_all: bool
+    ) -> None:
         """Read the messages of a level that are due, and propose them."""
-        term, has_all = self._term, self._feed.has_all
+        term = self._term
         try:
             due = await self._loop.run_in_executor(
                 self._threads, self._read, level.queue, position, end, now_ms, has_all

@@ -82,8 +82,14 @@ class QueueFeed:
 
     @property
     def has_all(self) -> bool:
-        """Whether the queues have every applied message."""
-        return not self._wants_restart and self.built_index >= self._member.applied_index
+        """Whether the queues have every message that the state has counted.
+
+        It holds for what was read of the state in the same turn of the loop. While entries are
+        being applied the state is ahead, and its newest messages are in no queue.
+        """
+        member = self._member
+        is_settled = not (self._wants_restart or member.is_applying)
+        return is_settled and self.built_index >= member.applied_index
 
     def rebuild(self, reason: str) -> None:
         """Build all queues again: a reader has found that one contradicts the log.

@@ -28,6 +28,10 @@ class UnreadableError(Exception):
     """The log cannot be read there now: it is damaged, and the member mends it."""
 
 
+class NotBuiltError(UnreadableError):
+    """The queue lacks its newest units, which will come."""
+
+
 class DeletedError(UnreadableError):
     """The message belongs to a topic that was deleted; there may be another of the same name."""
 
@@ -138,7 +142,7 @@ class MessageReader:
             return self._entry(queue, offset, units[0])[0].index
         if offset >= end_offset:
             return None
-        raise UnreadableError(f"unit {offset} of {queue} is not built yet")
+        raise NotBuiltError(f"unit {offset} of {queue} is not built yet")
 
     def _kept_units(
         self, queue: QueueId, offset: int, end_offset: int, *, has_all: bool, count: int
@@ -153,7 +157,7 @@ class MessageReader:
 
         units = units_from(offset)
         if has_all and (not units or units[0].physical_offset < self._begin_pos()):
-            first = self.min_offset(queue, end_offset)
+            first = self.min_offset(queue, end_offset, has_all=True)
             if first <= offset and not units:
                 raise UnitRefusedError(f"{queue} has no unit {offset}")
             offset = max(offset, first)
@@ -185,8 +189,12 @@ class MessageReader:
             raise UnreadableError(f"there is no message at offset {physical_offset}")
         return found
 
-    def min_offset(self, queue: QueueId, end_offset: int) -> int:
-        """Return the offset of the first message that the log still has; the end if none is."""
+    def min_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
+        """Return the offset of the first message that the log still has; the end if none is.
+
+        Only a queue that has all messages, as `has_all` says, can show that none is. Raises
+        NotBuiltError if it may be that the first one is not built yet.
+        """
         begin_pos = self._begin_pos()
         if begin_pos == 0:
             return 0
@@ -195,7 +203,10 @@ class MessageReader:
             units = self._store.units(queue.topic, queue.queue_id, offset, 1)
             return bool(units) and units[0].physical_offset >= begin_pos
 
-        return _first(end_offset, is_there)
+        first = _first(end_offset, is_there)
+        if first == end_offset and end_offset > 0 and not has_all:
+            raise NotBuiltError(f"{queue} has no unit of a message that is kept yet")
+        return first
 
     def first_stored_at(self, queue: QueueId, timestamp_ms: int, first: int, end: int) -> int:
         """Return the offset of the first message that was stored at this time or later, from

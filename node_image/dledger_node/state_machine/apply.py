@@ -67,6 +67,11 @@ class Applying:
         """The state machine. A batch may be under way in it."""
         return self._applied.machine
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a batch is under way: the machine may be ahead of `index`."""
+        return self._batch is not None
+
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
         """Call `listener` with the applied index after every batch."""
         self._listeners.append(listener)

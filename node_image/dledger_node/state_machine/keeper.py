@@ -129,6 +129,11 @@ class StateKeeper:
         return self._applying.machine
 
     @property
+    def is_applying(self) -> bool:
+        """Whether a batch is under way: the machine may be ahead of the applied index."""
+        return self._applying.is_under_way
+
+    @property
     def snapshot_index(self) -> int:
         """Index of the last entry that the newest snapshot includes."""
         return self._snapshots.newest_index

@@ -1,0 +1,135 @@
+"""A pull of a queue that lacks units tells nobody that the messages are gone."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dledger_broker.door.call import Call
+from dledger_broker.door.pulls import Pulls
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import MessageReader, NotBuiltError
+from dledger_broker.state import changes
+from dledger_broker.state.broker_state import BrokerState
+from dledger_broker_client.client import number, pull_ext
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.consume_queue import Unit
+from dledger_formats.rocketmq.state_records import TopicSet
+from dledger_formats.rocketmq.topics import TopicConfig
+
+END = 10
+BEGIN_POS = 1000
+"""Retention has removed what was before."""
+CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
+
+
+class Line:
+    """A connection that keeps its answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[RemotingCommand] = []
+        self.reads_waiting = 0
+        self.answered = asyncio.Event()
+
+    def send(self, frame: bytes) -> None:
+        self.answers += FrameDecoder().feed(frame)
+        self.answered.set()
+
+    def go_on(self) -> None:
+        """Nothing was put off."""
+
+
+def reader_of(units: list[Unit]) -> MessageReader:
+    """Return a reader of a queue that ends with these units, in a log whose front was removed."""
+
+    def found(_topic: str, _queue_id: int, first: int, count: int) -> list[Unit]:
+        return (
+            ([Unit(0, 0, 0)] * (END - len(units)) + units)[first : first + count] if units else []
+        )
+
+    store: Any = SimpleNamespace(units=found)
+    return MessageReader(store, lambda *_: b"", lambda: BEGIN_POS, lambda _: 0)
+
+
+@pytest.fixture
+def state() -> BrokerState:
+    """A state with one queue of ten messages."""
+    state = BrokerState()
+    changes.make(state.tables, TopicSet(config=CONFIG), 0, 1)
+    state.tables.topics.by_name["t"].next_offsets[0] = END
+    return state
+
+
+async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
+    """Pull offset 3 of a queue without units from a leader; return the answer."""
+    owner: Any = SimpleNamespace(state=state, is_proven=True, created_index=lambda _: 0)
+    feed: Any = SimpleNamespace(has_all=has_all, built_index=5, rebuilds=0)
+    clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
+    line: Any = Line()
+    with ThreadPoolExecutor(1) as threads:
+        pulls = Pulls(owner, clients, feed, reader_of([]), threads)
+        request = RemotingCommand(
+            code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3)
+        )
+        pulls.pull(Call(line, request, BrokerCounters()))
+        await asyncio.wait_for(line.answered.wait(), 10)
+    [answer] = line.answers
+    return cast("RemotingCommand", answer)
+
+
+async def test_a_leader_does_not_move_a_consumer_behind_messages_that_are_not_built(
+    state: BrokerState,
+) -> None:
+    """It would skip them, and they would never be delivered."""
+    answer = await pulled(state, has_all=False)
+
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert number(answer, "nextBeginOffset") == 3
+
+
+async def test_a_leader_moves_a_consumer_behind_messages_that_were_removed(
+    state: BrokerState,
+) -> None:
+    answer = await pulled(state, has_all=True)
+
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert number(answer, "nextBeginOffset") == END
+
+
+def test_the_first_offset_is_that_of_the_first_unit_whose_message_is_kept() -> None:
+    units = [
+        Unit(BEGIN_POS - 8, 100, 0),
+        Unit(BEGIN_POS + 200, 100, 0),
+        Unit(BEGIN_POS + 400, 9, 0),
+    ]
+
+    for has_all in (False, True):
+        assert reader_of(units).min_offset(QueueId("t", 0), END, has_all=has_all) == END - 2
+
+
+def test_only_a_complete_queue_shows_that_no_message_is_kept() -> None:
+    reader, queue = reader_of([]), QueueId("t", 0)
+
+    assert reader.min_offset(queue, END, has_all=True) == END
+    with pytest.raises(NotBuiltError):
+        reader.min_offset(queue, END, has_all=False)
+
+
+@pytest.mark.parametrize(
+    ("applied_index", "is_applying", "has_all"),
+    [(-1, False, True), (-1, True, False), (0, False, False)],
+)
+async def test_the_queues_have_all_messages_only_while_no_entries_are_being_applied(
+    tmp_path: Path, applied_index: int, is_applying: bool, has_all: bool
+) -> None:
+    """Else a message that the state has counted, but no queue has, would look like damage."""
+    member: Any = SimpleNamespace(applied_index=applied_index, is_applying=is_applying)
+    feed = QueueFeed(member, tmp_path, built=lambda _: None, rebuilding=lambda: None)
+
+    assert feed.has_all is has_all
