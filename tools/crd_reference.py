@@ -18,7 +18,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "crds"
 PAGE = ROOT / "docs" / "reference-crd.md"
-ORDER = ("DLedgerGroup", "DLedgerAudit", "DLedgerSwitchover")
+ORDER = ("DLedgerGroup", "DLedgerAudit", "DLedgerSwitchover", "DLedgerReplace")
 
 INTRODUCTION = """\
 # Reference of the custom resources

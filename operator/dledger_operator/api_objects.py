@@ -89,6 +89,7 @@ class VolumeClaimView:
 
     namespace: str = ""
     name: str
+    uid: str = ""
     resource_version: str = ""
     owner_references: Sequence[Mapping[str, Any]] = ()
     ordinal: int
@@ -103,6 +104,10 @@ class VolumeClaimView:
     """Whether the claim is being deleted."""
     problem: Problem | None
     """Why the claim is not bound."""
+    volume: str = ""
+    """The name of the PersistentVolume that the claim is bound to; empty if there is none."""
+    replaced_by: str = ""
+    """The name of the DLedgerReplace that has deleted it; empty if none has."""
     requested: str = ""
     """The size that the claim asks for, as written; empty if it is not known."""
     capacity: str = ""

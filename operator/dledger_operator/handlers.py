@@ -45,6 +45,15 @@ async def switchover_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> N
         memo.workers.switchover_changed(event["object"])
 
 
+@kopf.on.event(names.API_GROUP, names.API_VERSION, names.REPLACES_PLURAL)
+async def replacement_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
+    """Start, update or stop the replacement's worker."""
+    if event["type"] == "DELETED":
+        memo.workers.replacement_deleted(event["object"])
+    else:
+        memo.workers.replacement_changed(event["object"])
+
+
 @kopf.on.event("", "v1", "pods", labels=GROUP_CHILD)
 async def pod_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Check the leader and the role labels: a pod was created, changed or deleted."""

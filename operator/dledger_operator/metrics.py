@@ -40,6 +40,28 @@ class _GroupSeries:
     double_masters: int = 0
 
 
+def _counters_of_ends(registry: CollectorRegistry) -> tuple[PrometheusCounter, ...]:
+    """Return the counters of objects that have ended: audits, switchovers, replacements."""
+    counters = {
+        "audits": (
+            "verdict",
+            "Finished audits by verdict; verdict=Failed counts audits that ended without one.",
+        ),
+        "switchovers": (
+            "reason",
+            "Finished DLedgerSwitchovers by the reason of their end; SwitchedOver is a success.",
+        ),
+        "replacements": (
+            "reason",
+            "Finished DLedgerReplaces by the reason of their end; Replaced is a success.",
+        ),
+    }
+    return tuple(
+        PrometheusCounter(f"dledger_{name}", text, [label], registry=registry)
+        for name, (label, text) in counters.items()
+    )
+
+
 class OperatorMetrics(Collector):
     """All metrics of the operator, in a registry of their own."""
 
@@ -73,24 +95,13 @@ class OperatorMetrics(Collector):
             ["behaviour"],
             registry=self.registry,
         )
-        self.audits = PrometheusCounter(
-            "dledger_audits",
-            "Finished audits by verdict; verdict=Failed counts audits that ended without one.",
-            ["verdict"],
-            registry=self.registry,
-        )
         self.handovers = PrometheusCounter(
             "dledger_handovers",
             "Transfers that the operator asked for, to empty a node or for the preferred leader.",
             ["reason"],
             registry=self.registry,
         )
-        self.switchovers = PrometheusCounter(
-            "dledger_switchovers",
-            "Finished DLedgerSwitchovers by the reason of their end; SwitchedOver is a success.",
-            ["reason"],
-            registry=self.registry,
-        )
+        self.audits, self.switchovers, self.replacements = _counters_of_ends(self.registry)
         self.switchover_s = Histogram(
             "dledger_switchover_seconds",
             "From the request to the leader until the target of a switchover leads.",

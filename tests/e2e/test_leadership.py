@@ -2,8 +2,9 @@
 
 import pytest
 
-from dledger_e2e.group import Group
+from dledger_e2e.group import Group, member_of
 from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.one_off import carry_out
 from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -11,24 +12,6 @@ pytestmark = pytest.mark.cluster
 SWITCHOVERS = 5
 PAUSE_S_MAX = 5.0
 """Far above what is seen, because the machine may be busy with other tests."""
-
-
-def member_of(pod: str) -> str:
-    return f"n{pod.rsplit('-', 1)[1]}"
-
-
-def switch_over(group: Group, name: str, target: str) -> dict[str, object]:
-    """Move the leadership with a DLedgerSwitchover; return its status."""
-    manifest = {
-        "apiVersion": "dledger.io/v1alpha1",
-        "kind": "DLedgerSwitchover",
-        "metadata": {"name": name},
-        "spec": {"groupRef": {"name": group.name}, "target": target},
-    }
-    group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
-    group.kubectl("wait", f"dls/{name}", "--for=condition=Complete", "--timeout=60s")
-    status: dict[str, object] = group.get("dls", name)["status"]
-    return status
 
 
 def drain(group: Group, node: str) -> None:
@@ -51,7 +34,9 @@ def test_the_leadership_moves_again_and_again_under_load(
         for number in range(SWITCHOVERS):
             leader = group.leader_pod()
             target = next(pod for pod in sorted(group.pods()) if pod != leader)
-            status = switch_over(group, f"move-{number}", member_of(target))
+            status = carry_out(
+                group, "DLedgerSwitchover", f"move-{number}", target=member_of(target)
+            )
             assert status["from"] == member_of(leader)
             assert group.master_endpoints() == [target], "the Service has followed"
             phases.append(tuple(status[f"{each}Seconds"] for each in ("transfer", "service")))

@@ -91,6 +91,8 @@ def test_a_namespace_of_restricted_pods_rejects_a_pod_that_may_run_as_root(
         ("patch", "dledgeraudits.dledger.io/status"),
         ("patch", "dledgerswitchovers.dledger.io/status"),
         ("delete", "dledgerswitchovers.dledger.io"),
+        ("patch", "dledgerreplaces.dledger.io/status"),
+        ("delete", "dledgerreplaces.dledger.io"),
         ("watch", "nodes"),
         ("patch", "pods"),
         ("delete", "pods"),
@@ -182,6 +184,7 @@ def test_the_examples_for_artifact_hub_are_accepted(api_server: ApiServer) -> No
         "DLedgerGroup",
         "DLedgerAudit",
         "DLedgerSwitchover",
+        "DLedgerReplace",
     ]
 
 

@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dledger-operator"
 OLDEST_KUBERNETES = "1.29.0"
 CRD = "CustomResourceDefinition"
+CRDS = [
+    f"{CRD}/dledger{each}.dledger.io" for each in ("groups", "audits", "switchovers", "replaces")
+]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 Object: TypeAlias = dict[str, Any]
@@ -112,9 +115,7 @@ def test_the_chart_passes_the_linter(helm: Helm, tmp_path: Path, values: Object)
 
 def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> None:
     assert names(render()) == {
-        "CustomResourceDefinition/dledgergroups.dledger.io",
-        "CustomResourceDefinition/dledgeraudits.dledger.io",
-        "CustomResourceDefinition/dledgerswitchovers.dledger.io",
+        *CRDS,
         "ServiceAccount/dl-dledger-operator",
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
@@ -132,9 +133,7 @@ def test_the_defaults_give_one_operator_for_all_namespaces(render: Render) -> No
 
 def test_all_objects_are_rendered_with_everything_enabled(render: Render) -> None:
     assert names(render(EVERYTHING)) == {
-        "CustomResourceDefinition/dledgergroups.dledger.io",
-        "CustomResourceDefinition/dledgeraudits.dledger.io",
-        "CustomResourceDefinition/dledgerswitchovers.dledger.io",
+        *CRDS,
         "ServiceAccount/robot",
         "Role/ops:dl-dledger-operator:lease",
         "RoleBinding/ops:dl-dledger-operator:lease",
@@ -221,7 +220,8 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
     # A StatefulSet is only deleted without its pods, to give it larger claim templates.
     assert deletable == {
-        "dledgerswitchovers", "networkpolicies", "persistentvolumeclaims", "pods", "statefulsets",
+        "dledgerswitchovers", "dledgerreplaces", "networkpolicies", "persistentvolumeclaims",
+        "pods", "statefulsets",
     }  # fmt: skip
     assert not resources & {"*", "pods/exec", "nodes", "namespaces"}
     # Of Secrets, those of one name alone can be read or changed.

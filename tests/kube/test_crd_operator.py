@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from api_server.client import ApiServer
-from api_server.objects import Object, audit, check, group, switchover
+from api_server.objects import Object, audit, check, group, replace, switchover
 from dledger_operator import names
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.replace_request import ReplaceRequest
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 from tools import crd_reference
 
@@ -76,6 +77,18 @@ def test_the_operators_defaults_for_switchovers_match_the_schema(
     )
 
 
+@pytest.mark.parametrize("spec", [{}, {"timeout": "90m", "ttlAfterFinished": "90m"}], ids=str)
+def test_the_operators_defaults_for_replacements_match_the_schema(
+    api_server: ApiServer, spec: dict[str, Any]
+) -> None:
+    sent = replace(**spec)
+    stored = check(api_server, sent)
+
+    assert ReplaceRequest.from_body(stored) == ReplaceRequest.from_body(
+        without_defaults(sent, stored)
+    )
+
+
 def test_the_names_of_the_kinds_match_the_operators() -> None:
     version = f"{names.API_GROUP}/{names.API_VERSION}"
     served = {
@@ -90,6 +103,7 @@ def test_the_names_of_the_kinds_match_the_operators() -> None:
         names.GROUP_KIND: (version, names.GROUPS_PLURAL),
         names.AUDIT_KIND: (version, names.AUDITS_PLURAL),
         names.SWITCHOVER_KIND: (version, names.SWITCHOVERS_PLURAL),
+        names.REPLACE_KIND: (version, names.REPLACES_PLURAL),
     }
 
 

@@ -65,7 +65,7 @@ async def test_a_group_is_created_fails_over_and_is_deleted(cluster: Cluster) ->
     assert doubles.endswith(" 0.0")
     assert (
         await asyncio.to_thread(cluster.operator.health)
-        == '{"workers": {"groups": 1, "audits": 0, "switchovers": 0}}'
+        == '{"workers": {"groups": 1, "audits": 0, "switchovers": 0, "replacements": 0}}'
     )
 
     path = cluster.namespace.path("dledgergroups", "flights", API)

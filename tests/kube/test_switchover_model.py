@@ -4,18 +4,15 @@ The code is the operator's own; the API server and the members are fake. Whateve
 switchover ends in time, its result is true, and no leader is asked for what cannot be done.
 """
 
-from dataclasses import dataclass, field
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_kube.switchover_world import KilledError, SwitchoverWorld, switchover_body
+from dledger_kube.one_off_world import Operators
+from dledger_kube.switchover_world import SwitchoverWorld, switchover_body
 from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
 
 MEMBERS = ("n0", "n1", "n2")
 TIMEOUT_S = 30.0
-DOWN_S = 1.0
-"""How long an operator is away after it was killed."""
 TURN_S = 0.5
 
 kills = st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=5)
@@ -49,28 +46,20 @@ def happen(world: SwitchoverWorld, what: str, member_id: str) -> None:
         world.answers_lost = 1
 
 
-@dataclass(slots=True)
-class Operators:
-    """One operator after the other, each with a worker per switchover."""
+async def take_turn(operators: Operators[SwitchoverWorker], world: SwitchoverWorld) -> None:
+    """Let the operators take a turn, and check what leaders were asked for."""
+    asked = len(world.transfers)
+    leader, able = world.leader, set(filter(world.able, MEMBERS))
 
-    world: SwitchoverWorld
-    workers: dict[str, SwitchoverWorker] = field(default_factory=dict)
+    def check() -> None:
+        nonlocal asked, leader, able
+        for _, asked_leader, to in world.transfers[asked:]:
+            assert asked_leader == leader, "only the leader is asked"
+            assert to in able, "nobody is asked to hand over to a member that cannot lead"
+        asked, leader = len(world.transfers), world.leader
+        able = set(filter(world.able, MEMBERS))
 
-    async def turn(self) -> None:
-        """Let every worker take a turn. A killed operator is followed by another one."""
-        for uid in sorted(self.world.switchovers):
-            worker = self.workers.get(uid) or self.world.worker(uid)
-            self.workers[uid] = worker
-            asked = len(self.world.transfers)
-            leader, able = self.world.leader, set(filter(self.world.able, MEMBERS))
-            try:
-                await worker._run_once()
-            except KilledError:
-                self.workers.clear()
-                self.world.pass_time(DOWN_S)
-            for _, asked_leader, to in self.world.transfers[asked:]:
-                assert asked_leader == leader, "only the leader is asked"
-                assert to in able, "nobody is asked to hand over to a member that cannot lead"
+    await operators.turn(check)
 
 
 @settings(max_examples=300)
@@ -79,18 +68,18 @@ async def test_every_switchover_ends_in_time_with_a_true_result(
     kills: list[tuple[int, bool]], happenings: list[tuple[int, str, str]], target: str
 ) -> None:
     world = SwitchoverWorld(kills=kills)
-    world.switchovers["move-uid"] = switchover_body(target=target, timeout=f"{TIMEOUT_S:g}s")
-    operators = Operators(world)
+    world.objects["move-uid"] = switchover_body(target=target, timeout=f"{TIMEOUT_S:g}s")
+    operators = Operators[SwitchoverWorker](world)
     turn = 0
     while world.status("move-uid").get("phase") not in ("Succeeded", "Failed"):
         for at, what, member_id in happenings:
             if at == turn:
                 happen(world, what, member_id)
         leader, in_service = world.leader, world.in_service
-        await operators.turn()
+        await take_turn(operators, world)
         world.pass_time(TURN_S)
         turn += 1
-        assert world.now_s < TIMEOUT_S + (len(kills) + 6) * (DOWN_S + TURN_S), "it ends in time"
+        assert world.now_s < TIMEOUT_S + (len(kills) + 6) * (1.0 + TURN_S), "it ends in time"
 
     status = world.status("move-uid")
     reason = status["conditions"][0]["reason"]
@@ -108,10 +97,10 @@ async def test_an_operator_killed_at_any_request_changes_nothing_of_the_outcome(
     kills: list[tuple[int, bool]],
 ) -> None:
     world = SwitchoverWorld(kills=kills)
-    world.switchovers["move-uid"] = switchover_body()
-    operators = Operators(world)
+    world.objects["move-uid"] = switchover_body()
+    operators = Operators[SwitchoverWorker](world)
     while world.status("move-uid").get("phase") not in ("Succeeded", "Failed"):
-        await operators.turn()
+        await take_turn(operators, world)
         world.pass_time(TURN_S)
 
     status = world.status("move-uid")
@@ -126,11 +115,11 @@ async def test_two_switchovers_at_once_are_carried_out_one_after_the_other(
     kills: list[tuple[int, bool]], first: str, second: str
 ) -> None:
     world = SwitchoverWorld(kills=kills)
-    world.switchovers["a-uid"] = switchover_body("a", target=first)
-    world.switchovers["b-uid"] = switchover_body("b", target=second)
-    operators, unfinished = Operators(world), True
+    world.objects["a-uid"] = switchover_body("a", target=first)
+    world.objects["b-uid"] = switchover_body("b", target=second)
+    operators, unfinished = Operators[SwitchoverWorker](world), True
     while unfinished:
-        await operators.turn()
+        await take_turn(operators, world)
         world.pass_time(TURN_S)
         phases = [world.status(uid).get("phase") for uid in ("a-uid", "b-uid")]
         assert phases[0] == "Succeeded" or phases[1] in (None, "Pending"), "the second one waits"

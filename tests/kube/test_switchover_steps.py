@@ -37,7 +37,7 @@ class Run:
 async def carried_out(world: SwitchoverWorld, **spec: Any) -> Run:
     """Let one operator work on a switchover until it has ended."""
     body = switchover_body(**spec)
-    world.switchovers[body["metadata"]["uid"]] = body
+    world.objects[body["metadata"]["uid"]] = body
     worker = world.worker("move-uid")
     for _ in range(TURNS_MAX):
         await worker._run_once()
@@ -208,7 +208,7 @@ async def test_no_transfer_is_asked_for_while_the_target_cannot_lead() -> None:
     """A leader takes no appends while it hands over, even to a member that is gone."""
     world = SwitchoverWorld(refuses_next=1)
     body = switchover_body()
-    world.switchovers["move-uid"] = body
+    world.objects["move-uid"] = body
     worker = world.worker("move-uid")
     while not world.transfers:
         await worker._run_once()
@@ -238,17 +238,17 @@ async def test_a_finished_switchover_is_deleted_after_its_time() -> None:
 
     world.pass_time(58)
     await worker._run_once()
-    assert world.switchovers
+    assert world.objects
     world.pass_time(2)
     await worker._run_once()
 
-    assert not world.switchovers
+    assert not world.objects
     assert worker.done()
 
 
 async def test_a_switchover_that_does_not_tell_when_it_ended_is_kept() -> None:
     world = SwitchoverWorld()
-    world.switchovers["move-uid"] = switchover_body() | {"status": {"phase": "Succeeded"}}
+    world.objects["move-uid"] = switchover_body() | {"status": {"phase": "Succeeded"}}
 
     assert world.worker("move-uid").done()
 

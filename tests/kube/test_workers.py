@@ -70,7 +70,7 @@ async def test_a_repeated_event_starts_no_second_worker(workers: Workers) -> Non
     workers.group_changed(group_body())
     workers.group_changed(group_body())
 
-    assert workers.check() == {"groups": 1, "audits": 0, "switchovers": 0}
+    assert workers.check() == {"groups": 1, "audits": 0, "switchovers": 0, "replacements": 0}
     assert tasks() == {"worker air/flights"}
 
 
@@ -112,7 +112,7 @@ async def test_an_audit_that_has_ended_gets_no_worker(workers: Workers) -> None:
     workers.audit_changed(audit_body() | {"status": {"phase": "Finished"}})
     workers.audit_changed(audit_body(name="other"))
 
-    assert workers.check() == {"groups": 0, "audits": 1, "switchovers": 0}
+    assert workers.check() == {"groups": 0, "audits": 1, "switchovers": 0, "replacements": 0}
 
 
 async def test_events_of_children_of_unknown_groups_are_ignored(workers: Workers) -> None:

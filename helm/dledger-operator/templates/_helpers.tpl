@@ -55,13 +55,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* The operator's permissions, for the Role of one namespace or for a ClusterRole. */}}
 {{- define "dledger-operator.rules" -}}
 - apiGroups: [dledger.io]
-  resources: [dledgergroups, dledgeraudits, dledgerswitchovers]
+  resources: [dledgergroups, dledgeraudits, dledgerswitchovers, dledgerreplaces]
   verbs: [get, list, watch]
 - apiGroups: [dledger.io]
-  resources: [dledgerswitchovers]
+  resources: [dledgerswitchovers, dledgerreplaces]
   verbs: [delete]
 - apiGroups: [dledger.io]
-  resources: [dledgergroups/status, dledgeraudits/status, dledgerswitchovers/status]
+  resources: [dledgergroups/status, dledgeraudits/status, dledgerswitchovers/status, dledgerreplaces/status]
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [pods]

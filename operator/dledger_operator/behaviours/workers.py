@@ -1,4 +1,4 @@
-"""One task per group, audit and switchover, started and stopped with their objects.
+"""One task per group, audit, switchover and replacement, started and stopped with their objects.
 
 Watch events may be repeated, missed or late. So every method here is idempotent, and an object is
 identified by its uid: a late deletion of an old object must not stop the worker of a new object
@@ -17,6 +17,7 @@ from dledger_operator.behaviours.group_worker import GroupWorker
 from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
 from dledger_operator.behaviours.leases.duties import Duty
 from dledger_operator.behaviours.one_off.one_offs import OneOffs
+from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
 from dledger_operator.behaviours.report.audit_findings import finding_of, latest
 from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
 from dledger_operator.observed_state import AuditFinding
@@ -42,6 +43,7 @@ class Workers:
         self._groups: WorkerPool[GroupWorker] = WorkerPool()
         self._audits = OneOffs(AuditWorker, context, self._watch_namespaces)
         self._switchovers = OneOffs(SwitchoverWorker, context, self._watch_namespaces)
+        self._replacements = OneOffs(ReplaceWorker, context, self._watch_namespaces)
         self._group_bodies: dict[Key, Mapping[str, Any]] = {}
         self._findings: dict[Key, AuditFinding] = {}
         """What the last audit of each group found, also before the group's worker starts."""
@@ -104,8 +106,10 @@ class Workers:
         )
 
     @property
-    def _one_offs(self) -> tuple[OneOffs[AuditWorker], OneOffs[SwitchoverWorker]]:
-        return (self._audits, self._switchovers)
+    def _one_offs(
+        self,
+    ) -> tuple[OneOffs[AuditWorker], OneOffs[SwitchoverWorker], OneOffs[ReplaceWorker]]:
+        return (self._audits, self._switchovers, self._replacements)
 
     def _one_off_tasks(self) -> list[asyncio.Task[None]]:
         return [task for one_offs in self._one_offs for task in one_offs.tasks()]
@@ -167,6 +171,14 @@ class Workers:
         """Stop a switchover's worker. A transfer that the leader has begun goes on."""
         self._switchovers.deleted(body)
 
+    def replacement_changed(self, body: Mapping[str, Any]) -> None:
+        """Start a worker for a replacement, or pass the new version to its worker."""
+        self._replacements.changed(body)
+
+    def replacement_deleted(self, body: Mapping[str, Any]) -> None:
+        """Stop a replacement's worker. What was removed stays removed."""
+        self._replacements.deleted(body)
+
     def job_changed(self, body: Mapping[str, Any]) -> None:
         """Notify the audit's worker that its Job has changed."""
         if worker := self._audits.get(_owner(body, names.AUDIT_LABEL)):
@@ -191,6 +203,7 @@ class Workers:
             "groups": len(self._groups),
             "audits": len(self._audits),
             "switchovers": len(self._switchovers),
+            "replacements": len(self._replacements),
         }
 
     async def stop(self) -> None:

@@ -17,6 +17,7 @@ PLURALS: Final = {
     names.GROUP_KIND: names.GROUPS_PLURAL,
     names.AUDIT_KIND: names.AUDITS_PLURAL,
     names.SWITCHOVER_KIND: names.SWITCHOVERS_PLURAL,
+    names.REPLACE_KIND: names.REPLACES_PLURAL,
 }
 _KINDS: Final[dict[str, type[GenericNamespacedResource]]] = {
     kind: create_namespaced_resource(names.API_GROUP, names.API_VERSION, kind, plural)

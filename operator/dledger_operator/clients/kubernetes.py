@@ -210,18 +210,34 @@ class KubeApi(CustomObjectClient):
 
         Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
         """
-        mark = {"annotations": {names.MEMBER_REMOVED_ANNOTATION: "true"}}
-        await self._patch_claim(claim, mark, "mark")
-        with connection.translated(f"delete volume claim {claim.namespace}/{claim.name}"):
-            await self._client.delete(PersistentVolumeClaim, claim.name, namespace=claim.namespace)
+        await self._mark_and_delete(claim, {names.MEMBER_REMOVED_ANNOTATION: "true"})
+
+    async def delete_claim_of_lost_member(self, claim: VolumeClaimView, replacement: str) -> None:
+        """Delete the volume claim of a member that a `DLedgerReplace` of this name replaces, and
+        mark it as such first. Kubernetes keeps the claim until no pod uses it.
+
+        Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
+        """
+        await self._mark_and_delete(claim, {names.MEMBER_REPLACED_ANNOTATION: replacement})
+
+    async def _mark_and_delete(self, claim: VolumeClaimView, mark: Mapping[str, str]) -> None:
+        marked = await self._patch_claim(claim, {"annotations": dict(mark)}, "mark")
+        url = f"api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+        metadata = marked.metadata
+        known = Preconditions(
+            uid=metadata.uid if metadata else None,
+            resourceVersion=metadata.resourceVersion if metadata else None,
+        )
+        what = f"delete volume claim {claim.namespace}/{claim.name}"
+        await removal.delete(self._client, url, known, what)
 
     async def _patch_claim(
         self, claim: VolumeClaimView, change: Manifest, verb: str, spec: Manifest | None = None
-    ) -> None:
+    ) -> PersistentVolumeClaim:
         patch = {"metadata": {"resourceVersion": claim.resource_version, **change}}
         patch |= {"spec": spec} if spec else {}
         with connection.translated(f"{verb} volume claim {claim.namespace}/{claim.name}"):
-            await self._client.patch(
+            return await self._client.patch(
                 PersistentVolumeClaim,
                 claim.name,
                 patch,

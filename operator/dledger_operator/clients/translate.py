@@ -29,7 +29,7 @@ from dledger_operator.api_objects import (
     Toleration,
     VolumeClaimView,
 )
-from dledger_operator.clients.volume_sizes import volume_size
+from dledger_operator.clients.claim_volumes import volume_fields
 from dledger_operator.spec.revision import Revision
 
 # Waiting reasons of a container that starts normally.
@@ -143,6 +143,7 @@ def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
     known: dict[str, Any] = {
         "namespace": claim.metadata.namespace or "",
         "name": name,
+        "uid": claim.metadata.uid or "",
         "resource_version": claim.metadata.resourceVersion or "",
         "owner_references": [
             {key: value for key, value in owner.to_dict().items() if value is not None}
@@ -152,7 +153,7 @@ def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
         "first_voters": _first_voters(claim.metadata.annotations),
         "identity": _identity(claim.metadata.annotations),
         "leaving": claim.metadata.deletionTimestamp is not None,
-        **volume_size(claim),
+        **volume_fields(claim),
     }
     if phase == "Bound" or phase is None:
         return VolumeClaimView(**known, problem=None)

@@ -15,6 +15,7 @@ PLURALS: Final = {
     "DLedgerGroup": "dledgergroups",
     "DLedgerAudit": "dledgeraudits",
     "DLedgerSwitchover": "dledgerswitchovers",
+    "DLedgerReplace": "dledgerreplaces",
 }
 # As kubectl does: an unknown field is an error instead of being silently dropped.
 STRICT: Final = "fieldValidation=Strict"
@@ -53,6 +54,11 @@ def switchover(name: str = "", **spec: Any) -> Object:
     return custom(
         "DLedgerSwitchover", {"groupRef": {"name": "flights"}, "target": "n2", **spec}, name
     )
+
+
+def replace(name: str = "", **spec: Any) -> Object:
+    """Return a DLedgerReplace of n2 of a group called flights."""
+    return custom("DLedgerReplace", {"groupRef": {"name": "flights"}, "member": "n2", **spec}, name)
 
 
 def check(server: ApiServer, sent: Object) -> Object:

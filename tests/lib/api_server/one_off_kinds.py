@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from api_server.objects import Object, audit, switchover
+from api_server.objects import Object, audit, replace, switchover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,4 +173,60 @@ SWITCHOVER: Final = OneOffKind(
     immutable="the spec of a switchover cannot change; create another",
 )
 
-KINDS: Final[Mapping[str, OneOffKind]] = {"audit": AUDIT, "switchover": SWITCHOVER}
+REPLACEMENT: Final = OneOffKind(
+    make=replace,
+    short_name="dlr",
+    example="flights-replace.yaml",
+    defaults={
+        "groupRef": {"name": "flights"},
+        "member": "n2",
+        "timeout": "1h",
+        "ttlAfterFinished": "24h",
+    },
+    status={
+        "observedGeneration": 1,
+        "phase": "Succeeded",
+        "claimUid": "6a2f41a3-c54c-fce8-32d2-0324e1c32e22",
+        "volume": "pvc-6a2f41a3",
+        "newVolume": "pvc-81b1b05e",
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:01:30Z",
+        "checkSeconds": 0.021,
+        "volumeSeconds": 4.2,
+        "joinSeconds": 85.1,
+        "conditions": [
+            {
+                "type": "Complete",
+                "status": "True",
+                "reason": "Replaced",
+                "message": "n2 has the new volume pvc-81b1b05e and votes again",
+                "lastTransitionTime": "2026-01-01T00:01:30Z",
+                "observedGeneration": 1,
+            }
+        ],
+    },
+    columns={"GROUP": "flights", "MEMBER": "n2", "PHASE": "Succeeded", "REASON": "Replaced"},
+    refused={
+        "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
+        "no member": ({"member": None}, "spec.member: Required value"),
+        "a member that no group has": (
+            {"member": "n7"},
+            "n7 is not the ID of a member: use n0 to n6",
+        ),
+        "too little time": ({"timeout": "59s"}, "s, m or h between 1m and 24h, but is 59s"),
+        "too much time": ({"timeout": "25h"}, "s, m or h between 1m and 24h, but is 25h"),
+        "a time too short to read the result": (
+            {"ttlAfterFinished": "59s"},
+            "at least 1m, so that its result can be read, and at most 720h, but is 59s",
+        ),
+        "an unknown field": ({"force": True}, 'unknown field "spec.force"'),
+    },
+    changes=({"member": "n1"}, {"timeout": "2h"}),
+    immutable="the spec of a replacement cannot change; create another",
+)
+
+KINDS: Final[Mapping[str, OneOffKind]] = {
+    "audit": AUDIT,
+    "switchover": SWITCHOVER,
+    "replacement": REPLACEMENT,
+}

@@ -17,6 +17,11 @@ def claim_name(pod: str) -> str:
     return f"data-{pod}"
 
 
+def member_of(pod: str) -> str:
+    """Return the id of the member that runs in a pod."""
+    return f"n{pod.rsplit('-', 1)[1]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """A group in a namespace of its own, with a client pod."""

@@ -22,6 +22,10 @@ class GroupNow:
 
     group: Group
     body: Mapping[str, Any] = field(repr=False)
+    invalid: str
+    """Why the spec is invalid; empty if it is not. `group` then has only what following its leader
+    needs.
+    """
     stateful_set: StatefulSetView | None
     """None if it does not exist."""
     pods: Sequence[PodView]
@@ -53,10 +57,11 @@ async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
         body = await api.group(namespace, name)
     except NotFoundError:
         return None
+    invalid = ""
     try:
         group = Group.from_body(body, context.node_image)
-    except InvalidSpecError:
-        group = Group.to_follow(body, context.node_image)
+    except InvalidSpecError as error:
+        group, invalid = Group.to_follow(body, context.node_image), str(error)
     stateful_set = await api.stateful_set(namespace, names.stateful_set(name))
     listed = await api.member_pods(namespace, name) if stateful_set else ()
     uids = {stateful_set.uid} if stateful_set else set()
@@ -66,4 +71,11 @@ async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
         return is_stranger(answer, name, identity_of(body))
 
     answers = await observe.statuses(context.member_http, pods, strange)
-    return GroupNow(group=group, body=body, stateful_set=stateful_set, pods=pods, answers=answers)
+    return GroupNow(
+        group=group,
+        body=body,
+        invalid=invalid,
+        stateful_set=stateful_set,
+        pods=pods,
+        answers=answers,
+    )

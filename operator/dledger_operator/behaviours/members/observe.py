@@ -194,6 +194,13 @@ def _problem(
 def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
     if pod is None or claim is None or not claim.leaving:
         return None
+    if claim.replaced_by:
+        message = (
+            f"volume claim {claim.name} is gone as soon as pod {pod.name} ends: "
+            f"{names.REPLACE_KIND} {claim.replaced_by} gives {pod.member_id} a new volume, and "
+            "its status says how far it is"
+        )
+        return Problem(reason=VOLUME_TERMINATING, message=message)
     message = (
         f"volume claim {claim.name} was deleted and is gone as soon as pod {pod.name} ends, and "
         "the member's log with it; once all other members are ready, delete the pod: the member "

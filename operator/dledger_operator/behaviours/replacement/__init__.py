@@ -1,0 +1,1 @@
+"""`DLedgerReplace`: a new volume for a member that is lost for good."""

@@ -1,0 +1,317 @@
+"""Decides the next step of one replacement of a lost member's volume. Pure.
+
+The member keeps its id and its membership. It gets an empty volume, and its node does the rest: a
+member that starts without its promises joins, which means that it takes the leader's log and votes
+only once it has everything that the leader had (`dledger_node.raft.joining`).
+
+Nothing that is acknowledged may depend on the volume that is removed. So a majority of the voters
+without the member must serve right before the removal, and each of them must have every entry that
+the leader calls committed. A member that serves, or that is joining already, is not lost.
+
+The uid of the volume claim is recorded before the claim is deleted, and only that claim is deleted.
+The claim goes first and the pod second, because the StatefulSet would make the pod again over the
+old claim. Kubernetes keeps the claim until the pod has ended. The operator never removes a pod
+whose end no kubelet has confirmed: its member may still run, and two members of one id would be
+two votes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from dledger_formats.http.status import NodeStatus
+from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
+from dledger_operator.behaviours.handover.candidates import MEMBER_LEAVING, NOT_A_VOTER
+from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
+from dledger_operator.spec.replace_request import ReplaceRequest
+
+REPLACED: Final = "Replaced"
+OTHER_REPLACEMENT: Final = "OtherReplacement"
+GROUP_NOT_FOUND: Final = "GroupNotFound"
+GROUP_INVALID: Final = "GroupInvalid"
+PAUSED: Final = "Paused"
+HIBERNATED: Final = "Hibernated"
+NO_LEADER: Final = "NoLeader"
+MEMBERSHIP_CHANGING: Final = "MembershipChanging"
+NOT_A_MEMBER: Final = "NotAMember"
+MEMBER_SERVES: Final = "MemberServes"
+MEMBER_JOINING: Final = "MemberJoining"
+QUORUM_AT_RISK: Final = "QuorumAtRisk"
+STATEFUL_SET_MISSING: Final = "StatefulSetMissing"
+POD_TERMINATING: Final = "PodTerminating"
+CLAIM_TERMINATING: Final = "ClaimTerminating"
+NEW_VOLUME: Final = "NewVolume"
+POD_STARTING: Final = "PodStarting"
+MEMBER_LAGS: Final = "MemberLags"
+TIMED_OUT: Final = "TimedOut"
+LAG_ENTRIES_MAX: Final = 1000
+"""The bound is that of a leadership transfer (`dledger_node.raft.config`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceState:
+    """What the next step follows from."""
+
+    request: ReplaceRequest
+    first: str
+    """The name of an earlier replacement that goes first; empty if there is none."""
+    begun: bool
+    """Whether the beginning is recorded."""
+    claim_uid: str | None
+    """The recorded uid of the claim that is to go; empty if the member had no claim, None while
+    nothing is recorded.
+    """
+    has_volume: bool
+    """Whether the new volume is recorded."""
+    elapsed_s: float
+    """Time since the recorded beginning."""
+    group_exists: bool
+    group_invalid: str
+    """Why the group's spec is invalid; empty if it is not."""
+    paused: bool
+    hibernate: bool
+    has_stateful_set: bool
+    """Whether the group's StatefulSet exists, and is not being deleted."""
+    staying: Sequence[str]
+    """The members that the spec asks for."""
+    pod: PodView | None
+    """The member's pod."""
+    claim: VolumeClaimView | None
+    """The member's volume claim."""
+    leading: NodeStatus | None
+    """The answer of the proven leader of the highest term."""
+    answers: Mapping[str, NodeStatus]
+    """What members say about themselves, by member id."""
+
+    @property
+    def answer(self) -> NodeStatus | None:
+        """What the member itself says."""
+        return self.answers.get(self.request.member)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the member's claim is gone, or is going and cannot be kept."""
+        if self.claim_uid is None:
+            return False
+        return self.claim is None or self.claim.leaving or self.claim.uid != self.claim_uid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordClaim:
+    """Record the claim that is to be deleted; None if the member has none."""
+
+    claim: VolumeClaimView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteClaim:
+    """Delete the recorded claim."""
+
+    claim: VolumeClaimView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePod:
+    """Remove the pod that still uses the deleted claim."""
+
+    pod: PodView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordVolume:
+    """Record that the member has a new volume."""
+
+    claim: VolumeClaimView
+
+
+Step: TypeAlias = Begin | RecordClaim | DeleteClaim | RemovePod | RecordVolume | Wait | End
+
+
+def next_step(state: ReplaceState) -> Step:
+    """Return the next step of a replacement that has not ended."""
+    request = state.request
+    if state.first and not state.begun:
+        message = f"{state.first} is another replacement in the group and goes first"
+        return Wait(reason=OTHER_REPLACEMENT, message=message)
+    if not state.begun:
+        return Begin(message="checks the group")
+    if not state.group_exists:
+        message = f"{request.namespace}/{request.group_name} does not exist"
+        return End(succeeded=False, reason=GROUP_NOT_FOUND, message=message)
+    step = _after_removal(state) if state.is_removed else _before_removal(state)
+    return in_time(state, step) if isinstance(step, Wait) else step
+
+
+def in_time(state: ReplaceState, wait: Wait) -> Wait | End:
+    """Return `wait`, or the end if the time is over."""
+    return wait if state.elapsed_s < state.request.timeout_s else _timed_out(state, wait)
+
+
+def _before_removal(state: ReplaceState) -> Step:
+    """Check everything right before the deletion: until then, nothing has been removed."""
+    if refusal := _refusal(state):
+        return End(succeeded=False, reason=refusal.reason, message=refusal.message)
+    if not state.has_stateful_set:
+        return Wait(reason=STATEFUL_SET_MISSING, message="the StatefulSet is being made again")
+    if state.leading is None:
+        message = "no member leads, so nothing shows that the others have every entry"
+        return Wait(reason=NO_LEADER, message=message)
+    if state.claim_uid is None or state.claim is None:
+        return RecordClaim(claim=state.claim)
+    return DeleteClaim(claim=state.claim)
+
+
+def _after_removal(state: ReplaceState) -> Step:
+    member, claim = state.request.member, state.claim
+    if member not in state.staying:
+        message = f"{member} is to be removed: spec.replicas asks for {len(state.staying)} members"
+        return End(succeeded=False, reason=MEMBER_LEAVING, message=message)
+    if state.paused:
+        return Wait(reason=PAUSED, message="spec.paused is true; resume the group")
+    if state.hibernate:
+        return Wait(reason=HIBERNATED, message="spec.hibernate is true; wake the group")
+    if claim is not None and claim.uid == state.claim_uid:
+        return _remove_pod(state, claim)
+    if claim is None or not claim.volume or claim.problem:
+        why = claim.problem.message if claim and claim.problem else "the StatefulSet makes a claim"
+        return Wait(reason=NEW_VOLUME, message=f"{member} gets a new volume: {why}")
+    if not state.has_volume:
+        return RecordVolume(claim=claim)
+    return _join(state, claim)
+
+
+def _remove_pod(state: ReplaceState, claim: VolumeClaimView) -> Step:
+    """Remove the pod, without which Kubernetes does not let the deleted claim go."""
+    pod = state.pod
+    if pod is None:
+        message = f"volume claim {claim.name} is being deleted"
+        return Wait(reason=CLAIM_TERMINATING, message=message)
+    if pod.leaving:
+        where = f" on node {pod.node}" if pod.node else ""
+        message = (
+            f"pod {pod.name}{where} is terminating. If the machine is off for good, delete its "
+            "Node, or give it the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; "
+            "the operator never forces it, since the member may still run there"
+        )
+        return Wait(reason=POD_TERMINATING, message=message)
+    # Its volume cannot be kept any more, but the member has come back and may be needed for now.
+    if pod.ready and (risk := quorum_risk(state)):
+        return Wait(reason=risk.reason, message=risk.message)
+    return RemovePod(pod=pod)
+
+
+def _join(state: ReplaceState, claim: VolumeClaimView) -> Step:
+    """Wait until the member has joined and has nearly everything."""
+    member, answer, leading, pod = state.request.member, state.answer, state.leading, state.pod
+    if pod is None or pod.leaving or answer is None:
+        why = f": {pod.problem.message}" if pod and pod.problem else ""
+        return Wait(reason=POD_STARTING, message=f"{member} does not answer yet{why}")
+    if answer.joining or not answer.ready or not pod.ready:
+        why = answer.reason or "it does not serve its role yet"
+        return Wait(reason=MEMBER_JOINING, message=f"{member} joins again: {why}")
+    if leading is None:
+        return Wait(reason=NO_LEADER, message="no member leads")
+    if member not in leading.voters:
+        return Wait(reason=NOT_A_VOTER, message=f"{member} is no voter of the group yet")
+    lacks = _lacks(leading, member)
+    if lacks is None or lacks > LAG_ENTRIES_MAX:
+        known = "an unknown number of" if lacks is None else str(lacks)
+        message = f"{member} lacks {known} committed entries, and may lack {LAG_ENTRIES_MAX}"
+        return Wait(reason=MEMBER_LAGS, message=message)
+    message = f"{member} has the new volume {claim.volume} and votes again"
+    return End(succeeded=True, reason=REPLACED, message=message)
+
+
+def _timed_out(state: ReplaceState, wait: Wait) -> End:
+    request = state.request
+    within = f"within {request.timeout_s:g} s"
+    if state.is_removed:
+        happens = (
+            f"{request.member} did not get a new volume and join {within}; what was removed stays "
+            "removed, and the member joins as soon as it can"
+        )
+    else:
+        happens = f"the replacement could not begin {within}; nothing was removed"
+    return End(succeeded=False, reason=TIMED_OUT, message=f"{happens}: {wait.message}")
+
+
+def _refusal(state: ReplaceState) -> Problem | None:
+    """Return why nothing may be removed; None if the member's volume may go, as far as is known
+    without a leader.
+    """
+    member, answer, leading = state.request.member, state.answer, state.leading
+    if state.group_invalid:
+        message = f"the spec of the group is invalid: {state.group_invalid}"
+        return Problem(reason=GROUP_INVALID, message=message)
+    if state.paused:
+        message = "spec.paused is true, so the operator changes nothing; resume the group first"
+        return Problem(reason=PAUSED, message=message)
+    if state.hibernate:
+        message = "spec.hibernate is true, so the group has no pods, or none soon; wake it first"
+        return Problem(reason=HIBERNATED, message=message)
+    if member not in state.staying:
+        message = f"{member} is no member: spec.replicas asks for {len(state.staying)}"
+        return Problem(reason=NOT_A_MEMBER, message=message)
+    if leading is None:
+        return None
+    if leading.membership_index > leading.committed_index:
+        message = "a change of members is not committed yet; try again when Progressing is False"
+        return Problem(reason=MEMBERSHIP_CHANGING, message=message)
+    if member not in leading.voters:
+        message = f"{member} is no voter, so scaling adds it; Progressing says what it waits for"
+        return Problem(reason=NOT_A_VOTER, message=message)
+    if answer is not None and answer.ready:
+        message = (
+            f"{member} serves, so it is not lost, and its volume was left alone; to move it to "
+            "another node, drain its node"
+        )
+        return Problem(reason=MEMBER_SERVES, message=message)
+    if answer is not None and answer.joining:
+        message = f"{member} is joining again already, with an empty volume: {answer.reason}"
+        return Problem(reason=MEMBER_JOINING, message=message)
+    return quorum_risk(state)
+
+
+def quorum_risk(state: ReplaceState) -> Problem | None:
+    """Return why the group would not be whole without the member: a majority of the voters must
+    serve and have every committed entry. None if it would.
+    """
+    leading, member = state.leading, state.request.member
+    if leading is None:
+        return Problem(reason=NO_LEADER, message="no member leads")
+    others = [voter for voter in leading.voters if voter != member]
+    lacking = {voter: why for voter in others if (why := _why_not_whole(state, leading, voter))}
+    needed = len(leading.voters) // 2 + 1
+    if len(others) - len(lacking) >= needed:
+        return None
+    whole = [voter for voter in others if voter not in lacking]
+    listed = f"only {', '.join(whole)} would be" if whole else "nobody would be"
+    reasons = "; ".join(lacking.values()) or f"{', '.join(leading.voters)} is the only voter"
+    message = (
+        f"without {member}, {listed} whole, and {needed} of {len(leading.voters)} voters must be: "
+        f"{reasons}. Repair the other members first. If a majority is lost for good, see "
+        '"After the loss of a majority" in the operations guide'
+    )
+    return Problem(reason=QUORUM_AT_RISK, message=message)
+
+
+def _why_not_whole(state: ReplaceState, leading: NodeStatus, voter: str) -> str:
+    """Return why a voter does not serve with every committed entry; empty if it does."""
+    answer, lacks = state.answers.get(voter), _lacks(leading, voter)
+    if answer is None:
+        return f"{voter} does not answer"
+    if answer.joining or not answer.ready:
+        return f"{voter} is not ready ({answer.reason or 'it does not serve its role yet'})"
+    if lacks is None:
+        return f"the leader does not reach {voter}"
+    return f"{voter} lacks {lacks} committed entries" if lacks else ""
+
+
+def _lacks(leading: NodeStatus, voter: str) -> int | None:
+    """Return how many committed entries a voter lacks; None if the leader cannot tell."""
+    if voter == leading.self_id:
+        return 0
+    peer = next((each for each in leading.followers if each.peer_id == voter), None)
+    if peer is None or not peer.reachable:
+        return None
+    return max(0, leading.committed_index - peer.match_index)
