@@ -117,8 +117,17 @@ async def test_the_leader_is_followed_while_a_child_is_refused(
     await cluster.create_group()
     await cluster.elect(1, 7)
     await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
-    # The schema accepts this annotation; the API server refuses the Service that has it.
-    wrong = {"spec": {"services": {"master": {"annotations": {"not a key!": "x"}}}}}
+    # The schema accepts this port; the API server refuses a second Service that has it.
+    port = {"name": "taken", "port": 80}
+    other = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "other"},
+        "spec": {"type": "NodePort", "ports": [port]},
+    }
+    made = cluster.namespace.server.request("POST", cluster.namespace.path("services"), other)
+    taken = {"type": "NodePort", "nodePort": made["spec"]["ports"][0]["nodePort"]}
+    wrong = {"spec": {"services": {"master": taken}}}
 
     cluster.namespace.patch("dledgergroups", "flights", wrong, API)
     await cluster.until(
