@@ -129,6 +129,26 @@ def test_a_healing_member_has_a_reason_of_its_own() -> None:
     assert judged["message"] == "flights-2: healing: re-fetching entries 7 to 9"
 
 
+def test_a_voter_that_came_up_without_its_log_is_named() -> None:
+    empty = replace(node_status("n2"), joining=True, ready=False)
+    joins = member(2, ready=False, reason="joining: waits for a leader", status=empty)
+
+    judged = conditions(observed_group(members=(member(0), member(1), joins)))["Degraded"]
+
+    assert (judged["status"], judged["reason"]) == ("True", "MemberWithoutLog")
+    assert judged["message"].startswith("flights-2: joining: waits for a leader; the log of n2 is")
+    assert "find out what happened to its volume" in judged["message"]
+
+
+def test_a_new_group_whose_members_have_no_log_yet_is_not_degraded() -> None:
+    empty = replace(node_status("n2"), joining=True, ready=False)
+    joins = member(2, ready=False, reason="joining: waits for a leader", status=empty)
+
+    of = observed_group(members=(member(0), member(1), joins), starting=True)
+
+    assert conditions(of)["Degraded"]["reason"] == "Starting"
+
+
 def test_a_group_without_a_majority_is_not_ready() -> None:
     lost = [member(k, ready=False, reason="the pod does not exist", exists=False) for k in (0, 2)]
     judged = conditions(observed_group(members=(lost[0], member(1), lost[1])))

@@ -31,7 +31,16 @@ def judge(observed: ObservedGroup) -> Judgment:
     absent = [member for member in observed.voters if not member.ready]
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
-        reason = "MemberHealing" if all(map(_is_healing, absent)) else "MemberNotReady"
+        reason = "MemberNotReady"
+        if all(map(_is_healing, absent)):
+            reason = "MemberHealing"
+        elif without := [member for member in absent if _is_without_log(member)]:
+            reason = "MemberWithoutLog"
+            message += (
+                f"; the log of {', '.join(member.member_id for member in without)} is lost, older "
+                "than it was, or empty, so the member takes the leader's and votes again when it "
+                "has everything; find out what happened to its volume if you have not replaced it"
+            )
         return Judgment(holds=True, reason=reason, message=message)
     if foreign := observed.foreign_pods:
         more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
@@ -76,6 +85,11 @@ def member_problem(observed: ObservedGroup) -> Problem | None:
         return None
     message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
     return Problem(reason=problems[0][1].reason, message=message)
+
+
+def _is_without_log(member: ObservedMember) -> bool:
+    """Return whether a voter has started without its promises: its volume was lost or emptied."""
+    return member.status is not None and member.status.joining and not _is_healing(member)
 
 
 def _is_healing(member: ObservedMember) -> bool:

@@ -22,6 +22,13 @@ from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision, why_behind
 
 VOLUME_TERMINATING: Final = "VolumeTerminating"
+VOLUME_LOST: Final = "VolumeLost"
+"""The reason of a claim in the phase Lost: its PersistentVolume is gone."""
+VOLUME_ELSEWHERE: Final = ("PersistentVolume's node affinity", "volume node affinity conflict")
+"""What schedulers of several releases say about a volume that no node has."""
+REPLACE_ADVICE: Final = (
+    f"; if the volume does not come back, give the member a new one with a {names.REPLACE_KIND}"
+)
 logger = logging.getLogger(__name__)
 
 FAILED_CREATE: Final = "FailedCreate"
@@ -186,9 +193,11 @@ def _problem(
     """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
     if pod is None and failure:
         return Problem(reason=FAILED_CREATE, message=failure.message)
-    if claim and claim.problem:
-        return claim.problem
-    return pod.problem if pod else None
+    found = claim.problem if claim and claim.problem else pod.problem if pod else None
+    if found is None:
+        return None
+    lost = found.reason == VOLUME_LOST or any(words in found.message for words in VOLUME_ELSEWHERE)
+    return Problem(reason=found.reason, message=found.message + REPLACE_ADVICE) if lost else found
 
 
 def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
