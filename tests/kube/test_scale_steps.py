@@ -93,6 +93,22 @@ def test_a_leader_that_must_be_removed_transfers_its_leadership_first() -> None:
     assert found.to in ("n0", "n1", "n2")
 
 
+@pytest.mark.parametrize(
+    ("emptied", "successors"),
+    [({"n0"}, {"n1", "n2"}), ({"n0", "n2"}, {"n1"}), ({"n0", "n1", "n2"}, {"n0", "n1", "n2"})],
+    ids=["one is cordoned", "two are cordoned", "all are cordoned"],
+)
+def test_the_successor_is_not_on_a_node_that_is_being_emptied_if_another_can_lead(
+    emptied: set[str], successors: set[str]
+) -> None:
+    state = replace(five(replicas=3, leader="n4").state(), emptied=frozenset(emptied))
+
+    found = next_step(state)
+
+    assert isinstance(found, Transfer)
+    assert found.to in successors
+
+
 def test_a_leader_without_a_reachable_successor_is_not_removed() -> None:
     world = five(replicas=1, leader="n4", down={"n0"})
 

@@ -18,6 +18,7 @@ from dledger_operator.api_objects import (
 from dledger_operator.behaviours.children.growth import VolumeUse, fills_up, volume_use
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
+from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.members import observe
@@ -165,6 +166,7 @@ class GroupSnapshot:
         shape: Shape,
         stateful_set: StatefulSetView,
         claims: Sequence[VolumeClaimView],
+        nodes: Nodes,
     ) -> ScaleState:
         """Return the input of the next scaling step. `claims` may be deleted with their members."""
         answers = self.answers or {}
@@ -178,6 +180,7 @@ class GroupSnapshot:
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
             hibernate=group.hibernate,
             rolling=bool(self.pods_to_replace),
+            emptied=frozenset(pod.member_id for pod in pods if nodes.why_emptied(pod)),
         )
 
     def pod_ips(self) -> dict[str, str]:

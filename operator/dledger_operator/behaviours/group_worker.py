@@ -311,8 +311,8 @@ class GroupWorker:
         if group.hibernate:  # all pods go in one step, so the members are asked right before it
             self._snapshot.answers = await self._rolls.ask(pods)
         claims = await observe.unwanted_claims(self._context.api, group, pods)
-        state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims)
-        ips = self._snapshot.pod_ips()
+        nodes, ips = self._context.nodes, self._snapshot.pod_ips()
+        state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims, nodes)
         if await self._scaler.run_once(group, state, stateful_set, ips, claims):
             self._scale_steps += 1
             self._wake("observe")

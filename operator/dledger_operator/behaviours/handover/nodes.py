@@ -61,6 +61,11 @@ class Nodes:
         """Return a Node; None if it is not known, or not known yet."""
         return self._known.get(name)
 
+    def why_emptied(self, pod: PodView) -> str:
+        """Return why the node of a pod is being emptied; empty if it is not, or is not known."""
+        node = self._known.get(pod.node)
+        return node.why_emptied(pod) if node else ""
+
     def changed(self, body: Mapping[str, Any]) -> bool:
         """Take a Node that was created or changed. Return whether anything that matters differs."""
         view = node_view(body)

@@ -100,6 +100,8 @@ class ScaleState:
     """`spec.hibernate`."""
     rolling: bool = False
     """Whether pods are to be replaced."""
+    emptied: frozenset[str] = frozenset()
+    """The members on nodes that are being emptied."""
 
     @property
     def leading(self) -> NodeStatus | None:
@@ -183,7 +185,10 @@ def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
 
 
 def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
-    """Transfer to the remaining voter with the highest match index, which is the fastest."""
+    """Transfer to the remaining voter with the highest match index, which is the fastest.
+
+    One on a node that is being emptied would have to hand over again, so it comes last.
+    """
     staying = [
         peer
         for peer in leading.followers
@@ -192,7 +197,8 @@ def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
         and names.ordinal(peer.peer_id) < state.replicas
     ]
     if staying:
-        return Transfer(to=max(staying, key=lambda peer: peer.match_index).peer_id)
+        best = max(staying, key=lambda peer: (peer.peer_id not in state.emptied, peer.match_index))
+        return Transfer(to=best.peer_id)
     return Wait(
         reason=NO_SUCCESSOR,
         message=f"{leading.self_id} is to be removed but is the leader, and it reaches no "
