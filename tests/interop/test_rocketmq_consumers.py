@@ -64,9 +64,7 @@ def push_consumer(
 def send(
     folder: Path, class_path: str, brokers: BrokerGroup, topic: str, **options: object
 ) -> None:
-    events = play(
-        folder, class_path, "send", brokers.name_servers, topic=topic, timeout=15_000, **options
-    )
+    events = play(folder, class_path, "send", brokers.name_servers, topic=topic, **options)
     assert of_kind(events, "failed") == []
 
 
