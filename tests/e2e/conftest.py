@@ -11,11 +11,13 @@ import pytest
 
 from dledger_e2e.group import Group
 from tools import deployment
-from tools.deployment import Deployment
+from tools.deployment import CommandError, Deployment
 from tools.local_cluster import host
 
 CLUSTER_NAME = "e2e"
 Make = Callable[..., Group]
+READY_SOON_S = 60.0
+"""Time after which the state of a new group is printed; a calm machine needs a tenth of it."""
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -43,27 +45,31 @@ def make_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator
 
 
 @pytest.fixture
-def group(make_group: Make) -> Group:
+def group(make_group: Make, request: pytest.FixtureRequest) -> Group:
     """A group of three ready members, with a client pod."""
-    return _when_ready(make_group())
+    return _when_ready(make_group(), request.config)
 
 
 @pytest.fixture(scope="module")
 def calm_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Group]:
     """A group shared by the tests of a module that do not change it."""
     with _groups_for(request.node, deployed) as make:
-        yield _when_ready(make())
+        yield _when_ready(make(), request.config)
 
 
-def _when_ready(made: Group) -> Group:
+def _when_ready(made: Group, config: pytest.Config) -> Group:
+    made.start_client()
     try:
-        made.start_client()
+        made.wait_until_ready(READY_SOON_S)
+    except CommandError:
+        # At once and uncaptured: a group that is late is worth a look even if the test passes, and
+        # pytest does not show what a fixture prints after its setup has failed.
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():  # type: ignore[union-attr]  # always loaded
+            print(f"\n{made.namespace}: not Ready after {READY_SOON_S:g} s", file=sys.stderr)
+            _print_state(made.deployment, made.namespace)
         made.wait_until_ready()
-        made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
-    except BaseException:
-        # Not at the end: pytest does not show what a fixture prints after its setup has failed.
-        _print_state(made.deployment, made.namespace)
-        raise
+    made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     return made
 
 
@@ -111,6 +117,6 @@ def _print_state(deployed: Deployment, namespace: str) -> None:
     ):
         try:
             shown = deployed.kubernetes.kubectl(*command)
-        except deployment.CommandError as error:
+        except CommandError as error:
             shown = str(error)
         print(f"\n$ kubectl {' '.join(command)}\n{shown}", file=sys.stderr)

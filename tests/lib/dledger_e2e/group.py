@@ -45,9 +45,10 @@ class Group:
         }
         self.deployment.kubernetes.apply(manifest, self._in_namespace)
 
-    def wait_until_ready(self) -> None:
-        """Wait for the condition Ready with `kubectl wait`."""
-        self.kubectl("wait", "--for=condition=Ready", f"dlg/{self.name}", f"--timeout={READY_S:g}s")
+    def wait_until_ready(self, within_s: float = READY_S) -> None:
+        """Wait for the condition Ready with `kubectl wait`. Raises CommandError."""
+        limit = f"--timeout={within_s:g}s"
+        self.kubectl("wait", "--for=condition=Ready", f"dlg/{self.name}", limit)
 
     def start_client(self) -> None:
         """Run a pod that contains the `dledger` command."""
