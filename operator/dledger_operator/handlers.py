@@ -73,6 +73,9 @@ async def endpoint_slice_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) 
 
 
 @kopf.on.event("", "v1", "services", labels=GROUP_CHILD)
+@kopf.on.event("", "v1", "configmaps", labels=GROUP_CHILD)
+@kopf.on.event("", "v1", "serviceaccounts", labels=GROUP_CHILD)
+@kopf.on.event("policy", "v1", "poddisruptionbudgets", labels=GROUP_CHILD)
 @kopf.on.event("apps", "v1", "statefulsets", labels=GROUP_CHILD)
 @kopf.on.event("networking.k8s.io", "v1", "networkpolicies", labels=GROUP_CHILD)
 async def child_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:

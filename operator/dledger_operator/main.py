@@ -122,6 +122,9 @@ def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
     for resource in (
         ("", "v1", "pods"),
         ("", "v1", "services"),
+        ("", "v1", "configmaps"),
+        ("", "v1", "serviceaccounts"),
+        ("policy", "v1", "poddisruptionbudgets"),
         ("", "v1", "persistentvolumeclaims"),
         ("apps", "v1", "statefulsets"),
         ("discovery.k8s.io", "v1", "endpointslices"),

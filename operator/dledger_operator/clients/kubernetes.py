@@ -36,7 +36,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
-from dledger_operator.clients import connection, removal, translate
+from dledger_operator.clients import connection, field_owners, removal, translate
 from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.custom_objects import CustomObjectClient
 from dledger_operator.clients.errors import NotFoundError, RefusedError
@@ -71,17 +71,39 @@ class KubeApi(CustomObjectClient):
         await self._client.close()
 
     async def apply(self, manifest: Manifest) -> None:
-        """Create or update an object by server-side apply; take over the fields in `manifest`."""
+        """Create or update an object by server-side apply; take over the fields in `manifest`, and
+        those that others have added to what the operator owns wholly.
+        """
         metadata, kind = manifest["metadata"], manifest["kind"]
         with connection.translated(f"apply {kind} {metadata['namespace']}/{metadata['name']}"):
-            await self._client.patch(
+            applied = (await self._apply(manifest)).metadata
+            assert isinstance(applied, ObjectMeta)
+            entries = [each.to_dict() for each in applied.managedFields or ()]
+            owned = field_owners.taken_over(kind, entries, names.FIELD_MANAGER)
+            if owned is None:
+                return
+            before = {"resourceVersion": applied.resourceVersion}
+            taken: Any = await self._client.patch(
                 _APPLICABLE[kind],
                 metadata["name"],
-                manifest,
+                {"metadata": before | {"managedFields": owned}},
                 namespace=metadata["namespace"],
-                patch_type=PatchType.APPLY,
-                force=True,
+                patch_type=PatchType.MERGE,
             )
+            # Of this version: scaling may have changed the replicas since.
+            after = {"resourceVersion": taken.metadata.resourceVersion}
+            await self._apply({**manifest, "metadata": metadata | after})
+
+    async def _apply(self, manifest: Manifest) -> Any:
+        metadata = manifest["metadata"]
+        return await self._client.patch(
+            _APPLICABLE[manifest["kind"]],
+            metadata["name"],
+            manifest,
+            namespace=metadata["namespace"],
+            patch_type=PatchType.APPLY,
+            force=True,
+        )
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
         """Get what is known of an object of an applicable kind; None if it does not exist."""

@@ -1,0 +1,66 @@
+"""The operator, as a process on a real API server, puts back what somebody edits by hand."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api_server.client import ApiServer
+from dledger_kube.hand_edits import PAGE, PUT_BACK_EDITS, HandEdit, render
+from dledger_kube.led import Led, led_group
+
+pytest_plugins = ["api_server.fixtures"]
+NETWORKING = "/apis/networking.k8s.io/v1"
+EDITS_MIN = 20
+PUT_BACK_S_MAX = 10.0
+MEDIAN_S_MAX = 3.0
+"""On a busy machine; about 1 s at a load of 8 on two cores."""
+
+
+@pytest.fixture
+async def led(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Led]:
+    async with led_group(api_server, tmp_path) as made:
+        made.operator.stop()
+        made.operator.environment["DLEDGER_OPERATOR_NETWORK_POLICIES"] = "true"
+        made.operator.start()
+        await made.until(
+            "there are policies",
+            lambda: made.namespace.get("networkpolicies", group=NETWORKING)["items"] != [],
+        )
+        yield made
+
+
+async def put_back_after(led: Led, edit: HandEdit) -> float:
+    """Make an edit; return after how many seconds it was undone."""
+    before = await asyncio.to_thread(edit.content, led.namespace)
+    assert before is not None, edit.command
+
+    await asyncio.to_thread(edit.run, led.namespace)
+    began_s = time.monotonic()
+    await led.until(
+        f"{edit.command} is undone",
+        lambda: edit.content(led.namespace) == before,
+        PUT_BACK_S_MAX,
+    )
+    return time.monotonic() - began_s
+
+
+async def test_every_edit_by_hand_is_put_back(led: Led) -> None:
+    seconds = {edit.command: await put_back_after(led, edit) for edit in PUT_BACK_EDITS}
+
+    slowest = max(seconds, key=lambda command: seconds[command])
+    print(
+        f"median {statistics.median(seconds.values()):.3f} s, {seconds[slowest]:.3f} s: {slowest}"
+    )
+    assert len(seconds) >= EDITS_MIN
+    assert statistics.median(seconds.values()) < MEDIAN_S_MAX
+
+
+def test_the_page_lists_every_edit(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--write-pages"):
+        PAGE.write_text(render())
+
+    assert PAGE.read_text() == render(), "run this file with --write-pages"
