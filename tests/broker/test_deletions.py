@@ -110,6 +110,17 @@ def test_a_message_that_is_stamped_after_a_deletion_begins_a_new_queue(leader: L
     assert offsets == [0, 0, 1]
 
 
+def test_a_message_that_is_stamped_before_a_deletion_goes_to_the_old_queue(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was proposed first, and this leader has written nothing to the queue yet."""
+    monkeypatch.setattr(leader.state, "next_offset", lambda topic, _: 7 if topic == "t" else 0)
+
+    offsets = leader.stamp([send(), leader.delete(), send()], 0)
+
+    assert offsets == [7, 0, 0]
+
+
 async def test_offsets_of_a_deleted_topic_are_neither_written_nor_confirmed(
     leader: Leader,
 ) -> None:

@@ -78,6 +78,7 @@ def reason(led: Led) -> str:
 async def lose(led: Led, ordinal: int) -> None:
     """Let a member fail for good."""
     await led.nodes[ordinal].fall_silent()
+    led.members.tell_statuses()
     led.namespace.make_pod_unready(f"flights-{ordinal}")
 
 
@@ -103,9 +104,10 @@ async def renew(led: Led, ordinal: int) -> None:
 async def join(led: Led, ordinal: int) -> None:
     """Let a member with an empty volume join again."""
     node = led.nodes[ordinal]
+    await node.answer()
+    led.members.tell_statuses()
     whole = node.status
     node.status = replace(whole, joining=True, ready=False, reason="waits for entries")
-    await node.answer()
     await led.until("it is seen to join", lambda: reason(led) == "MemberJoining")
     node.status = whole
     led.namespace.make_pod_ready(f"flights-{ordinal}", node.ip)

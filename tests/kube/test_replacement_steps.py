@@ -281,3 +281,15 @@ async def test_a_finished_replacement_is_deleted_after_its_time() -> None:
 
     assert not world.objects
     assert worker.done()
+
+
+async def test_a_member_that_its_leader_reaches_keeps_its_volume() -> None:
+    """Its page alone does not answer the operator."""
+    world = ReplaceWorld.of(3)
+    world.members["n2"].answers = False
+
+    run = await carried_out(world, timeout="60s")
+
+    assert run.outcome == ("Failed", "TimedOut")
+    assert "the leader reaches n2, although its page does not answer" in run.message
+    assert not run.world.deleted

@@ -27,6 +27,10 @@ class Deletions:
         del self._records[name]
         return False
 
+    def is_stamped(self, name: str) -> bool:
+        """Tell whether the deletion of a name is in the log, and not applied yet."""
+        return name in self and self._records[name] is not None
+
     def begin(self, name: str) -> None:
         """Take note that the deletion of a name is proposed. Do not begin it twice."""
         self._records[name] = None

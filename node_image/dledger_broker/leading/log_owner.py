@@ -182,7 +182,8 @@ class LogOwner(Owner):
     def _next_offset(self, place: Place) -> int:
         offset = self._next_offsets.get(place)
         if offset is None:
-            is_deleted = place[0] in self.topics.deletions
+            # A message that was proposed before the deletion still belongs to the old queue.
+            is_deleted = self.topics.deletions.is_stamped(place[0])
             offset = 0 if is_deleted else self.state.next_offset(*place)
         self._next_offsets[place] = offset + 1
         return offset

@@ -74,7 +74,7 @@ class FakeGroup:
     async def elect(self, member_id: str, term: int) -> None:
         """Make a member the leader of a term."""
         self.leader, self.term = member_id, term
-        self._tell_statuses()
+        self.tell_statuses()
         for node in self.nodes:
             await node.say(term, member_id)
 
@@ -112,17 +112,20 @@ class FakeGroup:
             self.learners.append(request.member_id)
         elif request.change is ChangeKind.PROMOTE:
             self.voters.append(request.member_id)
-        self._tell_statuses()
+        self.tell_statuses()
         return ChangeMembershipResponse(
             group="flights", leader_id=self.leader, term=self.term,
             voters=tuple(self.voters), learners=tuple(self.learners),
         ).to_json()  # fmt: skip
 
-    def _tell_statuses(self) -> None:
+    def tell_statuses(self) -> None:
+        """Let each member tell the group as it is now, and the leader which members it reaches."""
         members = {*self.voters, *self.learners}
+        silent = {node.member_id for node in self.nodes if not node.answers}
         every = [names.member_id(ordinal) for ordinal in range(names.REPLICAS_MAX)]
         followers = [
-            PeerStatus(peer_id=each, match_index=99, reachable=True) for each in sorted(members)
+            PeerStatus(peer_id=each, match_index=99, reachable=each not in silent)
+            for each in sorted(members)
         ]
         for node in self.nodes:
             leads = node.member_id == self.leader

@@ -41,6 +41,11 @@ class FakeMember:
         assert site._server is not None
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
+    @property
+    def answers(self) -> bool:
+        """Whether it listens."""
+        return self._runner is not None
+
     async def fall_silent(self) -> None:
         """Stop listening and close all connections, as a killed process does."""
         if self._runner is not None:

@@ -41,7 +41,9 @@ class Member:
     pod_leaving: bool = False
     claim_leaving: bool = False
     alive: bool = True
-    """Whether its process runs and answers."""
+    """Whether its process runs."""
+    answers: bool = True
+    """Whether its page answers the operator while it runs."""
     whole: bool = True
     """Whether its volume has the member's promises and every committed entry; False while it
     joins.
@@ -233,7 +235,7 @@ class ReplaceWorld(OneOffWorld):
     async def status_of(self, ip: str) -> NodeStatus:
         """Ask a member for its status."""
         member = self.members[f"n{int(ip.rsplit('.', 1)[1]) - 1}"]
-        if not member.runs:
+        if not (member.runs and member.answers):
             raise MemberSilentError(member.id)
         leads = member.id == self.leader
         followers = [

@@ -156,6 +156,13 @@ def _before_removal(state: ReplaceState) -> Step:
     if state.leading is None:
         message = "no member leads, so nothing shows that the others have every entry"
         return Wait(reason=NO_LEADER, message=message)
+    member = state.request.member
+    if state.answer is None and _is_reached(state.leading, member):
+        message = (
+            f"the leader reaches {member}, although its page does not answer the operator; it is "
+            "not lost, so find out what keeps the operator from it"
+        )
+        return Wait(reason=MEMBER_SERVES, message=message)
     if state.claim_uid is None or state.claim is None:
         return RecordClaim(claim=state.claim)
     return DeleteClaim(claim=state.claim)
@@ -305,6 +312,10 @@ def _why_not_whole(state: ReplaceState, leading: NodeStatus, voter: str) -> str:
     if lacks is None:
         return f"the leader does not reach {voter}"
     return f"{voter} lacks {lacks} committed entries" if lacks else ""
+
+
+def _is_reached(leading: NodeStatus, member: str) -> bool:
+    return any(each.reachable for each in leading.followers if each.peer_id == member)
 
 
 def _lacks(leading: NodeStatus, voter: str) -> int | None:

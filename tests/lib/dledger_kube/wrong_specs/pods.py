@@ -50,7 +50,7 @@ WRONG_PODS: Final[dict[str, Object]] = {
     "half a digest": {"image": {"digest": "sha256:abc"}},
     "an unknown pull policy": {"image": {"pullPolicy": "Sometimes"}},
     "a pull secret with a slash": {"imagePullSecrets": [{"name": "team/registry"}]},
-    "a variable with a space": {"env": [{"name": "MY NAME", "value": "a"}]},
+    "a variable with its value in the name": {"env": [{"name": "TZ=UTC"}]},
     "a container with a dot in its name": sidecar(name="proxy.v1"),
     "a volume with a slash in its name": {"sidecars": {"volumes": [{"name": "a/b"}]}},
     "an amount in words": {"resources": {"requests": {"cpu": "half"}}},
