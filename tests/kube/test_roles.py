@@ -238,7 +238,16 @@ async def test_a_paused_change_moves_no_label_until_it_is_applied(cluster: Clust
 
 
 async def test_a_refused_change_moves_no_label(cluster: Cluster) -> None:
-    wrong = {"master": {"annotations": {"not a key!": "x"}}}
+    other = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "other"},
+        "spec": {"type": "NodePort", "ports": [{"name": "taken", "port": 80}]},
+    }
+    namespace = cluster.namespace
+    made = namespace.server.request("POST", namespace.path("services"), other)
+    taken = {"type": "NodePort", "nodePort": made["spec"]["ports"][0]["nodePort"]}
+    wrong = {"master": taken}
     await change(cluster, {"services": wrong, "roles": NEW})
     await cluster.until(
         "the refusal is reported", lambda: cluster.condition("Ready")["reason"] == "ChildRefused"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from api_server.client import ApiServer, certificate
 # Headers that belong to one connection, not to the request or answer.
 HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
 
+CLOSED_S_MAX = 10.0
+
 
 class FaultyProxy:
     """Passes requests on over plain HTTP; `refuse_with` and `stop` inject faults."""
@@ -26,6 +29,8 @@ class FaultyProxy:
         self._refusal = 0
         self._retry_after = ""
         self._watches: set[asyncio.Task[None]] = set()
+        self._sockets: list[socket.socket] = []
+        """The connections to the server since the start."""
         self._port = 0
         self.refused = 0
 
@@ -43,8 +48,16 @@ class FaultyProxy:
         self._port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         trust = ssl.create_default_context(cafile=certificate(self._server.folder))
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trust), auto_decompress=False
+            connector=aiohttp.TCPConnector(limit=0, ssl=trust, socket_factory=self._open),
+            auto_decompress=False,
         )
+
+    def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        self._sockets.append(made)
+        return made
 
     async def stop(self) -> None:
         """Close the port and every connection, as a server that is down."""
@@ -53,6 +66,11 @@ class FaultyProxy:
             await self._runner.cleanup()
             await self._session.close()
             self._runner = None
+            # A session does not wait for its TLS connections, which end in later turns of the loop.
+            async with asyncio.timeout(CLOSED_S_MAX):
+                while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0)
+            self._sockets.clear()
 
     async def refuse_with(self, status: int, retry_after: str = "") -> None:
         """Answer every request with this status, and cut the watches."""
