@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dledger_operator import names
 from dledger_operator.spec.quantities import duration_ms
-from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.spec_reader import SpecReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +25,11 @@ class ReplaceRequest:
         """Parse an API object. Raises InvalidSpecError, which names the invalid key."""
         metadata = body["metadata"]
         spec = SpecReader(body.get("spec") or {}, "spec")
-        member = spec.required_text("member")
-        if not 0 <= names.ordinal(member) < names.REPLICAS_MAX:
-            raise InvalidSpecError(f"spec.member is {member!r}; it must be a member, n0 to n6")
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
             group_name=spec.section("groupRef").required_text("name"),
-            member=member,
+            member=spec.required_member("member"),
             timeout_s=spec.converted("timeout", duration_ms, "1h") / 1000,
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") / 1000,
         )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from dledger_operator import names
+
 T = TypeVar("T")
 
 _MISSING: Final[dict[str, Any]] = {}
@@ -39,6 +41,13 @@ class SpecReader:
         if not value:
             raise InvalidSpecError(f"{self._at(key)} is missing")
         return value
+
+    def required_member(self, key: str) -> str:
+        """Read the id of a member that a group may have."""
+        member = self.required_text(key)
+        if not 0 <= names.ordinal(member) < names.REPLICAS_MAX:
+            raise InvalidSpecError(f"{self._at(key)} is {member!r}; it must be a member, n0 to n6")
+        return member
 
     def flag(self, key: str, default: bool) -> bool:
         """Read a boolean."""

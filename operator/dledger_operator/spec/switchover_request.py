@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from dledger_operator import names
 from dledger_operator.spec.quantities import duration_ms
-from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.spec_reader import SpecReader
 
 LAG_ENTRIES_MAX: Final = 1000
 """The leader itself refuses a target that lacks more (`dledger_node.raft.config`)."""
@@ -31,15 +30,12 @@ class SwitchoverRequest:
         """Parse an API object. Raises InvalidSpecError, which names the invalid key."""
         metadata = body["metadata"]
         spec = SpecReader(body.get("spec") or {}, "spec")
-        target = spec.required_text("target")
-        if not 0 <= names.ordinal(target) < names.REPLICAS_MAX:
-            raise InvalidSpecError(f"spec.target is {target!r}; it must be a member, n0 to n6")
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
             uid=metadata["uid"],
             group_name=spec.section("groupRef").required_text("name"),
-            target=target,
+            target=spec.required_member("target"),
             lag_entries_max=spec.number("maxLagEntries", LAG_ENTRIES_MAX),
             timeout_s=spec.converted("timeout", duration_ms, "30s") / 1000,
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") / 1000,

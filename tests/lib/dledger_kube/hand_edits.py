@@ -39,7 +39,6 @@ class HandEdit:
     group: str
     kind: str
     name: str
-    outcome: str = PUT_BACK
 
     def content(self, namespace: Namespace) -> Object | None:
         """Return what the operator applied to the object; None if it does not exist."""
@@ -137,5 +136,5 @@ PUT_BACK_EDITS: Final = [
 
 def render() -> str:
     """Return the page as Markdown."""
-    rows = [f"| `{each.command}` | {each.outcome} |" for each in PUT_BACK_EDITS]
+    rows = [f"| `{each.command}` | {PUT_BACK} |" for each in PUT_BACK_EDITS]
     return "\n".join([_INTRODUCTION, "| Command | What happens |", "| --- | --- |", *rows, ""])

@@ -157,7 +157,7 @@ def _before_removal(state: ReplaceState) -> Step:
         message = "no member leads, so nothing shows that the others have every entry"
         return Wait(reason=NO_LEADER, message=message)
     member = state.request.member
-    if state.answer is None and _is_reached(state.leading, member):
+    if state.answer is None and _lacks(state.leading, member) is not None:
         message = (
             f"the leader reaches {member}, although its page does not answer the operator; it is "
             "not lost, so find out what keeps the operator from it"
@@ -314,12 +314,8 @@ def _why_not_whole(state: ReplaceState, leading: NodeStatus, voter: str) -> str:
     return f"{voter} lacks {lacks} committed entries" if lacks else ""
 
 
-def _is_reached(leading: NodeStatus, member: str) -> bool:
-    return any(each.reachable for each in leading.followers if each.peer_id == member)
-
-
 def _lacks(leading: NodeStatus, voter: str) -> int | None:
-    """Return how many committed entries a voter lacks; None if the leader cannot tell."""
+    """Return how many committed entries a voter lacks; None if the leader does not reach it."""
     if voter == leading.self_id:
         return 0
     peer = next((each for each in leading.followers if each.peer_id == voter), None)
