@@ -125,6 +125,19 @@ def test_a_complete_status_is_stored_as_it_was_written(api_server: ApiServer) ->
         assert with_status(api_server, made)["status"] == STATUS
 
 
+@pytest.mark.parametrize(
+    "repository", ["registry.example:5000/team/dledger-node:1.2", "dledger-node:1.2"]
+)
+def test_the_status_of_a_group_with_a_tag_beside_a_digest_can_be_written(
+    api_server: ApiServer, repository: str
+) -> None:
+    """Such a group was valid once, and an API server validates the whole object at each write."""
+    image = {"repository": repository, "digest": f"sha256:{'0' * 64}"}
+
+    with stored(api_server, group(image=image)) as made:
+        assert with_status(api_server, made)["status"] == STATUS
+
+
 def test_the_table_shows_readiness_leader_term_and_members(api_server: ApiServer) -> None:
     with stored(api_server, group()) as made:
         with_status(api_server, made)

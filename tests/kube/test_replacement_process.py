@@ -138,6 +138,17 @@ async def test_a_lost_member_gets_a_new_volume_across_crashes_of_the_operator(le
     assert "Traceback" not in led.operator.log()
 
 
+async def test_a_claim_without_its_label_is_the_member_s_claim_all_the_same(led: Led) -> None:
+    unlabelled = {"metadata": {"labels": {"dledger.io/group": None}}}
+    led.namespace.patch(CLAIMS, "data-flights-2", unlabelled)
+    await lose(led, 2)
+    order(led, "n2")
+
+    await led.until("the claim is deleted", lambda: is_leaving(led, CLAIMS, "data-flights-2"))
+
+    assert result(led)["volume"] == f"{led.namespace.name}-2-old"
+
+
 async def test_a_member_that_serves_keeps_its_volume(led: Led) -> None:
     order(led, "n2")
 

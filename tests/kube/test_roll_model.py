@@ -38,8 +38,8 @@ class Play:
         world = self.world
         self.roller = Roller(
             world, world,
-            ask=world.ask, clock=lambda: world.now_s, random=self.random,
-            on_event=self.events.append,
+            ask=world.ask, why_emptied=world.why_emptied, clock=lambda: world.now_s,
+            random=self.random, on_event=self.events.append,
         )  # fmt: skip
 
     async def operate(self) -> float | None:

@@ -132,6 +132,14 @@ def test_no_step_leaves_fewer_healthy_voters_than_a_majority() -> None:
     assert waits(state(far, pod(1, WHY), pod(2, WHY))).reason == "QuorumAtRisk"
 
 
+def test_a_leader_hands_over_to_a_member_on_a_node_that_stays_if_there_is_one() -> None:
+    emptied, lagging = pod(0, emptied=True), pod(2, lag_entries=3)
+
+    assert next_step(state(emptied, pod(1, WHY), lagging)) == HandOver(leader_id="n1", to="n2")
+    none_stays = replace(lagging, emptied=True)
+    assert next_step(state(emptied, pod(1, WHY), none_stays)) == HandOver(leader_id="n1", to="n0")
+
+
 def test_a_leader_does_not_hand_over_to_members_that_could_not_commit() -> None:
     of = state(pod(0), pod(1, WHY), pod(2), pod(3), pod(4))
     lagging = [replace(each, lag_entries=LAG_ENTRIES_MAX + 1, behind=WHY) for each in of.pods[2:]]

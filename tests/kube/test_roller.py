@@ -21,7 +21,7 @@ class Rolling:
         self.world, self.events = world or RollingWorld(size=size), list[EventNote]()
         self.roller = Roller(
             self.world, self.world,
-            ask=self.world.ask, clock=lambda: self.world.now_s,
+            ask=self.world.ask, why_emptied=self.world.why_emptied, clock=lambda: self.world.now_s,
             random=Random(1), on_event=self.events.append,
         )  # fmt: skip
 
@@ -64,6 +64,17 @@ async def test_a_roll_waits_while_the_budget_keeps_the_pod_and_goes_on_afterward
     await rolling.step()
     assert rolling.reason == "PodStarting"
     assert rolling.replaced() == [2]
+
+
+async def test_the_leader_hands_over_to_a_member_on_a_node_that_stays() -> None:
+    rolling = Rolling()
+    rolling.world.leader, rolling.world.cordoned = "n0", frozenset({"n1"})
+    rolling.world.image = "node:2"
+
+    await rolling.steps(8)
+
+    assert sorted(rolling.replaced()) == [0, 1, 2]
+    assert (rolling.world.leader, rolling.world.transfers) == ("n2", 1)
 
 
 async def test_no_pod_is_replaced_while_the_window_is_closed() -> None:

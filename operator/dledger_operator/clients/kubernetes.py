@@ -206,6 +206,15 @@ class KubeApi(CustomObjectClient):
         )
         return sorted(own, key=lambda view: view.name)
 
+    async def volume_claim(self, namespace: str, name: str) -> VolumeClaimView | None:
+        """Get a volume claim, whatever its labels are; None if it does not exist."""
+        try:
+            with connection.translated(f"get volume claim {namespace}/{name}"):
+                found = await self._client.get(PersistentVolumeClaim, name, namespace=namespace)
+        except NotFoundError:
+            return None
+        return translate.volume_claim_view(found)
+
     async def set_claim_owners(
         self, claim: VolumeClaimView, owners: Sequence[Mapping[str, Any]]
     ) -> None:

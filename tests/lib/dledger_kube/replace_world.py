@@ -203,9 +203,10 @@ class ReplaceWorld(OneOffWorld):
 
         self.request(remove)
 
-    async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
-        """List the volume claims."""
-        return cast("list[VolumeClaimView]", self.request(self._claims))
+    async def volume_claim(self, namespace: str, name: str) -> VolumeClaimView | None:
+        """Get a volume claim."""
+        claims = {each.name: each for each in self._claims()}
+        return cast("VolumeClaimView | None", self.request(lambda: claims.get(name)))
 
     def _claims(self) -> list[VolumeClaimView]:
         return [

@@ -55,6 +55,8 @@ class RollingWorld:
     """By how much the kubelets' times differ from the operator's."""
     strips_revisions: bool = False
     """Whether admission takes the revision from every new pod."""
+    cordoned: frozenset[str] = frozenset()
+    """The members whose nodes are cordoned."""
     budget_used_up: bool = False
     """Whether the disruption budget lets no ready pod go."""
 
@@ -135,6 +137,10 @@ class RollingWorld:
             revision=None if found.stripped else Revision(parts={"image": found.image}),
             template_hash=found.image,
         )
+
+    def why_emptied(self, view: PodView) -> str:
+        """Tell why a pod's node is being emptied."""
+        return "it is cordoned" if view.member_id in self.cordoned else ""
 
     async def ask(self, pods: Sequence[PodView]) -> Mapping[str, NodeStatus]:
         """Ask the members that run."""

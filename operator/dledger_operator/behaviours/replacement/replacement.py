@@ -74,9 +74,11 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             return await self._take(in_time(state, Wait(reason=reason, message=str(error))))
 
     async def _claim(self, request: ReplaceRequest) -> VolumeClaimView | None:
-        claims = await self._context.api.volume_claims(request.namespace, request.group_name)
-        ordinal = names.ordinal(request.member)
-        return next((claim for claim in claims if claim.ordinal == ordinal), None)
+        """Get the claim that the member's pod uses: by its name, since somebody may have removed
+        its label.
+        """
+        pod_name = names.pod(request.group_name, names.ordinal(request.member))
+        return await self._context.api.volume_claim(request.namespace, names.volume_claim(pod_name))
 
     def _state(
         self,

@@ -29,6 +29,7 @@ class GroupRoll:
             context.api,
             context.authorized_requests(snapshot.namespace, snapshot.name),
             ask=self.ask,
+            why_emptied=context.nodes.why_emptied,
             clock=context.clock,
             random=context.random,
             on_event=on_event,

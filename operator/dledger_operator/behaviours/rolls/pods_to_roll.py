@@ -25,14 +25,16 @@ def roll_state(
     begins: bool = False,
     claims: Sequence[VolumeClaimView] = (),
     staying: frozenset[str] | None = None,
+    emptied: frozenset[str] = frozenset(),
     template_hash: str = "",
     since_s: Mapping[str, float] = MappingProxyType({}),
     leaderless_s_min: float = LEADERLESS_S_MIN,
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
     answer names another member is not believed. `begins`: members must be told to begin the group.
-    `template_hash` is that of the template which makes pods of `wanted`; `since_s` tells by pod uid
-    for how many seconds the pod has been ready or not, as it is now.
+    `emptied` has the uids of the pods whose nodes are being emptied. `template_hash` is that of the
+    template which makes pods of `wanted`; `since_s` tells by pod uid for how many seconds the pod
+    has been ready or not, as it is now.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
     told = {
@@ -45,6 +47,7 @@ def roll_state(
         pods=[
             replace(
                 _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), template_hash),
+                emptied=pod.uid in emptied,
                 volume_leaving=names.volume_claim(pod.name) in leaving,
                 ready_s=since_s.get(pod.uid, 0.0) if pod.ready else 0.0,
                 unready_s=0.0 if pod.ready else since_s.get(pod.uid, 0.0),

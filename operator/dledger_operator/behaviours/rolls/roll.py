@@ -83,16 +83,18 @@ class Roller:
         requests: TransferClient,
         *,
         ask: Ask,
+        why_emptied: Callable[[PodView], str],
         clock: Callable[[], float],
         random: Random,
         on_event: Callable[[EventNote], None],
     ) -> None:
-        """Create a roller. `ask` asks members for their status, by pod uid; `on_event` is called
-        with every Event to record.
+        """Create a roller. `ask` asks members for their status, by pod uid; `why_emptied` tells why
+        a pod's node is being emptied, if it is; `on_event` is called with every Event to record.
         """
         self._api = api
         self._requests = requests
         self._ask = ask
+        self._why_emptied = why_emptied
         self._clock = clock
         self._random = random
         self._on_event = on_event
@@ -164,6 +166,7 @@ class Roller:
             begins=begins,
             claims=claims,
             staying=frozenset(group.member_ids),
+            emptied=frozenset(pod.uid for pod in pods if self._why_emptied(pod)),
             template_hash=existing.template_hash,
             since_s=since_s,
             leaderless_s_min=max(LEADERLESS_S_MIN, elections_s),

@@ -72,6 +72,8 @@ class RollPod:
     """Why the kubelet does not start the pod; empty if it does."""
     reason: str = ""
     """Why the member says that it is not ready; empty if it does not say."""
+    emptied: bool = False
+    """Whether its node is being emptied, so that the pod is about to be evicted."""
     volume_leaving: bool = False
     """Whether the volume's claim was deleted; the log goes with the pod that still uses it."""
 
@@ -307,7 +309,10 @@ def _unsteady(pods: Sequence[RollPod]) -> Wait:
 
 
 def _hand_over(state: RollState, leader: RollPod) -> Step:
-    """Choose the voter with the fewest missing entries; by then all of them are replaced."""
+    """Choose the voter with the fewest missing entries; by then all of them are replaced.
+
+    One on a node that is being emptied would have to hand over again, so it comes last.
+    """
     able = _able_besides(state, leader)
     if len(able) < state.others_min:
         message = (
@@ -316,10 +321,10 @@ def _hand_over(state: RollState, leader: RollPod) -> Step:
         )
         return Wait(reason=NO_SUCCESSOR, message=message)
 
-    def rank(pod: RollPod) -> tuple[bool, bool, int, str]:
+    def rank(pod: RollPod) -> tuple[bool, bool, bool, int, str]:
         # Scaling would take the leadership from a member that is to be removed, and hand it back.
         leaves = state.staying is not None and pod.member_id not in state.staying
-        return (leaves, bool(pod.behind), pod.lag_entries or 0, pod.member_id)
+        return (leaves, bool(pod.behind), pod.emptied, pod.lag_entries or 0, pod.member_id)
 
     best = min(able, key=rank)
     return HandOver(leader_id=leader.member_id, to=best.member_id)
