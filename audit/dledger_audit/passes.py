@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dledger_audit.pieces import OUTCOMES, PieceComparer
 from dledger_formats.http.status import Manifest
-from pyspark_dledger.options import DIGESTS, PACKS
+from pyspark_dledger.options import DIGESTS, MEMBERS, PACKS
 
 
 class Passes(Protocol):
@@ -64,6 +64,7 @@ class SparkPasses:
         }
         return (
             self.spark.read.format("dledger")
+            .option("view", MEMBERS)
             .option("manifests", json.dumps(plain))
             .option("rows", rows)
             .option("cuts", json.dumps(list(cuts)))

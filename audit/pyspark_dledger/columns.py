@@ -1,12 +1,13 @@
 """The columns of the data source, and the conversion of runs of entries to Arrow batches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dledger_formats.log import disk, memberships
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.segments import Absent, Run
 
@@ -32,14 +33,26 @@ _TYPES: Final = {
     "crc": _LONG,
     "flags": _INT,
     "body": _BINARY,
+    "kind": _STRING,
 }
 _HEADER_COLUMNS: Final = (
     "term", "magic", "size", "pos", "channel", "chain_crc", "body_size", "body_crc",
 )  # fmt: skip
 
+
+def ddl_of(names: Iterable[str]) -> str:
+    """Return the Spark schema of these columns."""
+    return ", ".join(f"{name} {_TYPES[name][0]}" for name in names)
+
+
 BODY: Final = "body"
-SCHEMA: Final = ", ".join(f"{name} {kind}" for name, (kind, _) in _TYPES.items() if name != BODY)
-"""All columns but `body`, which is read only if a query names it in its schema."""
+KIND: Final = "kind"
+KINDS: Final = ("normal", "noop", "membership", "unknown")
+"""What an entry is: a client's, a leader's own, a membership, or something of a later version."""
+
+MEMBERS_SCHEMA: Final = ddl_of(name for name in _TYPES if name not in (BODY, KIND))
+LOG_SCHEMA: Final = ddl_of(("index", "term", KIND, "channel", "size", "member", BODY))
+"""What a query of each view gets if it names no columns, in Spark's language."""
 
 
 def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
@@ -90,6 +103,8 @@ def _column(field: pa.Field, entries: Entries, member: str, segment: int) -> pa.
         return pa.repeat(pa.scalar(member), count)
     if field.name == BODY:
         return _bodies(entries)
+    if field.name == KIND:
+        return _kinds(entries)
     return pa.array(_numbers(field.name, entries, segment).astype(field.type.to_pandas_dtype()))
 
 
@@ -108,6 +123,20 @@ def _numbers(name: str, entries: Entries, segment: int) -> npt.NDArray[np.generi
 
 
 def _bodies(entries: Entries) -> pa.Array:
+    """Copy the bodies into one buffer."""
     raw, bodies = entries.view.data, entries.bodies
     spans = zip(bodies.offsets.tolist(), (bodies.offsets + bodies.sizes).tolist(), strict=True)
-    return pa.array([raw[start:end].tobytes() for start, end in spans], pa.binary())
+    joined = b"".join([raw[start:end] for start, end in spans])
+    offsets = np.concatenate(([0], np.cumsum(bodies.sizes))).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(pa.binary(), len(entries), buffers)
+
+
+def _kinds(entries: Entries) -> pa.Array:
+    magic, channel = entries.headers["magic"], entries.headers["channel"]
+    is_membership = (magic == disk.NOOP) & (channel == memberships.MEMBERSHIP_CHANNEL)
+    codes = np.select([magic == disk.NORMAL, is_membership, magic == disk.NOOP], [0, 2, 1], 3)
+    dictionary = pa.array(KINDS, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), dictionary).cast(
+        pa.string()
+    )

@@ -5,7 +5,7 @@ header holds a different index, the header is wrong.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from zlib_ng.zlib_ng import crc32
@@ -70,6 +70,19 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def part(self, start: int, end: int) -> "Entries":
+        """Return the entries from position `start` to before `end`."""
+        bodies = Located(offsets=self.bodies.offsets[start:end], sizes=self.bodies.sizes[start:end])
+        return replace(
+            self,
+            index=self.index[start:end],
+            at=self.at[start:end],
+            headers=self.headers[start:end],
+            crc=self.crc[start:end],
+            flags=self.flags[start:end],
+            bodies=bodies,
+        )
 
     def last_entry(self, previous: PreviousEntry) -> PreviousEntry:
         """Return what the check of the next entries needs; `previous` was given for these."""

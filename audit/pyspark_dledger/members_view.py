@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 BATCH_ROWS: Final = 1024
 _REDUCERS: Final = {DIGESTS: digests, PACKS: packs}
 _SCHEMAS: Final = {
-    ENTRIES: columns.SCHEMA,
+    ENTRIES: columns.MEMBERS_SCHEMA,
     DIGESTS: columns.ddl(DIGEST_SCHEMA),
     PACKS: columns.ddl(PACK_SCHEMA),
 }

@@ -19,7 +19,15 @@ PACKS: Final = "packs"
 OF_SPARK: Final = ("path", "paths")
 """What `load` passes: its argument, or a JSON list of its arguments."""
 
-PUBLIC: Final = ("members", "startingIndex", "endingIndex", "ranges")
+LOG: Final = "log"
+MEMBERS: Final = "members"
+FAIL: Final = "fail"
+SKIP: Final = "skip"
+TASK_BYTES: Final = 256 << 20
+
+PUBLIC: Final = (
+    "members", "view", "startingIndex", "endingIndex", "ranges", "onRemoved", "taskBytes",
+)  # fmt: skip
 OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
 
 Value = TypeVar("Value")
@@ -37,6 +45,11 @@ class Options:
     """Places by member id."""
     ranges: tuple[IndexRange, ...] = (IndexRange(),)
     """Sorted ranges that do not overlap."""
+    first_wanted: int | None = None
+    """The first index that the query names; None if it takes the log as it begins."""
+    view: str = LOG
+    on_removed: str = FAIL
+    task_bytes: int = TASK_BYTES
     rows: str = ENTRIES
     cuts: tuple[int, ...] = ()
     manifests: dict[str, Any] = field(default_factory=dict)
@@ -50,10 +63,20 @@ def parse(given: Mapping[str, str]) -> Options:
         if name.lower() not in names:
             raise OptionError(_unknown(name, names))
     options = {names[name.lower()]: value for name, value in given.items()}
+    ranges = _ranges(options)
+    rows = _one_of("rows", options.get("rows", ENTRIES), (ENTRIES, DIGESTS, PACKS))
+    view = _one_of("view", options.get("view", LOG), (LOG, MEMBERS))
+    if view == LOG and rows != ENTRIES:
+        raise OptionError(f"rows is {rows!r}, which needs view={MEMBERS}")
+    is_named = "startingIndex" in options or "ranges" in options
     return Options(
         members=parse_members(_places(options)),
-        ranges=_ranges(options),
-        rows=_one_of("rows", options.get("rows", ENTRIES), (ENTRIES, DIGESTS, PACKS)),
+        ranges=ranges,
+        first_wanted=ranges[0].first if is_named else None,
+        view=view,
+        on_removed=_one_of("onRemoved", options.get("onRemoved", FAIL), (FAIL, SKIP)),
+        task_bytes=_count("taskBytes", options.get("taskBytes"), TASK_BYTES),
+        rows=rows,
         cuts=tuple(_json("cuts", options.get("cuts", "[]"), _indexes)),
         manifests=_json("manifests", options.get("manifests", "{}"), _object),
     )
@@ -102,6 +125,14 @@ def _index(name: str, text: str | None, default: int) -> int:
         raise OptionError(
             f"{name} is {text!r}; it must be the index of an entry, such as 0 or 5000"
         )
+    return int(text)
+
+
+def _count(name: str, text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    if not text.isdecimal() or not 0 < int(text) <= INDEX_MAX:
+        raise OptionError(f"{name} is {text!r}; it must be a number above 0")
     return int(text)
 
 

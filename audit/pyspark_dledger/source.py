@@ -5,9 +5,14 @@
 Options
 
     members         ID=URL,... ; the same as the argument of `load`
+    view            log (default): each committed entry once, from a member that has it intact;
+                    members: every member's log as it is, damaged entries included
     startingIndex   read no entry before this index
     endingIndex     read no entry after this index
     ranges          JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
+    onRemoved       fail (default) or skip: what to do if all members that answer have removed
+                    entries from `startingIndex` or the first range on
+    taskBytes       a task of the view log reads about so many bytes at most (256 MiB)
 
 The audit alone uses these:
 
@@ -17,8 +22,8 @@ The audit alone uses these:
                 `digests.DIGEST_SCHEMA` or `packs.PACK_SCHEMA`
     cuts        JSON, sorted indexes: where digests and packs are divided, beside every 4096 entries
 
-A row stands for an entry, or for an index at which an entry is absent; see `layout.Flag`. The rows
-of a member end at its committed index.
+A row of the view members stands for an entry, or for an index at which an entry is absent; see
+`layout.Flag`. The rows of a member end at its committed index.
 
 Spark does not tell a Python source which columns a query needs. Name them with
 `.schema("index long, flags int")`, and only these are decoded. Comparisons of `index` and `member`
@@ -47,7 +52,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_dledger.options import Options, parse
+from pyspark_dledger.options import MEMBERS, Options, parse
 from pyspark_dledger.ranges import IndexRange, cut
 
 if TYPE_CHECKING:
@@ -69,7 +74,7 @@ class DLedgerSource(DataSource):
         return "dledger"
 
     def schema(self) -> str:
-        schema: str = _views().schema(self._asked)
+        schema: str = _reading(self._asked).schema(self._asked)
         return schema
 
     def reader(self, schema: StructType) -> "DLedgerReader":
@@ -81,7 +86,9 @@ class DLedgerReader(DataSourceReader):
 
     def __init__(self, columns: Mapping[str, str], asked: Options) -> None:
         self._asked = asked
-        self._view = _views().MembersView(columns, asked)
+        reading = _reading(asked)
+        view = reading.MembersView if asked.view == MEMBERS else reading.LogView
+        self._view = view(columns, asked)
         self._range = IndexRange()
         self._members: frozenset[str] | None = None
 
@@ -134,15 +141,15 @@ class _Partition(InputPartition):
     """One task of a view."""
 
 
-def _views() -> ModuleType:
-    """Import what reads. Raises ImportError that says what to install."""
+def _reading(asked: Options) -> ModuleType:
+    """Import the module of the view. Raises ImportError that says what to install."""
     try:
-        from pyspark_dledger import members_view
+        from pyspark_dledger import log_view, members_view
     except ModuleNotFoundError as error:
         raise ImportError(
             f"the data source dledger needs the Python package {error.name}; {_INSTALL}"
         ) from error
-    return members_view
+    return members_view if asked.view == MEMBERS else log_view
 
 
 def _columns(schema: StructType) -> dict[str, str]:

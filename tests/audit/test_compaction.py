@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dledger_audit.compaction.archive import Archive
-from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_compaction.model import key_history, naive
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.log import disk
@@ -18,6 +17,7 @@ from dledger_logs.read import read_log
 from dledger_logs.write import Entry, Shape, write_log
 from dledger_node.store_command.report import Verdict
 from dledger_node.store_command.verify import verify
+from pyspark_dledger.copies import Copy, RefusedError
 
 SHAPE = small_shape()
 COUNT = 400

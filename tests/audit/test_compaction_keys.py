@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger_audit.compaction.keys import DecoderError, Key, decoder
 from dledger_formats.protocol import register
 from dledger_formats.rocketmq import properties
 from dledger_formats.rocketmq.message_record import MessageRecord, encode
+from pyspark_dledger.keys import DecoderError, Key, decoder
 
 
 @pytest.mark.parametrize(

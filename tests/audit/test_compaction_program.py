@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.compact import compact, plan
-from dledger_audit.compaction.copies import RefusedError, ask
+from dledger_audit.compaction.copies import ask
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.main import main
 from dledger_compaction.model import key_history
@@ -28,6 +28,7 @@ from dledger_logs.histories import small_shape
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import served
 from dledger_logs.write import write_log
+from pyspark_dledger.copies import RefusedError
 
 COUNT = 500
 

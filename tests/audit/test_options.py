@@ -54,6 +54,11 @@ def test_the_case_of_names_does_not_matter() -> None:
         ("cuts", "{}"),
         ("manifests", "[]"),
         ("rows", "all"),
+        ("rows", "digests"),
+        ("view", "both"),
+        ("onRemoved", "ignore"),
+        ("taskBytes", "0"),
+        ("taskBytes", "256MiB"),
         ("paths", "[1]"),
     ],
 )

@@ -54,16 +54,19 @@ def test_filters_hold_whether_the_session_pushes_them_or_not(
 ) -> None:
     plain.conf.set("spark.sql.python.filterPushdown.enabled", pushes)
 
-    frame = plain.read.format("dledger").load(member).where("index > 3 and index < 8")
+    every = plain.read.format("dledger").option("view", "members").load(member)
+    frame = every.where("index > 3 and index < 8")
 
     assert sorted(row["index"] for row in frame.collect()) == [4, 5, 6, 7]
     assert (frame.rdd.getNumPartitions() == 1) is (pushes == "true")
 
 
 def test_options_select_indexes_without_pushed_filters(plain: SparkSession, member: str) -> None:
-    between = plain.read.load(member, "dledger", "index long", startingIndex=40, endingIndex=44)
+    between = plain.read.load(
+        member, "dledger", "index long", view="members", startingIndex=40, endingIndex=44
+    )
     each_seventh = json.dumps([[k, k] for k in range(0, 300, 7)])
-    some = plain.read.load(member, "dledger", "index long", ranges=each_seventh)
+    some = plain.read.load(member, "dledger", "index long", view="members", ranges=each_seventh)
 
     assert between.rdd.getNumPartitions() <= 2 < some.rdd.getNumPartitions()
     assert sorted(row["index"] for row in between.collect()) == [40, 41, 42, 43, 44]
@@ -75,3 +78,14 @@ def test_an_unknown_option_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(AnalysisException, match="Did you mean startingIndex"):
         plain.read.format("dledger").option("startIndex", 3).load(member)
+
+
+def test_the_log_is_each_entry_once_with_its_body(plain: SparkSession, member: str) -> None:
+    frame = plain.read.format("dledger").option("taskBytes", 4000).load(member)
+
+    rows = frame.orderBy("index").collect()
+
+    assert frame.rdd.getNumPartitions() > 2
+    assert [row["index"] for row in rows] == list(range(300))
+    assert [bytes(row["body"]) for row in rows] == [entry.body for entry in ENTRIES]
+    assert {row["kind"] for row in rows} == {"normal", "noop"}

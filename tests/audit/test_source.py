@@ -39,7 +39,7 @@ def members(log: Log) -> Iterator[str]:
 
 
 def test_a_row_is_an_entry_or_an_absent_one(spark: SparkSession, members: str, log: Log) -> None:
-    frame = spark.read.format("dledger").load(members)
+    frame = spark.read.format("dledger").option("view", "members").load(members)
 
     rows = frame.where("member = 'n1'").orderBy("index").collect()
 
@@ -60,6 +60,7 @@ def test_bodies_are_read_on_request_and_filters_skip_segments(
     last = log.places_in(log.segments[-1])
     frame = (
         spark.read.format("dledger")
+        .option("view", "members")
         .option("members", members)
         .schema("index long, member string, body binary")
         .load()
@@ -77,4 +78,6 @@ def test_an_unknown_column_or_type_is_rejected(
     spark: SparkSession, members: str, schema: str
 ) -> None:
     with pytest.raises(AnalysisException, match="column"):
-        spark.read.format("dledger").schema(schema).load(members).collect()
+        spark.read.format("dledger").option("view", "members").schema(schema).load(
+            members
+        ).collect()

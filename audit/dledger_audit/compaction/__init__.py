@@ -1,13 +1,11 @@
 """`dledger-audit compact` and `verify-compaction`: keep the last entry of each key.
 
-What belongs here: the keys of entries, which entries stay, the archive that holds them, and the
-proof that an archive is right. What does not: reading and checking members' files, which is in
+What belongs here: which entries stay, the archive that holds them, and the proof that an archive is
+right. What does not: reading and checking members' files and the keys of entries, which are in
 `pyspark_dledger`, and any change of a member's log: sources are only read.
 
-    keys         the decoders: from an entry's body to its key
     decision     which entries stay, and up to which index a log may be compacted
-    copies       the members' logs and the archives that entries are taken from
-    intact       each entry, from a copy that has it intact
+    copies       what a run must know of all voters
     live         the one pass over all keys, on Spark
     archive      the archive's folder: which files are valid, and how they are replaced
     writer       the archive's files

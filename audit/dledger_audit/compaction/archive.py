@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_audit.compaction.writer import sync_folder
 from dledger_formats.log.archives import (
     FOLDER_NAME,
@@ -29,6 +28,7 @@ from dledger_formats.log.archives import (
     ArchiveInfo,
     FileDigest,
 )
+from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.folder import manifest_of
 

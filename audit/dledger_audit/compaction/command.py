@@ -10,14 +10,14 @@ from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import compact as runs
 from dledger_audit.compaction import copies as log_copies
 from dledger_audit.compaction.archive import Archive
-from dledger_audit.compaction.copies import Copy, RefusedError
-from dledger_audit.compaction.keys import DecoderError, decoder
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.compaction.proof.found import CHECKS, Found
 from dledger_audit.compaction.proof.verify import Sources, verify
 from dledger_audit.session import session
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
+from pyspark_dledger.copies import Copy, RefusedError
+from pyspark_dledger.keys import DecoderError, decoder
 
 
 def compact(options: argparse.Namespace) -> int:

@@ -15,13 +15,13 @@ from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import copies as log_copies
 from dledger_audit.compaction import decision
 from dledger_audit.compaction.archive import Archive
-from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_audit.compaction.decision import Rule
-from dledger_audit.compaction.intact import NoIntactCopyError, Reader, Slice
 from dledger_audit.compaction.live import LiveEntries, LivePass, Part
 from dledger_audit.compaction.writer import LogWriter
 from dledger_formats.log import disk
 from dledger_formats.log.archives import FORMAT, ArchiveInfo
+from pyspark_dledger.copies import Copy, RefusedError
+from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
 from pyspark_dledger.layout import Bools
 from pyspark_dledger.segments import WINDOW_BYTES
 
@@ -70,7 +70,7 @@ def plan(
 
     Raises RefusedError.
     """
-    said = [copy.said for copy in members]
+    said = [log_copies.said_of(copy) for copy in members]
     clean, end = decision.clean_index(said), decision.end_index(said)
     held = _by_begin([copy for copy in members if copy.committed_index >= 0])
     first = min((copy.first_index for copy in held), default=0)

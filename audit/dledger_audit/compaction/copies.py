@@ -1,72 +1,25 @@
-"""The copies of a group's log that entries are taken from: running members, and folders."""
+"""What a run of compaction must know of all voters, before it reads any entry."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from dledger_audit.compaction.decision import Said
-from dledger_formats.http.status import Manifest, identities_differ
-from pyspark_dledger.files import Files, ReadError
-from pyspark_dledger.folder import FolderFiles
-from pyspark_dledger.http_reader import HttpFiles
+from dledger_formats.http.status import identities_differ
+from pyspark_dledger.copies import Copy, RefusedError, opened
+from pyspark_dledger.files import ReadError
 from pyspark_dledger.plan import check_names, in_order
 
 ASKED_AT_ONCE_MAX: Final = 16
 
 
-class RefusedError(Exception):
-    """The archive cannot be made, and what there was is unchanged; the message says why."""
-
-
-class OpenFiles(Files, Protocol):
-    """A copy's files, and its manifest."""
-
-    def manifest(self) -> Manifest: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """One copy of the log, at the instant of its manifest; Spark pickles it."""
-
-    member: str
-    place: str
-    """The member's URL, or a folder."""
-    manifest: Manifest
-    is_archive: bool = False
-    """Whether this is an archive, whose positions and checksums are its own."""
-
-    @property
-    def first_index(self) -> int:
-        """Index of the first entry; only meaningful if there is one."""
-        files = in_order(self.manifest.data)
-        begin = self.manifest.status.ledger_begin_index
-        return max(begin, files[0].first_index) if files else begin
-
-    @property
-    def committed_index(self) -> int:
-        """The last index that is read; -1 for none."""
-        return self.manifest.status.committed_index if self.manifest.data else -1
-
-    @property
-    def said(self) -> Said:
-        """What the decision needs to know."""
-        files = in_order(self.manifest.data)
-        return Said(
-            committed_index=self.committed_index,
-            last_segment_index=files[-1].first_index if files else 0,
-        )
-
-    def open(self) -> AbstractContextManager[Files]:
-        """Open the copy's files."""
-        return opened(self.place)
-
-
-def opened(place: str) -> AbstractContextManager[OpenFiles]:
-    """Open the files of a member's URL, or of a folder. Raises ValueError for a wrong URL."""
-    return HttpFiles(place) if "://" in place else FolderFiles(Path(place))
+def said_of(copy: Copy) -> Said:
+    """Return what the decision needs to know of a copy."""
+    files = in_order(copy.manifest.data)
+    return Said(
+        committed_index=copy.committed_index,
+        last_segment_index=files[-1].first_index if files else 0,
+    )
 
 
 def ask(group: str, places: Mapping[str, str]) -> list[Copy]:

@@ -20,11 +20,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
-from dledger_audit.compaction.copies import Copy
 from dledger_audit.compaction.decision import Rule, mark_of
-from dledger_audit.compaction.intact import Reader, Slice
-from dledger_audit.compaction.keys import Decoder, decoder
 from dledger_formats.log import disk
+from pyspark_dledger.copies import Copy
+from pyspark_dledger.intact import Reader, Slice
+from pyspark_dledger.keys import Decoder, decoder
 from pyspark_dledger.layout import Bools, Longs
 from pyspark_dledger.plan import in_order
 

@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from dledger_audit.compaction.intact import Slice
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.archives import FileDigest
 from dledger_formats.log.checksum import crc32
+from pyspark_dledger.intact import Slice
 from pyspark_dledger.layout import HEADER, UNIT, Bools, Longs, Records
 
 _HEADER_FORMAT: Final = f"{disk.ENTRY_HEADER_SIZE}s"

@@ -11,9 +11,7 @@ import pyarrow.compute as pc
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.compact import compact, plan
-from dledger_audit.compaction.copies import Copy
 from dledger_audit.compaction.decision import Rule
-from dledger_audit.compaction.keys import decoder
 from dledger_audit.compaction.live import (
     MARKS_SCHEMA,
     LiveEntries,
@@ -24,6 +22,8 @@ from dledger_audit.compaction.live import (
 )
 from dledger_formats.http.status import Manifest
 from dledger_logs.layout import Log, manifest
+from pyspark_dledger.copies import Copy
+from pyspark_dledger.keys import decoder
 from pyspark_dledger.segments import WINDOW_BYTES
 
 

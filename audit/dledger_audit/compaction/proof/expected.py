@@ -15,9 +15,9 @@ from typing import BinaryIO, Final, Self
 
 import numpy as np
 
-from dledger_audit.compaction.keys import Decoder
 from dledger_formats.log import disk
 from dledger_formats.log.checksum import crc32
+from pyspark_dledger.keys import Decoder
 from pyspark_dledger.layout import Bytes
 
 KEYS_PER_BUCKET: Final = 1 << 19

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dledger_audit.compaction.archive import Archive
-from dledger_audit.compaction.copies import Copy
-from dledger_audit.compaction.intact import Reader, Slice
-from dledger_audit.compaction.keys import decoder
 from dledger_audit.compaction.proof.expected import STAYS, Fate, Fates
 from dledger_audit.compaction.proof.found import Found
 from dledger_audit.compaction.proof.walk import ArchivedEntry, Walk
 from dledger_formats.log import disk
+from pyspark_dledger.copies import Copy
+from pyspark_dledger.intact import Reader, Slice
+from pyspark_dledger.keys import decoder
 from pyspark_dledger.plan import in_order
 
 

@@ -2,21 +2,21 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 
-from dledger_audit.compaction.copies import Copy, RefusedError
 from dledger_formats.log import disk
 from pyspark_dledger import plan
+from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.decode import Entries
 from pyspark_dledger.files import Files
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.ranges import IndexRange
-from pyspark_dledger.segments import WINDOW_BYTES, Run, scan
+from pyspark_dledger.segments import WINDOW_BYTES, Absent, Run, scan
 
 HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK
 """Flags of entries that are as they were written."""
@@ -37,6 +37,9 @@ class Slice:
     entries: Entries
     start: int
     end: int
+    member: str = ""
+    segment: int = -1
+    """Offset of its segment in the data files of the member."""
 
     @property
     def first_index(self) -> int:
@@ -79,8 +82,18 @@ class _Chain:
 class Reader:
     """Reads copies, each over one connection. Use it as a context manager."""
 
-    def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self,
+        window_bytes: int = WINDOW_BYTES,
+        *,
+        harmless: Flag = HARMLESS,
+        open_copy: Callable[[Copy], AbstractContextManager[Files]] = Copy.open,
+    ) -> None:
+        """Prepare to read `window_bytes` at a time; `harmless` are flags of intact entries."""
+        self._open = open_copy
         self._window_bytes = window_bytes
+        self._harmless = harmless
+        self._silent: set[str] = set()
         self._stack = ExitStack()
         self._files: dict[str, Files] = {}
 
@@ -109,9 +122,10 @@ class Reader:
                 f"no copy has the entries {first} to {last} intact ({'; '.join(reasons)}); audit "
                 "the group, and mend or replace the damaged member first"
             )
+        copies = sorted(copies, key=lambda each: each.place in self._silent)
         copy, others = copies[0], copies[1:]
         index, absent = first, [*reasons, f"{copy.member}: missing"]
-        for found, start, end, reason in self._spans(copy, first, last):
+        for found, start, end, reason, pos in self._spans(copy, first, last):
             low, high = max(start, index), min(end, last)
             if high < low:
                 continue
@@ -120,7 +134,7 @@ class Reader:
             index = high + 1
             while isinstance(found, Entries) and low <= high:
                 at = int(found.index[0])
-                entries = Slice(found, low - at, high - at + 1)
+                entries = Slice(found, low - at, high - at + 1, copy.member, pos)
                 if chain.allows(entries, copy):
                     chain.follow(entries, copy)
                     yield entries
@@ -137,34 +151,37 @@ class Reader:
 
     def _spans(
         self, copy: Copy, first: int, last: int
-    ) -> Iterator[tuple[Entries | None, int, int, str]]:
-        """Yield runs of one copy as (the entries or None if they are not intact, first, last, why).
+    ) -> Iterator[tuple[Entries | None, int, int, str, int]]:
+        """Yield runs of one copy as (entries or None if not intact, first, last, why, segment).
 
         Absent entries are no different from damaged ones.
         """
         if copy.place not in self._files:
-            self._files[copy.place] = self._stack.enter_context(copy.open())
+            self._files[copy.place] = self._stack.enter_context(self._open(copy))
         window_bytes = self._window_bytes
         if last - first < FEW_ENTRIES:
             window_bytes = min(window_bytes, SMALL_WINDOW_BYTES)
         for segment in plan.segments(copy.manifest, IndexRange(first=first, last=last)):
             for run in scan(segment, self._files[copy.place], window_bytes):
-                yield from _divided(run)
+                if isinstance(run, Absent) and run.flag == Flag.UNREADABLE:
+                    self._silent.add(copy.place)  # each attempt may take a minute
+                for part in _divided(run, self._harmless):
+                    yield *part, segment.pos
 
 
-def _divided(run: Run) -> Iterator[tuple[Entries | None, int, int, str]]:
+def _divided(run: Run, harmless: Flag) -> Iterator[tuple[Entries | None, int, int, str]]:
     """Divide a run where intact and other entries meet."""
     if not isinstance(run, Entries):
-        yield None, run.first_index, run.last_index, _name(run.flag)
+        yield None, run.first_index, run.last_index, run.reason or _name(run.flag)
         return
-    bad = (run.flags & ~int(HARMLESS)) != 0
+    bad = (run.flags & ~int(harmless)) != 0
     if not bad.any():
         yield run, int(run.index[0]), int(run.index[-1]), ""
         return
     edges = [0, *(np.flatnonzero(bad[1:] != bad[:-1]) + 1).tolist(), len(run)]
     for start, end in itertools.pairwise(edges):
         first, last = int(run.index[start]), int(run.index[end - 1])
-        flags = Flag(int(np.bitwise_or.reduce(run.flags[start:end])) & ~int(HARMLESS))
+        flags = Flag(int(np.bitwise_or.reduce(run.flags[start:end])) & ~int(harmless))
         yield (None if bad[start] else run), first, last, _name(flags)
 
 

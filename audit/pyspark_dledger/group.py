@@ -1,0 +1,103 @@
+"""A group as a query finds it: the copies of its log that can be read now, and up to where.
+
+The log that is read ends at the highest committed index that any of these members knows. So a query
+always sees a part of the log from its beginning on, and never an entry that is not committed; with
+the leader away, it may see a little less than was acknowledged.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dledger_formats.http.status import Manifest
+from pyspark_dledger.copies import Copy, RefusedError, opened
+from pyspark_dledger.files import ReadError
+from pyspark_dledger.plan import check_names
+
+_LOG: Final = logging.getLogger(__name__)
+
+ASKED_AT_ONCE_MAX: Final = 16
+MANIFEST_TIMEOUT_SECONDS: Final = 5.0
+MANIFEST_ATTEMPTS_MAX: Final = 2
+"""A member that hangs delays a query by 10 seconds at most: the others are asked meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The copies that can be read, of which there is at least one."""
+
+    copies: tuple[Copy, ...]
+    silent: tuple[str, ...] = ()
+    """Why the other members cannot be read, one text for each."""
+
+    @property
+    def committed_index(self) -> int:
+        """The last index of the log; -1 for an empty log."""
+        return max(copy.committed_index for copy in self.copies)
+
+    @property
+    def first_index(self) -> int:
+        """The first index that any copy holds; only meaningful if the log is not empty."""
+        held = [copy.first_index for copy in self.copies if copy.committed_index >= 0]
+        return min(held, default=0)
+
+    @property
+    def identity(self) -> str:
+        """Tells the group from others of the same name; empty if no copy knows it."""
+        return max((copy.manifest.status.group_identity for copy in self.copies), default="")
+
+
+def ask(places: Mapping[str, str], known: Mapping[str, Any] | None = None) -> Group:
+    """Ask the members for their manifests at once; `places` are URLs and folders by member id.
+
+    `known` are manifests that were given, as JSON objects. Raises RefusedError if no member
+    answers, or if those that answer are not the named members of one group.
+    """
+
+    def one(member: str) -> Copy | str:
+        given = (known or {}).get(member)
+        return _copy(member, places[member], json.dumps(given).encode() if given else b"")
+
+    with ThreadPoolExecutor(max_workers=min(ASKED_AT_ONCE_MAX, len(places))) as pool:
+        answers = list(pool.map(one, places))
+    copies = tuple(answer for answer in answers if isinstance(answer, Copy))
+    silent = tuple(answer for answer in answers if isinstance(answer, str))
+    if not copies:
+        raise RefusedError(f"no member of the group can be read: {'; '.join(silent)}")
+    _check_one_group(copies)
+    for reason in silent:
+        _LOG.warning("reading without a member: %s", reason)
+    return Group(copies=copies, silent=silent)
+
+
+def _copy(member: str, place: str, given: bytes) -> Copy | str:
+    try:
+        if given:
+            manifest = Manifest.from_json(given)
+        else:
+            with opened(
+                place,
+                timeout_seconds=MANIFEST_TIMEOUT_SECONDS,
+                attempts_max=MANIFEST_ATTEMPTS_MAX,
+            ) as files:
+                manifest = files.manifest()
+        check_names(manifest)
+    except ReadError as error:
+        return f"{member}: {error}"
+    if "://" in place and manifest.status.self_id != member:
+        raise RefusedError(f"{place} is the member {manifest.status.self_id}, not {member}")
+    return Copy(member=member, place=place, manifest=manifest)
+
+
+def _check_one_group(copies: Sequence[Copy]) -> None:
+    names = {copy.manifest.status.group for copy in copies} - {""}
+    identities = {copy.manifest.status.group_identity for copy in copies} - {""}
+    if len(names) > 1 or len(identities) > 1:
+        said = "; ".join(
+            f"{copy.member} of {copy.manifest.status.group} {copy.manifest.status.group_identity}"
+            for copy in copies
+        )
+        raise RefusedError(f"the members belong to different groups: {said}; name those of one")

@@ -1,0 +1,219 @@
+"""The view `log`: each committed entry once, from a member that has it intact. Without Spark."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_formats.log import disk
+from dledger_logs import damage
+from dledger_logs.histories import history, small_shape, with_membership
+from dledger_logs.layout import Log, manifest
+from dledger_logs.write import Entry, write_log
+from dledger_scan.log_rows import members, planned, rows_of
+from pyspark_dledger.copies import RefusedError
+from pyspark_dledger.intact import NoIntactCopyError
+
+COUNT = 400
+ENTRIES = with_membership(history(COUNT), 250, ("n0", "n1"), ("n2",))
+SMALL = small_shape()
+
+
+def group(folder: Path, names: str = "n0 n1 n2") -> dict[str, Log]:
+    return {name: write_log(folder / name, ENTRIES, SMALL) for name in names.split()}
+
+
+def expected(first: int = 0, last: int = COUNT - 1) -> list[dict[str, Any]]:
+    return [
+        {"index": index, "term": entry.term, "kind": kind_of(index, entry), "body": entry.body}
+        for index, entry in enumerate(ENTRIES)
+        if first <= index <= last
+    ]
+
+
+def kind_of(index: int, entry: Entry) -> str:
+    if index == 250:
+        return "membership"
+    return "noop" if entry.magic == disk.NOOP else "normal"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with members(group(tmp_path_factory.mktemp("sound"))) as path:
+        yield path
+
+
+@pytest.mark.parametrize("task_bytes", [1, 3000, 5000, 1 << 28])
+def test_each_entry_is_read_once_whatever_the_size_of_tasks(sound: str, task_bytes: int) -> None:
+    assert rows_of(sound, taskBytes=task_bytes) == expected()
+
+
+def test_tasks_stay_within_their_bytes_and_leave_out_no_entry(sound: str, tmp_path: Path) -> None:
+    """A task may be larger only if it is one entry."""
+    log = group(tmp_path, "n0")["n0"]
+    for task_bytes in (100, 1000, 3000, 10_000):
+        tasks = planned(sound, taskBytes=task_bytes)
+        pieces = [piece for task in tasks for piece in task.pieces]
+
+        spans = [(piece.first, piece.last) for piece in pieces]
+        assert [index for low, high in spans for index in range(low, high + 1)] == [*range(COUNT)]
+        for task in tasks:
+            held = [k for each in task.pieces for k in range(each.first, each.last + 1)]
+            assert len(held) == 1 or sum(log.place(k).size for k in held) <= task_bytes
+        assert len(tasks) <= 4 * sum(place.size for place in log.places) / task_bytes + 1
+
+
+def test_neighboring_tasks_prefer_different_members_and_the_leader_comes_last(
+    tmp_path: Path,
+) -> None:
+    logs = group(tmp_path)
+    said = manifest(logs["n0"], "n0", peers=logs)
+    leads = replace(said, status=replace(said.status, leader_id="n0"))
+
+    with members(logs, {"n0": leads}) as path:
+        orders = [[copy.member for copy in task.copies] for task in planned(path, taskBytes=4000)]
+
+    assert orders[:2] == [["n1", "n2", "n0"], ["n2", "n1", "n0"]]
+    assert {order[-1] for order in orders} == {"n0"}
+
+
+def test_a_task_carries_only_what_its_own_entries_need(sound: str) -> None:
+    whole, *_ = planned(sound)
+    parts = planned(sound, taskBytes=4000)
+
+    assert max(len(task.copies[0].manifest.data) for task in parts) <= 4
+    assert max(len(task.copies[0].manifest.index) for task in parts) <= 5
+    assert len(whole.copies[0].manifest.data) > 6
+
+
+def test_a_member_that_is_down_is_left_out(tmp_path: Path) -> None:
+    logs = group(tmp_path)
+
+    with members(logs, interrupts={"n0": lambda _: 0}) as path:
+        assert rows_of(path, taskBytes=4000) == expected()
+
+
+def test_a_member_that_dies_while_it_is_read_is_replaced_by_the_others(tmp_path: Path) -> None:
+    logs = group(tmp_path)
+    asked: list[str] = []
+
+    def dies(path: str) -> int | None:
+        asked.append(path)
+        return 0 if len(asked) > 8 else None
+
+    with members(logs, interrupts={"n0": dies}) as path:
+        assert rows_of(path) == expected()
+    assert len(asked) > 8
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_that_leaves_one_intact_copy_of_each_entry_changes_nothing(
+    seed: int, tmp_path: Path
+) -> None:
+    rng = random.Random(seed)
+    logs = group(tmp_path)
+    for index in sorted(rng.sample(range(1, COUNT), 40)):
+        for log in rng.sample(list(logs.values()), rng.randint(1, 2)):
+            place = log.place(index)
+            match rng.randrange(4):
+                case 0 if place.size > disk.ENTRY_HEADER_SIZE:
+                    damage.flip_body(log, index, rng.randrange(place.size - disk.ENTRY_HEADER_SIZE))
+                case 1:
+                    damage.zero(log, index, index)
+                case 2:
+                    damage.flip_unit(log, index, rng.randrange(32))
+                case _:
+                    damage.flip_header(log, index, rng.choice(["term", "size", "index"]), 1)
+
+    with members(logs) as path:
+        found = rows_of(path, taskBytes=rng.choice([500, 4000, 1 << 28]))
+
+    assert found == expected()
+
+
+def test_an_entry_that_no_member_has_intact_is_refused_by_its_index(tmp_path: Path) -> None:
+    logs = group(tmp_path)
+    for log in logs.values():
+        damage.flip_body(log, 123)
+
+    with members(logs) as path:
+        with pytest.raises(NoIntactCopyError, match="no copy has the entries 123 to 123 intact"):
+            rows_of(path)
+        assert rows_of(path, ranges="[[0, 122], [124, 399]]") == [
+            row for row in expected() if row["index"] != 123
+        ]
+
+
+def test_the_log_ends_where_any_member_knows_it_is_committed(tmp_path: Path) -> None:
+    logs = group(tmp_path)
+    says = {
+        name: manifest(logs[name], name, peers=logs, committed_index=last)
+        for name, last in {"n0": 100, "n1": 322, "n2": 5}.items()
+    }
+
+    with members(logs, says) as path:
+        assert rows_of(path, taskBytes=2000) == expected(last=322)
+
+
+def test_the_front_is_read_from_whom_still_has_it(tmp_path: Path) -> None:
+    logs = group(tmp_path)
+    logs["n0"], logs["n2"] = damage.remove_front(logs["n0"], 2), damage.remove_front(logs["n2"], 4)
+
+    with members(logs) as path:
+        assert rows_of(path, taskBytes=2000) == expected()
+
+
+def test_entries_that_all_have_removed_are_an_error_unless_they_may_be_skipped(
+    tmp_path: Path,
+) -> None:
+    logs = {name: damage.remove_front(log, 2) for name, log in group(tmp_path).items()}
+    begin = logs["n0"].first_index
+
+    with members(logs) as path:
+        assert rows_of(path) == expected(first=begin)
+        assert rows_of(path, startingIndex=begin) == expected(first=begin)
+        with pytest.raises(RefusedError, match=f"startingIndex={begin}"):
+            rows_of(path, startingIndex=begin - 1)
+        with pytest.raises(RefusedError, match="onRemoved=skip"):
+            rows_of(path, ranges=f"[[3, 4], [{begin}, {begin + 5}]]")
+        assert rows_of(path, startingIndex=3, onRemoved="skip") == expected(first=begin)
+
+
+def test_an_empty_log_and_a_range_without_entries_have_no_rows(tmp_path: Path) -> None:
+    with members({"n0": write_log(tmp_path / "n0", [], SMALL)}) as path:
+        assert rows_of(path) == []
+        assert rows_of(path, startingIndex=0) == []
+    with members({"n0": write_log(tmp_path / "n1", ENTRIES, SMALL)}) as path:
+        assert rows_of(path, startingIndex=COUNT) == []
+
+
+def test_members_of_two_groups_are_refused(tmp_path: Path) -> None:
+    logs = group(tmp_path, "n0 n1")
+    other = manifest(logs["n1"], "n1", group="other")
+
+    with (
+        members(logs, {"n1": other}) as path,
+        pytest.raises(RefusedError, match="different groups"),
+    ):
+        rows_of(path)
+
+
+def test_a_url_of_another_member_is_refused(tmp_path: Path) -> None:
+    with (
+        members(group(tmp_path, "n0 n1")) as path,
+        pytest.raises(RefusedError, match="is the member n0, not n9"),
+    ):
+        rows_of(path.replace("n0=", "n9="))
+
+
+def test_no_answer_at_all_is_refused_with_each_reason(tmp_path: Path) -> None:
+    refuses = {name: lambda _: 0 for name in ("n0", "n1")}
+
+    with (
+        members(group(tmp_path, "n0 n1"), interrupts=refuses) as path,
+        pytest.raises(RefusedError, match=r"no member .* n0: .*; n1: "),
+    ):
+        rows_of(path)
