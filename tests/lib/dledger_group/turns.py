@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 
+from dledger_group.damaged import wait_until_level
 from tools.groups.node_group import NodeGroup
 
 TURN_S_MAX = 0.005
@@ -60,10 +61,14 @@ def no_longer_turn(group: NodeGroup, member: str, bound_s: float = TURN_S_MAX) -
     """Check that no turn of the member takes more processor time than this during the block.
 
     STRAY_TURNS turns may take up to `STRAY_BOUNDS_S` of the bound: other work that shares the
-    processor's caches doubles the time of a turn now and then, and one turn in some hundred
-    thousand of a flood takes up to 30 ms for a cause that is not known yet. On a slower machine,
-    the bound is that of a higher bucket.
+    processor's caches doubles the time of a turn now and then, and the first use of memory for an
+    entry of the largest size costs the kernel up to 25 ms (6,000 page faults). On a slower
+    machine, the bound is that of a higher bucket.
+
+    The members are level when the block begins. Otherwise a follower's turn for an entry that was
+    appended before, of the largest size perhaps, would count.
     """
+    wait_until_level(group)
     before, slower = {each: longer_turns(group, member, each) for each in ALL_BOUNDS_S}, slowness()
     yield
     bound_s = bound_here(bound_s, max(slower, slowness()))
