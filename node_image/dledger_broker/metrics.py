@@ -13,10 +13,12 @@ _COUNTERS: Final = {
     "bytes_stored": "Bytes of the records of these messages.",
     "messages_pulled": "Messages that were handed to consumers.",
     "bytes_pulled": "Bytes of the records of these messages.",
+    "requests_passed_on": "Requests that were sent to the leader, those sent again included.",
     "queue_rebuilds": "How often all consume queues were deleted, to be built from the log.",
 }
 _GAUGES: Final = {
     "held_pulls": "Pulls that wait for a message.",
+    "requests_waiting": "Requests that wait for the leader, or for its answer.",
     "pending_messages": "Messages and changes of the state that wait for a quorum.",
     "built_index": "Index up to which the consume queues have all messages; -1 before the first.",
 }

@@ -8,17 +8,22 @@ from typing import Final
 
 from prometheus_client.registry import Collector
 
+from dledger_broker.door import door_frames
 from dledger_broker.door.administration import Administration
+from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.dispatcher import BrokerRequests, Serve
+from dledger_broker.door.from_doors import FromDoors
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.groups import GroupRequests
+from dledger_broker.door.leader import Leadership, MemberLinks
 from dledger_broker.door.locks import LockRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.returns import Returns
 from dledger_broker.door.sends import Sends
 from dledger_broker.door.tables import TableRequests
+from dledger_broker.door.to_leader import ToLeader
 from dledger_broker.door.views import MessageViews
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
@@ -85,8 +90,16 @@ class Broker:
         self._clients = GroupClients(self._owner)
         self._leases = ClientLeases(self._owner, self._changes)
         self._locks = QueueLocks(self._owner, self._changes, asyncio.get_running_loop().time)
-        self._sends = Sends(settings, member, self._owner, store_host)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
+        self._sends = Sends(settings, member, self._owner, self._threads, store_host)
+        self._to_leader = ToLeader(
+            Leadership(member, self._owner),
+            MemberLinks(settings.node, member).open,
+            self._serve_as_leader,
+            counters,
+            asyncio.get_running_loop().time,
+        )
+        self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
@@ -106,8 +119,13 @@ class Broker:
         self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
-        services = self._services(self._pulls, reader) | self._administration(reader)
-        requests = BrokerRequests(services, self._counters)
+        requests = self._requests = BrokerRequests(
+            self._services(self._pulls, reader) | self._views(reader),
+            self._leader_services(reader) | self._administration(),
+            self._to_leader,
+        )
+        from_doors = FromDoors(member, self._to_leader, requests.take_passed_on)
+        member.serve_peers(door_frames.REQUESTS_CODE, from_doors.serve)
 
         def accept() -> BrokerConnection:
             return BrokerConnection(member, requests, self._forget)
@@ -120,52 +138,50 @@ class Broker:
         except OSError as error:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
         logger.info("the broker %s is listening on port %d", self._settings.name, port)
+        watch = asyncio.create_task(self._follow_leader())
         try:
             while True:
                 await asyncio.sleep(CLOCK_S)
                 self._tick()
         finally:
+            watch.cancel()
             listener.close()
+
+    async def _follow_leader(self) -> None:
+        """Let requests go on to each new leader."""
+        while True:
+            token = self._member.leader_token
+            self._to_leader.leader_changed()
+            await self._member.leader_changed(token)
 
     async def close(self) -> None:
         """Answer what waits, and stop the threads."""
         self._commits.close()
-        self._sends.close()
+        self._to_leader.close()
         if self._pulls is not None:
             self._pulls.close()
         await self._feed.close()
         await asyncio.to_thread(self._threads.shutdown)
 
     def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
-        """Return whoever answers a request, by its code."""
+        """Return the services that every member offers, by code."""
         owner, member = self._owner, self._member
-        offsets = GroupOffsets(member, owner, self._commits)
         groups = GroupRequests(owner, self._commits, self._changes, self._clients, self._leases)
         queues = QueueOffsets(owner, self._feed, reader, self._threads)
-        returns = Returns(owner, reader, self._threads, self._store_host, member.body_bytes_max)
-        locks = LockRequests(owner, self._locks, self._settings.name)
         names = Names(self._settings, member, owner)
         code = RequestCode
         return {
             int(key): serve
             for key, serve in {
-                code.SEND_MESSAGE: self._sends.send,
-                code.SEND_MESSAGE_V2: self._sends.send,
-                code.SEND_BATCH_MESSAGE: self._sends.send,
                 code.PULL_MESSAGE: pulls.pull,
                 code.LITE_PULL_MESSAGE: pulls.pull,
-                code.QUERY_CONSUMER_OFFSET: offsets.query,
-                code.UPDATE_CONSUMER_OFFSET: offsets.update,
                 code.SEARCH_OFFSET_BY_TIMESTAMP: queues.search,
                 code.GET_MAX_OFFSET: queues.max_offset,
                 code.GET_MIN_OFFSET: queues.min_offset,
                 code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
                 code.HEART_BEAT: groups.heartbeat,
                 code.UNREGISTER_CLIENT: groups.unregister,
-                code.CONSUMER_SEND_MSG_BACK: returns.take,
                 code.GET_CONSUMER_LIST_BY_GROUP: groups.client_ids,
-                code.LOCK_BATCH_MQ: locks.lock,
-                code.UNLOCK_BATCH_MQ: locks.unlock,
                 code.CHECK_CLIENT_CONFIG: groups.check,
                 code.GET_ROUTEINFO_BY_TOPIC: names.route,
                 code.GET_BROKER_CLUSTER_INFO: names.cluster,
@@ -173,41 +189,66 @@ class Broker:
             }.items()
         }
 
-    def _administration(self, reader: MessageReader) -> dict[int, Serve]:
-        """Return whoever answers a request of administrators and of other brokers, by its code."""
+    def _views(self, reader: MessageReader) -> dict[int, Serve]:
+        """Return the services for administrators and other brokers that every member offers."""
         owner = self._owner
-        changes = Administration(owner, self._commits, self._changes)
         tables = TableRequests(
             self._settings, self._member, owner, self._threads, self._counters.values
         )
         views = MessageViews(owner, reader, self._threads)
         code = RequestCode
         return {
-            int(key): serve
-            for key, serve in {
-                code.UPDATE_AND_CREATE_TOPIC: changes.set_topic,
-                code.DELETE_TOPIC_IN_BROKER: changes.delete_topic,
-                code.DELETE_TOPIC_IN_NAMESRV: changes.delete_topic_from_names,
-                code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: changes.set_group,
-                code.DELETE_SUBSCRIPTIONGROUP: changes.delete_group,
-                code.GET_ALL_TOPIC_CONFIG: tables.topics,
-                code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: tables.groups,
-                code.GET_ALL_CONSUMER_OFFSET: tables.consumer_offsets,
-                code.GET_ALL_DELAY_OFFSET: tables.delay_offsets,
-                code.GET_ALL_MESSAGE_REQUEST_MODE: tables.request_modes,
-                code.GET_TOPIC_CONFIG: tables.topic,
-                code.GET_SUBSCRIPTIONGROUP_CONFIG: tables.group,
-                code.GET_BROKER_RUNTIME_INFO: tables.runtime,
-                code.VIEW_MESSAGE_BY_ID: views.message,
-            }.items()
+            int(code.GET_ALL_TOPIC_CONFIG): tables.topics,
+            int(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): tables.groups,
+            int(code.GET_ALL_CONSUMER_OFFSET): tables.consumer_offsets,
+            int(code.GET_ALL_DELAY_OFFSET): tables.delay_offsets,
+            int(code.GET_ALL_MESSAGE_REQUEST_MODE): tables.request_modes,
+            int(code.GET_TOPIC_CONFIG): tables.topic,
+            int(code.GET_SUBSCRIPTIONGROUP_CONFIG): tables.group,
+            int(code.GET_BROKER_RUNTIME_INFO): tables.runtime,
+            int(code.VIEW_MESSAGE_BY_ID): views.message,
+            int(code.DELETE_TOPIC_IN_NAMESRV): Administration.delete_topic_from_names,
         }
+
+    def _administration(self) -> dict[int, Serve]:
+        """Return the services for administrators that only the leader offers."""
+        changes = Administration(self._owner, self._commits, self._changes)
+        code = RequestCode
+        return {
+            int(code.UPDATE_AND_CREATE_TOPIC): changes.set_topic,
+            int(code.DELETE_TOPIC_IN_BROKER): changes.delete_topic,
+            int(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): changes.set_group,
+            int(code.DELETE_SUBSCRIPTIONGROUP): changes.delete_group,
+        }
+
+    def _leader_services(self, reader: MessageReader) -> dict[int, Serve]:
+        """Return the services that only the leader offers, by code."""
+        owner, send = self._owner, self._sends.send
+        offsets = GroupOffsets(self._commits)
+        returns = Returns(self._member, owner, reader, self._threads, self._store_host)
+        locks = LockRequests(owner, self._locks, self._settings.name)
+        code = RequestCode
+        return {
+            int(code.SEND_MESSAGE): send,
+            int(code.SEND_MESSAGE_V2): send,
+            int(code.SEND_BATCH_MESSAGE): send,
+            int(code.QUERY_CONSUMER_OFFSET): offsets.query,
+            int(code.UPDATE_CONSUMER_OFFSET): offsets.update,
+            int(code.CONSUMER_SEND_MSG_BACK): returns.take,
+            int(code.LOCK_BATCH_MQ): locks.lock,
+            int(code.UNLOCK_BATCH_MQ): locks.unlock,
+        }
+
+    def _serve_as_leader(self, call: Call) -> None:
+        assert self._requests is not None
+        self._requests.serve_as_leader(call)
 
     # -- what happens ------------------------------------------------------------------------------
 
     def _applied(self) -> None:
         """Let those go on who wait until this leader is ready."""
         self._member.drafts.go_on()
-        self._sends.go_on()
+        self._to_leader.go_on()
         self._clients.notify_changed()
         self._changes.go_on()
 
@@ -235,7 +276,7 @@ class Broker:
 
     def _tick(self) -> None:
         """End the waits that are too long, and show what waits."""
-        self._sends.go_on()
+        self._to_leader.tick()
         self._leases.tick()
         self._locks.tick()
         if self._walker is not None:
@@ -243,6 +284,7 @@ class Broker:
         if self._undelivered is not None:
             self._undelivered.tick()
         values = self._counters.values
+        values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count
         values["built_index"] = self._feed.built_index
         if self._pulls is not None:

@@ -10,13 +10,19 @@ from typing import Protocol, TypeVar
 from prometheus_client.registry import Collector
 
 from dledger_formats.log.disk import EntryHeader
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
+from dledger_formats.protocol.requests import Message
+from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import ReadTurns
-from dledger_node.services.drafts import Drafts, Owner
+from dledger_node.remoting.service import ServePeer
+from dledger_node.services.drafts import Drafts, Numbers, Owner
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.apply import BATCH_BYTES_MAX, entries_of
 from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry, NamedMachine, StateMachine
+from dledger_node.store.derived.producers import Finding
 
 MachineT = TypeVar("MachineT", bound=StateMachine)
 
@@ -72,6 +78,50 @@ class Member:
     def body_bytes_max(self) -> int:
         """The longest body of an entry."""
         return self._store.body_bytes_max
+
+    @property
+    def leader_token(self) -> str:
+        """A text that changes with the leader, with its term, and once it has proved itself."""
+        return self._server.view.leader_view().token
+
+    async def leader_changed(self, token: str) -> None:
+        """Return once `leader_token` differs from `token`."""
+        await self._server.view.leader_changed(token)
+
+    # -- the other members -----------------------------------------------------------------------
+
+    def serve_peers(self, code: int, serve: ServePeer) -> None:
+        """Let the program take the requests with this code that other members send."""
+        self._server.clients.peer_requests[code] = serve
+
+    def hello(self, peer_id: str, opaque: int) -> bytes:
+        """Return the first frame of a connection to another member, which it answers."""
+        return native.encode_hello(self._server.clients.peers.hello(peer_id), opaque)
+
+    def register_producer(self, done: Callable[[int | None], None]) -> None:
+        """Register a producer of numbered drafts. This member must lead.
+
+        `done` is called with the producer's identity once that is committed; None if it cannot be.
+        """
+
+        def answered(answer: Message) -> None:
+            assert isinstance(answer, RegisterProducerResponse)
+            done(answer.producer if answer.code is DLedgerResponseCode.SUCCESS else None)
+
+        clients = self._server.clients
+        request = RegisterProducerRequest(group=clients.group, remote_id=clients.self_id)
+        clients.idempotent.register(request, answered)
+
+    def find_numbers(self, numbers: Numbers) -> list[int | None]:
+        """Return the log index of each number of a known producer; None where the log has none."""
+        find = self._store.producers.table.find
+        found = [find(numbers.producer, sequence) for sequence in numbers.sequences]
+        return [None if isinstance(index, Finding) else index for index in found]
+
+    @property
+    def readable_index(self) -> int:
+        """Index up to which this member knows that every entry is committed."""
+        return self._core.readable_index
 
     # -- the state -------------------------------------------------------------------------------
 

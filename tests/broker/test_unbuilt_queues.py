@@ -77,7 +77,9 @@ async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
         request = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3)
         )
-        pulls.pull(Call(line, request, BrokerCounters()))
+        door: Any = SimpleNamespace(counters=BrokerCounters())
+        arrived_s = asyncio.get_running_loop().time()
+        pulls.pull(Call(line, request, door, arrived_s))
         await asyncio.wait_for(line.answered.wait(), 10)
     [answer] = line.answers
     return cast("RemotingCommand", answer)

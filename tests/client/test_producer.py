@@ -1,7 +1,7 @@
 """The sequences of one registration of a producer."""
 
-from dledger_client.append.producer import Sequences
 from dledger_formats.log.channels import WINDOW
+from dledger_formats.protocol.sequences import Sequences
 
 
 def test_a_window_limits_the_sequences_below_and_above() -> None:

@@ -7,9 +7,10 @@ already is not written.
 from collections.abc import Callable
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
-from dledger_broker.leading.state_changes import StateChanges, not_committed
+from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages import send_checks, settings_checks
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -20,7 +21,7 @@ from dledger_node.services.drafts import Outcome
 
 
 class Administration:
-    """Changes topics and groups, while this member leads."""
+    """Changes topics and groups, at the leader."""
 
     def __init__(self, owner: LogOwner, commits: OffsetCommits, changes: StateChanges) -> None:
         self._owner = owner
@@ -30,7 +31,6 @@ class Administration:
     def set_topic(self, call: Call) -> None:
         """Create a topic, or change its settings. Raises FormatError, RefusedError."""
         fields = call.fields(CreateTopicFields)
-        self._check_leads()
         owner, name = self._owner, fields.topic
         send_checks.check_topic(name)
         topic = owner.state.tables.topics.by_name.get(name)
@@ -53,7 +53,6 @@ class Administration:
     def delete_topic(self, call: Call) -> None:
         """Delete a topic with its messages. Raises FormatError, RefusedError."""
         name = call.fields(TopicFields).topic
-        self._check_leads()
         owner = self._owner
         send_checks.check_topic(name)
         if owner.topic(name) is None and name not in owner.state.tables.topics.by_name:
@@ -71,7 +70,8 @@ class Administration:
 
         self._changes.propose([record], done, deletion)
 
-    def delete_topic_from_names(self, call: Call) -> None:
+    @staticmethod
+    def delete_topic_from_names(call: Call) -> None:
         """Answer those who delete a topic at name servers, too: no routes are kept here.
 
         Raises FormatError.
@@ -83,7 +83,6 @@ class Administration:
         """Create a consumer group, or change its settings. Raises FormatError, RefusedError."""
         config = call.body(SubscriptionGroup)
         assert isinstance(config, SubscriptionGroup)
-        self._check_leads()
         settings_checks.check_group(config)
         groups = self._owner.state.tables.groups
         name = config.group_name
@@ -114,7 +113,6 @@ class Administration:
         RefusedError.
         """
         fields = call.fields(DeleteGroupFields)
-        self._check_leads()
         owner, name = self._owner, fields.group_name
         self._commits.group_change(name)  # refuses a name that is none, or is being deleted
         if name not in owner.state.tables.groups.configs:
@@ -132,12 +130,6 @@ class Administration:
 
         self._changes.propose([record], done, deletion)
 
-    def _check_leads(self) -> None:
-        if not self._owner.is_proven:
-            raise RefusedError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "this member does not lead; ask broker id 0"
-            )
-
 
 def _answer(
     call: Call,
@@ -147,7 +139,7 @@ def _answer(
 ) -> None:
     """Answer once a change is applied; the state may have refused it, or got another one since."""
     if outcome is not Outcome.COMMITTED:
-        call.refuse(not_committed())
+        call.turned(Way.IN_DOUBT)
     elif is_done():
         call.answer(ResponseCode.SUCCESS)
     else:

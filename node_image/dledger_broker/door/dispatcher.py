@@ -1,12 +1,13 @@
 """The requests of one connection, handed to those who answer them."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from dledger_broker.door.call import Call
+from dledger_broker.door.call import Call, Door
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.metrics import BrokerCounters
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -18,13 +19,24 @@ Serve = Callable[[Call], None]
 """Answers a call, now or later. Raises FormatError and RefusedError."""
 
 
+class Leaders(Door, Protocol):
+    """The way to the leader."""
+
+    def take(self, call: Call) -> None:
+        """Serve a request that only the leader can serve, pass it on, or let it wait."""
+
+
 class BrokerRequests:
     """Handles the requests of all connections: it keeps nothing of one."""
 
-    def __init__(self, services: Mapping[int, Serve], counters: BrokerCounters) -> None:
-        """`services` has whoever answers a request, by its code."""
+    def __init__(
+        self, services: Mapping[int, Serve], leaders: Mapping[int, Serve], door: Leaders
+    ) -> None:
+        """`services` has the service for each code, `leaders` those that only the leader offers."""
         self._services = services
-        self._counters = counters
+        self._leaders = leaders
+        self._door = door
+        self._now_s = asyncio.get_running_loop().time
 
     def dispatch(
         self,
@@ -40,23 +52,39 @@ class BrokerRequests:
         if only_hello is not None:
             line.cut(only_hello, "too many connections")
             return
+        now_s = self._now_s()
         for number, command in enumerate(commands):
             held_up = line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX
             if held_up or (number and time.perf_counter() >= until_s):
                 line.put_off(commands[number:])
                 return
             if not command.is_response:
-                self._serve(Call(line, command, self._counters))
+                call = Call(line, command, self._door, now_s)
+                if command.code in self._leaders:
+                    self._door.take(call)
+                else:
+                    _serve(call, self._services.get(command.code))
 
-    def _serve(self, call: Call) -> None:
-        serve = self._services.get(call.command.code)
-        if serve is None:
-            remark = f"request code {call.command.code} is not supported"
-            call.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-            return
-        try:
-            serve(call)
-        except RefusedError as error:
-            call.refuse(error)
-        except FormatError as error:
-            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    def take_passed_on(self, call: Call) -> None:
+        """Take a request that another member has passed on."""
+        if call.command.code in self._leaders:
+            self._door.take(call)
+        else:
+            _serve(call, None)
+
+    def serve_as_leader(self, call: Call) -> None:
+        """Serve a request that only the leader can serve; this member must lead."""
+        _serve(call, self._leaders[call.command.code])
+
+
+def _serve(call: Call, serve: Serve | None) -> None:
+    if serve is None:
+        remark = f"request code {call.command.code} is not supported"
+        call.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        return
+    try:
+        serve(call)
+    except RefusedError as error:
+        call.refuse(error)
+    except FormatError as error:
+        call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))

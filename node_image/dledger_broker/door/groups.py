@@ -59,7 +59,7 @@ class GroupRequests:
         for consumer in consumers.values():
             _check(client_id, consumer)
         client = Client(client_id, consumers, len(call.command.body))
-        for gone in self._clients.seen(call.line, client):
+        for gone in self._clients.seen(call.connection, client):
             self._leases.gone(gone)
         if self._owner.is_proven:
             self._join(call, client)
@@ -73,7 +73,7 @@ class GroupRequests:
         if group is None:
             call.answer(ResponseCode.SUCCESS)
             return
-        self._clients.left(call.line, group)
+        self._clients.left(call.connection, group)
         if not self._owner.is_proven or self._owner.state.consumer(group, client_id) is None:
             call.answer(ResponseCode.SUCCESS)
             return

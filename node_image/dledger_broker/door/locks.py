@@ -1,11 +1,11 @@
-"""Locks of queues, which ordered consumers need (41 and 42). Only the leader takes them."""
+"""Locks of queues, which ordered consumers need (41 and 42), at the leader."""
 
 from collections.abc import Sequence
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.queue_locks import QueueLocks
-from dledger_broker.leading.state_changes import not_committed
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state.groups import Queue
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -27,7 +27,7 @@ class LockRequests:
 
         def locked(held: Sequence[Queue] | None) -> None:
             if held is None:
-                call.refuse(not_committed())
+                call.turned(Way.IN_DOUBT)
                 return
             body = LockedQueues(
                 locked=[
@@ -49,17 +49,13 @@ class LockRequests:
             if outcome is Outcome.COMMITTED:
                 call.answer(ResponseCode.SUCCESS)
             else:
-                call.refuse(not_committed())
+                call.turned(Way.IN_DOUBT)
 
         self._locks.unlock(request.client_id, request.consumer_group, queues, unlocked)
 
     def _read(self, call: Call) -> tuple[LockQueues, list[Queue]]:
         request = call.body(LockQueues)
         assert isinstance(request, LockQueues)
-        if not self._owner.is_proven:
-            raise RefusedError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "this member does not lead; ask broker id 0"
-            )
         group = request.consumer_group
         if group not in self._owner.state.tables.groups.configs:
             raise RefusedError(

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
-from dledger_broker.leading.state_changes import not_committed
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.names import routes
 from dledger_broker.queues.builder import QueueId
@@ -44,17 +44,14 @@ Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
 
 
 class GroupOffsets:
-    """Offsets of consumer groups (14 and 15)."""
+    """Offsets of consumer groups (14 and 15), at the leader."""
 
-    def __init__(self, member: Member, owner: LogOwner, commits: OffsetCommits) -> None:
-        self._member = member
-        self._owner = owner
+    def __init__(self, commits: OffsetCommits) -> None:
         self._commits = commits
 
     def query(self, call: Call) -> None:
-        """Answer where a group continues: the leader knows. Raises FormatError, RefusedError."""
+        """Answer where a group continues. Raises FormatError."""
         fields = call.fields(QueryConsumerOffsetFields)
-        self._check_leads()
         offset = self._commits.newest(fields.consumer_group, fields.topic, fields.queue_id)
         if offset is None:
             call.answer(
@@ -68,17 +65,12 @@ class GroupOffsets:
     def update(self, call: Call) -> None:
         """Commit an offset; answer once it is committed. Raises FormatError, RefusedError."""
         fields = call.fields(UpdateConsumerOffsetFields)
-        self._check_leads()
         key = fields.consumer_group, fields.topic, fields.queue_id
-        done = None if call.command.is_oneway else _answering(call)
-        self._commits.commit(key, fields.commit_offset, done)
-
-    def _check_leads(self) -> None:
-        if not self._owner.is_proven:
-            raise RefusedError(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"{self._member.self_id} does not lead, or is not ready to; ask broker id 0",
-            )
+        if call.command.is_oneway:
+            self._commits.commit(key, fields.commit_offset)
+            call.answer(ResponseCode.SUCCESS)
+        else:
+            self._commits.commit(key, fields.commit_offset, _answering(call))
 
 
 class QueueOffsets:
@@ -225,6 +217,6 @@ def _answering(call: Call) -> Callable[[Outcome], None]:
         if outcome is Outcome.COMMITTED:
             call.answer(ResponseCode.SUCCESS)
         else:
-            call.refuse(not_committed())
+            call.turned(Way.IN_DOUBT)
 
     return done

@@ -265,7 +265,7 @@ class Pulls:
         config = self._owner.state.tables.groups.configs.get(group)
         if config is None:
             return
-        is_broadcasting = self._clients.is_broadcasting(call.line, group)
+        is_broadcasting = self._clients.is_broadcasting(call.connection, group)
         if not config.consume_enable or (is_broadcasting and not config.consume_broadcast_enable):
             raise RefusedError(
                 ResponseCode.NO_PERMISSION,
@@ -299,7 +299,7 @@ class Pulls:
                 )
             )
         group, topic = fields.consumer_group, fields.topic
-        found = self._clients.subscription(call.line, group, topic)
+        found = self._clients.subscription(call.connection, group, topic)
         if found is None:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,

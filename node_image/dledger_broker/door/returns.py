@@ -1,13 +1,16 @@
-"""Messages that a consumer could not use and returns (36): to be delivered again, or dead letters.
+"""Messages that a consumer could not use and returns (36), at the leader: to be delivered again, or
+dead letters.
 
-Only the leader takes them. A client whose request fails sends the message to the retry topic of its
+A client whose request fails sends the message to the retry topic of its
 group by itself, so nothing is lost.
 """
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from dledger_broker.door import repeats
 from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.leading.state_changes import not_committed
@@ -18,6 +21,7 @@ from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_formats.rocketmq.sends import SendBackFields
+from dledger_node.embedding import Member
 from dledger_node.services.drafts import Outcome
 
 
@@ -26,27 +30,22 @@ class Returns:
 
     def __init__(
         self,
+        member: Member,
         owner: LogOwner,
         reader: MessageReader,
         threads: ThreadPoolExecutor,
         store_host: bytes,
-        body_bytes_max: int,
     ) -> None:
-        """`body_bytes_max` is the longest record that the log takes."""
+        self._member = member
         self._owner = owner
         self._reader = reader
         self._threads = threads
         self._store_host = store_host
-        self._body_bytes_max = body_bytes_max
         self._loop = asyncio.get_running_loop()
 
     def take(self, call: Call) -> None:
         """Take one message; answer once it is stored again. Raises FormatError, RefusedError."""
         fields = call.fields(SendBackFields)
-        if not self._owner.is_proven:
-            raise RefusedError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "this member does not lead; ask broker id 0"
-            )
         if fields.group not in self._owner.state.tables.groups.configs:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -83,21 +82,36 @@ class Returns:
         queues = (owner.topic(retry_topic.topic_name) or retry_topic).write_queue_nums
         topic, again = retries.returned(record, fields, config, self._store_host, queues)
         records = send_checks.encode([again])
-        if len(records[0]) + delays.MARGIN_BYTES > self._body_bytes_max:
+        if len(records[0]) + delays.MARGIN_BYTES > self._member.body_bytes_max:
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the message would have {len(records[0])} bytes with the properties of a retry; "
-                f"at most {self._body_bytes_max} are allowed",
+                f"at most {self._member.body_bytes_max} are allowed",
             )
         is_new = owner.topic(topic.topic_name) is None
         changes = (owner.create_topic(topic),) if is_new else ()
 
-        def ended(_: RecordDraft, outcome: Outcome) -> None:
-            if outcome is Outcome.COMMITTED:
-                call.answer(ResponseCode.SUCCESS)
-                return
+        def ended(draft: RecordDraft, outcome: Outcome) -> None:
             if outcome is Outcome.REFUSED and is_new:
                 owner.forget_topic(topic.topic_name)
-            call.refuse(not_committed())
+            self._answer(call, draft, outcome)
 
-        owner.propose(RecordDraft(changes, records, (again.topic, again.queue_id), ended))
+        draft = RecordDraft(changes, records, (again.topic, again.queue_id), ended)
+        draft.numbers = repeats.numbers_of(call, 1)
+        owner.propose(draft)
+
+    def _answer(self, call: Call, draft: RecordDraft, outcome: Outcome) -> None:
+        is_stored = outcome is Outcome.COMMITTED
+        if not is_stored and draft.numbers is not None and repeats.is_repeated(draft):
+            [index] = self._member.find_numbers(draft.numbers)
+            is_stored = index is not None and index <= self._member.readable_index
+            if not is_stored:
+                call.turned(Way.IN_DOUBT)
+                return
+        if is_stored:
+            call.note_stored()
+            call.answer(ResponseCode.SUCCESS)
+        elif (way := repeats.way_of(draft, outcome)) is not None:
+            call.turned(way)
+        else:
+            call.refuse(not_committed())

@@ -1,18 +1,20 @@
-"""Sends (codes 10, 310 and 320): from a request to an entry, and back to its answer.
+"""Sends (codes 10, 310 and 320), at the leader: from a request to an entry, and to its answer.
 
-A send is acknowledged once a quorum holds it. A member that does not lead answers with code 14,
-after which every producer tries again. While no leader is known, or a new one is not ready, sends
-wait for it.
+A send is acknowledged once a quorum holds it. One that a door has numbered is written unless the
+log has it under that number; then it is answered with the place that it has.
 """
 
 import asyncio
 import random
-from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
 
-from dledger_broker.door.call import Call
+from dledger_broker.door import repeats
+from dledger_broker.door.call import Call, Line
+from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.messages import delays, retries, send_checks
@@ -31,11 +33,8 @@ from dledger_formats.rocketmq.sends import (
 )
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
-from dledger_node.services.drafts import Outcome
+from dledger_node.services.drafts import Numbers, Outcome
 
-HOLD_S: Final = 2.0
-HELD_MAX: Final = 10_000
-HELD_BYTES_MAX: Final = 64 << 20
 REGION: Final = "DefaultRegion"
 _WRITE: Final = int(Permission.WRITE)
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
@@ -50,9 +49,11 @@ _OVERLOAD: Final = (DLedgerResponseCode.LEADER_PENDING_FULL,)
 class SendDraft(RecordDraft):
     """The records of one send."""
 
-    __slots__ = ("call", "created", "queue_id", "unique_key")
+    __slots__ = ("call", "created", "queue_id", "repeats", "unique_key")
 
     call: Call
+    repeats: Numbers | None
+    """All numbers of the send, if this draft has only those messages that the log lacked."""
     queue_id: int
     """The queue that the client is told; a delayed message waits in another one."""
     unique_key: str | None
@@ -64,75 +65,26 @@ class Sends:
     """Takes the sends of all connections."""
 
     def __init__(
-        self, settings: BrokerSettings, member: Member, owner: LogOwner, store_host: bytes
+        self,
+        settings: BrokerSettings,
+        member: Member,
+        owner: LogOwner,
+        threads: ThreadPoolExecutor,
+        store_host: bytes,
     ) -> None:
         self._settings = settings
         self._member = member
         self._owner = owner
+        self._threads = threads
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
-        self._held: deque[tuple[float, Call]] = deque()
-        self._held_bytes = 0
-        self._answers: dict[object, list[bytes]] = {}
-
-    def send(self, call: Call) -> None:
-        """Take one send. Raises FormatError and RefusedError."""
-        if self._held:
-            self.go_on()  # the sends that came before this one keep their places
-        if self._held or self._waits:
-            self._hold(call)
-        else:
-            self._take(call)
-
-    def go_on(self) -> None:
-        """Take the sends that waited for a leader, as far as there is one, or their time is up."""
-        now_s = self._loop.time()
-        while self._held:
-            deadline_s, call = self._held[0]
-            waits = self._waits
-            if waits and now_s < deadline_s:
-                return
-            self._held.popleft()
-            self._held_bytes -= len(call.command.body)
-            try:
-                if waits:
-                    raise _not_master("no leader was elected in time")
-                self._take(call)
-            except RefusedError as error:
-                call.refuse(error)
-            except ValueError as error:
-                call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
-
-    def close(self) -> None:
-        """Refuse the sends that wait for a leader."""
-        while self._held:
-            self._held.popleft()[1].refuse(_not_master("this member stops"))
+        self._answers: dict[Line, list[bytes]] = {}
+        self._lookups: set[asyncio.Task[None]] = set()
 
     # -- from a request to a draft -----------------------------------------------------------------
 
-    @property
-    def _waits(self) -> bool:
-        """Whether no leader is known, or this member leads and is not ready."""
-        member = self._member
-        if member.leads:
-            return not self._owner.is_ready()
-        return member.leader_id is None
-
-    def _take(self, call: Call) -> None:
-        """Propose a send, or refuse it. Raises FormatError and RefusedError."""
-        member = self._member
-        if not member.leads:
-            raise _not_master(f"{member.self_id} does not lead; {member.leader_id} does")
-        self._propose(call)
-
-    def _hold(self, call: Call) -> None:
-        self._held_bytes += len(call.command.body)
-        if len(self._held) >= HELD_MAX or self._held_bytes > HELD_BYTES_MAX:
-            self._held_bytes -= len(call.command.body)
-            raise _not_master("no leader is known, and too many sends wait for one")
-        self._held.append((self._loop.time() + HOLD_S, call))
-
-    def _propose(self, call: Call) -> None:
+    def send(self, call: Call) -> None:
+        """Take one send. Raises FormatError and RefusedError."""
         command = call.command
         kind = LongSendMessageFields if command.code == _LONG else SendMessageFields
         fields = call.fields(kind)
@@ -171,7 +123,8 @@ class Sends:
         changes = () if created is None else (self._owner.create_topic(created),)
         draft = SendDraft(changes, records, place, self._ended)
         draft.call, draft.unique_key = call, send_checks.unique_key(fields)
-        draft.queue_id = queue_id
+        draft.queue_id, draft.repeats = queue_id, None
+        draft.numbers = repeats.numbers_of(call, len(records))
         draft.created = None if created is None else created.topic_name
         self._owner.propose(draft)
 
@@ -206,13 +159,68 @@ class Sends:
     def _ended(self, draft: RecordDraft, outcome: Outcome) -> None:
         assert isinstance(draft, SendDraft)
         if outcome is Outcome.COMMITTED:
-            answer = self._success(draft)
+            if draft.repeats is not None:
+                self._answer_repeated(draft, draft.repeats)
+                return
+            draft.call.note_stored()
+            self._collect(draft.call, self._success(draft))
+            return
+        if outcome is Outcome.REFUSED and draft.created is not None:
+            self._owner.forget_topic(draft.created)
+        if draft.numbers is not None and repeats.is_repeated(draft):
+            self._answer_repeated(draft, draft.repeats or draft.numbers)
+        elif (way := repeats.way_of(draft, outcome)) is not None:
+            draft.call.turned(way)
         else:
-            if outcome is Outcome.REFUSED and draft.created is not None:
-                self._owner.forget_topic(draft.created)
-            error = _error_of(draft, outcome)
-            answer = draft.call.encoded(error.code, remark=error.remark)
-        self._collect(draft.call, answer)
+            self._collect(draft.call, draft.call.encoded_refusal(_refusal(draft)))
+
+    def _answer_repeated(self, draft: SendDraft, numbers: Numbers) -> None:
+        """Answer a send that the log has, or write what the log lacks of it."""
+        indexes = self._member.find_numbers(numbers)
+        found = [index for index in indexes if index is not None]
+        if found and max(found) > self._member.readable_index:
+            draft.call.turned(Way.IN_DOUBT)  # the door asks again
+        elif len(found) == len(indexes):
+            task = self._loop.create_task(self._look_up(draft, found))
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+        else:
+            self._write_missing(draft, numbers, indexes)
+
+    def _write_missing(
+        self, draft: SendDraft, numbers: Numbers, indexes: Sequence[int | None]
+    ) -> None:
+        by_sequence = dict(
+            zip(draft.numbers.sequences, draft.bodies[draft.changes :], strict=True)
+            if draft.numbers is not None
+            else ()
+        )
+        missing = [
+            sequence
+            for sequence, index in zip(numbers.sequences, indexes, strict=True)
+            if index is None
+        ]
+        bodies = [by_sequence[sequence] for sequence in missing]
+        changes = draft.bodies[: draft.changes]
+        rest = SendDraft(changes, bodies, draft.place, self._ended)  # type: ignore[arg-type]
+        rest.call, rest.unique_key, rest.queue_id = draft.call, draft.unique_key, draft.queue_id
+        rest.created, rest.repeats = draft.created, numbers
+        rest.numbers = Numbers(numbers.producer, missing)
+        self._owner.propose(rest)
+
+    async def _look_up(self, draft: SendDraft, indexes: Sequence[int]) -> None:
+        """Answer a send with the places of the entries that the log has."""
+        try:
+            records = await self._loop.run_in_executor(
+                self._threads, repeats.stored_records, self._member, indexes
+            )
+        except LookupError:
+            draft.call.turned(Way.IN_DOUBT)
+            return
+        draft.positions = [record.physical_offset - ENTRY_HEADER_SIZE for record in records]
+        draft.first_offset = records[0].queue_offset
+        draft.call.note_stored()
+        self._collect(draft.call, self._success(draft))
 
     def _collect(self, call: Call, answer: bytes) -> None:
         """Send all answers of this turn of the loop with one write for each connection."""
@@ -223,7 +231,7 @@ class Sends:
     def _flush(self) -> None:
         answers, self._answers = self._answers, {}
         for line, frames in answers.items():
-            line.send(b"".join(frames))  # type: ignore[attr-defined]
+            line.send(b"".join(frames))
 
     def _success(self, draft: SendDraft) -> bytes:
         host, positions = self._store_host, draft.positions
@@ -257,15 +265,7 @@ def _queue_of(config: TopicConfig, queue_id: int) -> int:
     return queue_id if queue_id >= 0 else random.randrange(config.write_queue_nums)
 
 
-def _error_of(draft: SendDraft, outcome: Outcome) -> RefusedError:
-    if outcome is Outcome.UNKNOWN:
-        return RefusedError(
-            ResponseCode.SYSTEM_ERROR, "no quorum answered in time; the message may be stored"
-        )
+def _refusal(draft: SendDraft) -> RefusedError:
     reason = draft.refusal
     code = ResponseCode.SYSTEM_BUSY if reason in _OVERLOAD else ResponseCode.SERVICE_NOT_AVAILABLE
     return RefusedError(code, f"the message is not stored: {reason.name if reason else 'unknown'}")
-
-
-def _not_master(remark: str) -> RefusedError:
-    return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)

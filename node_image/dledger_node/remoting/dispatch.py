@@ -183,6 +183,8 @@ class Dispatcher:
                 self._ask(command, line, *_REGISTER_PRODUCER, service.register_producer)
             case register.READ_REGISTER:
                 self._ask(command, line, *_READ_REGISTER, service.read_register)
+            case code if line.peer_id is not None and code in service.peer_requests:
+                service.peer_requests[code](command, line)
             case code:
                 remark = f"request code {code} is not supported"
                 line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))

@@ -1,6 +1,6 @@
 """The server as connections see it: requests in, answers out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -15,6 +15,7 @@ from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.message_kinds import PeerMessage
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class Caller(Protocol):
 
         The caller must not change `data` afterwards.
         """
+
+
+class PeerLine(Caller, Protocol):
+    """The connection of another member."""
+
+    def cut(self, reason: Reason, detail: str) -> None:
+        """Close at once."""
+
+
+ServePeer: TypeAlias = Callable[[RemotingCommand, PeerLine], None]
+"""Takes a request of another member."""
 
 
 class ClientCall(msgspec.Struct, frozen=True, gc=False):
@@ -160,6 +172,10 @@ class Service(Protocol):
     @property
     def peers(self) -> PeerService:
         """Receives the messages of the peers."""
+
+    @property
+    def peer_requests(self) -> Mapping[int, ServePeer]:
+        """What a program that is built on the member takes from other members, by code."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer, so that the client can number its appends."""

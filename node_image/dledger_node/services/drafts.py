@@ -4,14 +4,17 @@ A draft has bodies whose last bytes may depend on their places in the log; the p
 writes those when the entries are written, in the order of the log. Each draft ends once: committed,
 refused (it is not in the log and never will be), or unknown (it may still be committed later).
 
+A draft may have numbers (docs/idempotent-appends.md). It is refused if the log has one of them when
+the draft would be written; so the log holds every number once, whichever member leads.
+
 All drafts of one turn of the event loop become one proposal.
 """
 
 import asyncio
 import enum
 import math
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from dledger_formats.log.disk import Buffer
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -23,7 +26,14 @@ from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_progress import QuorumProgress
 from dledger_node.services.refusals import PROPOSAL_CODES, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
+from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.log.log_store import LogStore
+
+_REPEATED: Final[Mapping[int | Finding, DLedgerResponseCode]] = {
+    Finding.UNKNOWN_PRODUCER: DLedgerResponseCode.UNKNOWN_PRODUCER,
+    Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
+    Finding.TOO_NEW: DLedgerResponseCode.SEQUENCE_TOO_NEW,
+}
 
 
 class Outcome(enum.Enum):
@@ -34,14 +44,23 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
+class Numbers(NamedTuple):
+    """The numbers of the last bodies of a draft, one for each; the bodies before have none."""
+
+    producer: int
+    """The identity of a registered producer."""
+    sequences: Sequence[int]
+
+
 class Draft:
     """Bodies of consecutive entries that a program wants in the log."""
 
-    __slots__ = ("bodies", "refusal")
+    __slots__ = ("bodies", "numbers", "refusal")
 
     def __init__(self, bodies: Sequence[Buffer]) -> None:
         """The lengths of the bodies must not change."""
         self.bodies = bodies
+        self.numbers: Numbers | None = None
         self.refusal: DLedgerResponseCode | None = None
         """Why the draft was refused."""
 
@@ -168,6 +187,12 @@ class Drafts:
             self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
             return
         drafts = self._take_next()
+        numbered = any(draft.numbers for draft in drafts)
+        if numbered:
+            drafts = self._refuse_repeated(drafts)
+            sizes = [len(body) for draft in drafts for body in draft.bodies]
+            if not drafts:
+                return
         refused = self._room.reserve(sizes) or self._progress.refusal(self._loop.time())
         if refused is not None:
             self._refuse(drafts, refused)
@@ -177,7 +202,8 @@ class Drafts:
         def stamp(term: int, positions: Sequence[int]) -> None:
             owner.stamp(term, drafts, positions)
 
-        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, stamp=stamp))
+        channels = _channels(drafts, self._store.producers.table) if numbered else None
+        proposal = self._core.propose(len(bodies), ProposedEntries(bodies, channels, stamp=stamp))
         if isinstance(proposal, Refusal):
             self._refuse(drafts, PROPOSAL_CODES[proposal.reason])
             return
@@ -190,6 +216,29 @@ class Drafts:
                 Waiter(replies, last_index, proposal.term, deadline_s, entries, body_bytes)
             )
         self._drive()
+
+    def _refuse_repeated(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """Refuse the drafts with a number that may not be written now; return the others."""
+        find = self._store.producers.table.find
+        taken: set[tuple[int, int]] = set()
+        new = []
+        for draft in drafts:
+            refusal = None
+            if draft.numbers is not None:
+                producer, sequences = draft.numbers
+                keys = [(producer, sequence) for sequence in sequences]
+                found = {find(*key) for key in keys} - {Finding.NEW}
+                if found:
+                    refusal = _REPEATED.get(found.pop(), DLedgerResponseCode.SEQUENCES_NOT_NEW)
+                elif not taken.isdisjoint(keys):
+                    refusal = DLedgerResponseCode.SEQUENCES_NOT_NEW
+                else:
+                    taken.update(keys)
+            if refusal is None:
+                new.append(draft)
+            else:
+                self._refuse([draft], refusal)
+        return new
 
     def _waits_for_room(self, sizes: Sequence[int]) -> bool:
         """Tell whether the drafts must wait until a thread has made room for them."""
@@ -215,6 +264,20 @@ class Drafts:
     def _end(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
         if drafts and self.owner is not None:
             self.owner.ended(drafts, outcome)
+
+
+def _channels(drafts: Sequence[Draft], producers: Producers) -> list[int]:
+    """Return the channels with which the bodies are written; 0 for those without a number."""
+    channels: list[int] = []
+    for draft in drafts:
+        count = len(draft.bodies)
+        if draft.numbers is not None:
+            producer, sequences = draft.numbers
+            channels += [0] * (count - len(sequences))
+            channels += [producers.channel(producer, sequence) for sequence in sequences]
+        else:
+            channels += [0] * count
+    return channels
 
 
 def _together(drafts: Sequence[Draft]) -> list[tuple[list[Draft], int]]:

@@ -16,7 +16,7 @@ from dledger_node.http import status
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import Reader, ReadTurns
-from dledger_node.remoting.service import Reply
+from dledger_node.remoting.service import Reply, ServePeer
 from dledger_node.services.append import Appends
 from dledger_node.services.commit_waits import CommitWaits
 from dledger_node.services.drafts import Drafts
@@ -67,6 +67,7 @@ class ClientService:
         self.gate = gate
         self._identity, self._tokens = identity, tokens
         self.peers = peers
+        self.peer_requests: dict[int, ServePeer] = {}
         self._settings, self._core = settings, core
         self.core, self.store, self.state = core, store, state
         group = settings.group

@@ -138,6 +138,10 @@ class PeerMessages:
         self._fatal = fatal
         self._fail = fail
 
+    def hello(self, peer_id: str) -> native.Hello:
+        """Return the first message of a link to a peer."""
+        return self._owner.hello(peer_id)
+
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Return why the sender must not open a link; None if it may."""
         refusal = native.refusal(hello, self._owner.hello(hello.sender_id), self._links)

@@ -7,6 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from dledger_broker.door.door_frames import (
+    DoorAnswer,
+    DoorRequest,
+    Way,
+    decode_answers,
+    decode_requests,
+    encode_answers,
+    encode_requests,
+)
 from dledger_broker.errors import NotABrokerLogError
 from dledger_broker.queues.builder import changes_of
 from dledger_broker.state.broker_state import BrokerState
@@ -221,7 +230,27 @@ def broker_entries() -> tuple[list[bytes], Feed]:
     return [RECORDS[0], *(entry.body for entry in log.batch(0, 2))], feed
 
 
+def door_frames() -> tuple[list[bytes], Feed]:
+    """Requests that another member passes on, and the leader's answers."""
+    request = DoorRequest(1, 310, 2, 0, 479, {"b": "T"}, b"body", bytes(8), 7, 8, 1)
+    answer = DoorAnswer(1, Way.STORED, b"frame")
+    frame = frames.FrameDecoder()
+    seeds = [
+        command.body
+        for encoded in (encode_requests([request, request]), encode_answers([answer]))
+        for command in frame.feed(encoded)
+    ]
+
+    def feed(raw: bytes) -> None:
+        for decode in (decode_requests, decode_answers):
+            with contextlib.suppress(FormatError):
+                decode(raw)
+
+    return seeds, feed
+
+
 DECODERS: tuple[Decoder, ...] = (
     ext_fields, json_bodies, stored_messages, message_batches, message_properties, message_ids,
     state_changes, short_records, broker_states, broker_entries,
+    door_frames,
 )  # fmt: skip

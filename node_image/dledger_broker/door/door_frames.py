@@ -1,0 +1,124 @@
+"""What two members of a broker group send each other: requests of clients, and their answers.
+
+A member that does not lead, the door of its clients, opens a link to the leader's DLedger port and
+introduces itself there, as every member does (`dledger_node.remoting.native`). Then it sends
+REQUESTS, each with all requests of one turn of its event loop, and gets ANSWERS. Both are one-way
+frames whose body is an array in MessagePack.
+
+    REQUESTS, code 52030    [request, ...]    request: the fields of `DoorRequest`, in this order
+    ANSWERS,  code 52031    [answer, ...]     answer:  the fields of `DoorAnswer`
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.decoding import Int32, Int64
+from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
+
+T = TypeVar("T")
+REQUESTS_CODE: Final = 52030
+ANSWERS_CODE: Final = 52031
+REGISTER: Final = 0
+"""The code of a request for a registration, which no client may send: the answer's frame is the
+producer's identity, as 8 bytes.
+"""
+_IDENTITY_BYTES: Final = 8
+
+
+class Way(enum.IntEnum):
+    """What became of a request at the leader."""
+
+    ANSWERED = 0
+    """It is answered, and is not in the log under its number."""
+    STORED = 1
+    """It is answered, and its numbers are in the log."""
+    NOT_STORED = 2
+    """This copy had no effect and never will; another leader may take it."""
+    IN_DOUBT = 3
+    """This copy may still have its effect. Under its number it may be sent again."""
+    STRANGE_NUMBER = 4
+    """This copy had no effect and never will, since the log does not know its number."""
+
+
+class DoorRequest(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A client's request."""
+
+    number: Int64
+    """It pairs the answer with the request."""
+    code: Int32
+    opaque: Int32
+    """The client's own."""
+    flag: Int32
+    version: Int32
+    ext_fields: dict[str, str] | None
+    body: bytes
+    born_host: bytes
+    """The client's address, as messages carry it."""
+    producer: Int64
+    """The identity of the door's producer; -1 for a request without numbers."""
+    sequence: Int64
+    """The number of its first message."""
+    count: Int32
+    """How many numbers it has."""
+
+
+class DoorAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The answer to a request."""
+
+    number: Int64
+    way: Way
+    frame: bytes
+    """The frame for the client; empty if there is none."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_requests = msgspec.msgpack.Decoder(list[DoorRequest])
+_answers = msgspec.msgpack.Decoder(list[DoorAnswer])
+
+
+def encode_requests(requests: Sequence[DoorRequest]) -> bytes:
+    """Return the frame of requests. Raises ValueError if it would be too long."""
+    return _frame(REQUESTS_CODE, _encode(requests))
+
+
+def encode_answers(answers: Sequence[DoorAnswer]) -> bytes:
+    """Return the frame of answers. Raises ValueError if it would be too long."""
+    return _frame(ANSWERS_CODE, _encode(answers))
+
+
+def decode_requests(body: bytes) -> list[DoorRequest]:
+    """Read the body of REQUESTS. Raises FormatError."""
+    return _decode(_requests, body)
+
+
+def decode_answers(body: bytes) -> list[DoorAnswer]:
+    """Read the body of ANSWERS. Raises FormatError."""
+    return _decode(_answers, body)
+
+
+def encode_identity(identity: int) -> bytes:
+    """Return the identity of a producer as the frame of an answer."""
+    return identity.to_bytes(_IDENTITY_BYTES, "big")
+
+
+def decode_identity(frame: bytes) -> int:
+    """Read the identity of a producer. Raises FormatError."""
+    if len(frame) != _IDENTITY_BYTES:
+        raise FormatError(f"the identity of a producer has {len(frame)} bytes")
+    return int.from_bytes(frame, "big")
+
+
+def _frame(code: int, body: bytes) -> bytes:
+    return frames.encode(RemotingCommand(code=code, opaque=0, flag=ONEWAY_FLAG, body=body))
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[list[T]]", body: bytes) -> "list[T]":
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"a frame between members cannot be read: {error}") from error

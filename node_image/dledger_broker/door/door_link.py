@@ -1,0 +1,125 @@
+"""The connection from a member to the leader, for the requests of its clients.
+
+Each request ends exactly once: with its answer, or with the end of the connection. Requests that
+are sent before the connection is made wait for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias, cast
+
+from dledger_broker.door import door_frames
+from dledger_broker.door.door_frames import DoorAnswer, DoorRequest
+from dledger_formats.json_objects import FormatError
+from dledger_formats.net.dialing import dial
+from dledger_formats.protocol.frames import FrameDecoder, FrameError
+
+REQUESTS_MAX: Final = 128
+BYTES_MAX: Final = 256 * 1024
+"""A frame has at most so many requests, and so many bytes unless one request has more."""
+
+
+class LinkOwner(Protocol):
+    """The owner of a link."""
+
+    def answered(self, answers: Sequence[DoorAnswer]) -> None:
+        """Take the answers of one frame."""
+
+    def link_lost(self, link: "DoorLink") -> None:
+        """Take note that the connection is gone, or could not be made."""
+
+
+class DoorLink(asyncio.Protocol):
+    """A connection; of no use any longer once it has called `LinkOwner.link_lost`."""
+
+    def __init__(self, owner: LinkOwner, leader_id: str, term: int) -> None:
+        self.leader_id = leader_id
+        self.term = term
+        """The term that the leader leads."""
+        self.was_made = False
+        """Whether the connection was made, so that the leader may have received requests."""
+        self._owner = owner
+        self._hello = b""
+        self._transport: asyncio.Transport | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._decoder = FrameDecoder()
+        self._next: list[DoorRequest] = []
+        self._next_bytes = 0
+        self._unsent: list[bytes] = []
+        self._has_ended = False
+
+    def open(self, host: str, port: int, hello: bytes) -> None:
+        """Begin to connect; `hello` introduces this member."""
+        self._hello = hello
+        self._opening = asyncio.create_task(self._open(host, port))
+
+    def send(self, request: DoorRequest) -> None:
+        """Send a request at the end of this turn of the event loop."""
+        if not self._next:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._next.append(request)
+        self._next_bytes += len(request.body)
+        if len(self._next) >= REQUESTS_MAX or self._next_bytes >= BYTES_MAX:
+            self._flush()
+
+    def abort(self) -> None:
+        """Close at once, and tell nobody."""
+        self._has_ended = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _open(self, host: str, port: int) -> None:
+        try:
+            await dial(lambda: self, host, port)
+        except OSError:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._owner.link_lost(self)
+
+    def _flush(self) -> None:
+        requests, self._next = self._next, []
+        self._next_bytes = 0
+        if not requests or self._has_ended:
+            return
+        frame = door_frames.encode_requests(requests)
+        if self._transport is None:
+            self._unsent.append(frame)
+        else:
+            self._transport.write(frame)
+
+    # -- called by the event loop ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce this member, and send what waited for the connection."""
+        # uvloop's transports are not subclasses, but have all of its methods.
+        made = cast("asyncio.Transport", transport)
+        if self._has_ended:
+            made.abort()
+            return
+        self._transport = made
+        self.was_made = True
+        unsent, self._unsent = self._unsent, []
+        made.write(b"".join((self._hello, *unsent)))
+
+    def data_received(self, data: bytes) -> None:
+        """Return the answers to their requests."""
+        try:
+            for command in self._decoder.feed(data):
+                if command.code == door_frames.ANSWERS_CODE and not self._has_ended:
+                    self._owner.answered(door_frames.decode_answers(command.body))
+        except (FrameError, FormatError):
+            if self._transport is not None:
+                self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End."""
+        self._end()
+
+
+OpenLink: TypeAlias = Callable[[LinkOwner, str, int], DoorLink | None]
+"""Begins to connect to the leader of a term; returns None if its address is not known."""

@@ -1,0 +1,183 @@
+"""Members that do not lead, as the doors of clients: what they pass on, and through a failover."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_broker_client.client import BrokerClient, bodies, consumer, number, send_ext
+from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
+from dledger_formats.rocketmq import message_batch
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_batch import BatchMessage
+from tools.groups.broker_group import BrokerGroup
+from tools.groups.waiting import wait_for
+
+pytestmark = pytest.mark.group
+
+Code = RequestCode
+SENDS = 3000
+
+
+def doors_of(group: BrokerGroup, leader: str) -> list[str]:
+    return [member for member in group.peers if member != leader]
+
+
+def all_bodies(client: BrokerClient, topic: str, count: int) -> list[bytes]:
+    client.wait_until_visible(topic, count)
+    pulled: list[bytes] = []
+    while found := bodies(client.pull(topic, len(pulled))):
+        pulled += found
+    return pulled
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerGroup]:
+    """Three members that no test stops."""
+    with BrokerGroup(tmp_path_factory.mktemp("doors")) as running:
+        running.master()
+        yield running
+
+
+@pytest.fixture
+def door(group: BrokerGroup) -> Iterator[BrokerClient]:
+    """A connection to a member that does not lead."""
+    follower = doors_of(group, group.master())[0]
+    with BrokerClient(group.broker_addresses[follower]) as client:
+        yield client
+
+
+def test_a_door_answers_a_send_with_the_place_of_the_message(door: BrokerClient) -> None:
+    first, second = door.send("through", b"one", i="UNIQ_KEY\x01U1\x02"), door.send("through")
+    found = all_bodies(door, "through", 2)
+
+    assert first.ext_fields is not None
+    assert first.ext_fields["transactionId"] == "U1"
+    assert (number(first, "queueOffset"), number(second, "queueOffset")) == (0, 1)
+    assert found == [b"one", b"body"]
+
+
+def test_a_door_passes_batches_and_one_way_sends_on(door: BrokerClient) -> None:
+    batch = message_batch.encode(BatchMessage(0, b"%d" % n, b"") for n in range(20))
+    sent = door.ask(Code.SEND_BATCH_MESSAGE, send_ext("batched", m="true"), batch)
+    door.begin(Code.SEND_MESSAGE_V2, send_ext("batched"), b"quiet", flag=ONEWAY_FLAG)
+    found = all_bodies(door, "batched", 21)
+
+    assert sent.ext_fields is not None
+    assert len(sent.ext_fields["msgId"].split(",")) == 20
+    assert found == [*(b"%d" % n for n in range(20)), b"quiet"]
+
+
+def test_a_refusal_of_the_leader_reaches_the_client(door: BrokerClient) -> None:
+    refused = door.send("a bad name")
+
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert "is no name of a topic" in (refused.remark or "")
+
+
+def test_a_door_passes_offsets_and_locks_on(door: BrokerClient, group: BrokerGroup) -> None:
+    door.send("committed")
+    with BrokerClient(group.broker_addresses[group.master()]) as leader:
+        leader.beat("c1", consumer("readers", "committed"))
+    key = {"topic": "committed", "queueId": "0", "consumerGroup": "readers"}
+    committed = door.ask(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": "1"})
+    door.begin(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": "7"}, flag=ONEWAY_FLAG)
+    newest = door.ask(Code.QUERY_CONSUMER_OFFSET, key)
+
+    assert committed.code == ResponseCode.SUCCESS
+    assert number(newest, "offset") == 7, "the door keeps the order of a client's requests"
+    assert door.lock("c1", "readers", "committed", 0) == [0]
+    assert door.lock("c2", "readers", "committed", 0) == []
+    assert door.unlock("c1", "readers", "committed", 0).code == ResponseCode.SUCCESS
+    assert door.lock("c2", "readers", "committed", 0) == [0]
+
+
+def test_a_door_passes_a_returned_message_on(door: BrokerClient, group: BrokerGroup) -> None:
+    sent = door.send("returned")
+    assert sent.ext_fields is not None
+    with BrokerClient(group.broker_addresses[group.master()]) as leader:
+        leader.beat("c1", consumer("returners", "returned"))
+    ext = {
+        "offset": str(int(sent.ext_fields["msgId"][-16:], 16)), "group": "returners",
+        "delayLevel": "-1", "originTopic": "returned", "unitMode": "false",
+    }  # fmt: skip
+
+    assert door.ask(Code.CONSUMER_SEND_MSG_BACK, ext).code == ResponseCode.SUCCESS
+    assert all_bodies(door, "%DLQ%returners", 1) == [b"body"]
+
+
+class Sender(threading.Thread):
+    """Keeps sends in flight at one member, and keeps their answers."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        super().__init__()
+        self._address, self._topic = address, topic
+        self.sent = threading.Event()
+        self.answers: list[RemotingCommand] = []
+
+    def run(self) -> None:
+        with BrokerClient(self._address) as client:
+            opaques = []
+            for n in range(SENDS):
+                opaques.append(client.begin(Code.SEND_MESSAGE_V2, send_ext(self._topic), b"%d" % n))
+                if n >= 500:
+                    self.answers.append(client.answer(opaques[n - 500]))
+                if n == 1000:
+                    self.sent.set()
+            self.answers += [client.answer(opaque) for opaque in opaques[-500:]]
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped", "frozen"])
+def test_sends_through_a_door_survive_the_leader_and_are_stored_once(
+    tmp_path: Path, end: str
+) -> None:
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        door = doors_of(group, leader)[0]
+        with BrokerClient(group.broker_addresses[door]) as client:
+            assert client.send("kept", b"first").code == ResponseCode.SUCCESS
+        sender = Sender(group.broker_addresses[door], "kept")
+        sender.start()
+        sender.sent.wait(60)
+        match end:
+            case "killed":
+                group.kill(leader)
+            case "stopped":
+                group.stop(leader)
+            case "frozen":
+                group.freeze(leader)
+        sender.join(60)
+        if end == "frozen":
+            group.thaw(leader)
+        codes = [answer.code for answer in sender.answers]
+        stored = [n for n, code in enumerate(codes) if code == ResponseCode.SUCCESS]
+        with BrokerClient(group.broker_addresses[door]) as client:
+            pulled = all_bodies(client, "kept", len(stored) + 1)
+
+    assert len(codes) == SENDS
+    times = Counter(pulled)
+    assert set(times.values()) == {1}, "no message is stored twice"
+    for n in stored:
+        assert pulled[number(sender.answers[n], "queueOffset")] == b"%d" % n
+    for n, code in enumerate(codes):
+        if code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            assert times[b"%d" % n] == 0
+    if end != "frozen":  # its loss is noticed by its silence
+        assert codes == [ResponseCode.SUCCESS] * SENDS
+
+
+def test_sends_that_no_leader_can_take_are_refused_in_time(tmp_path: Path) -> None:
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        door, other = doors_of(group, leader)
+        with BrokerClient(group.broker_addresses[door]) as client:
+            client.send("lost")
+            group.kill(leader)
+            group.kill(other)
+            wait_for(lambda: group.status(door).leader_id is None, "the leader is gone")
+            refused = client.send("lost")
+
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "no leader took the request in time" in (refused.remark or "")

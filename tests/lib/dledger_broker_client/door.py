@@ -1,0 +1,80 @@
+"""`DoorClient`: a connection to the leader, as another member opens it to pass requests on."""
+
+import socket
+from typing import Self
+
+from dledger_broker.door import door_frames
+from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
+from dledger_broker_client.client import Ext, send_ext
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode
+from dledger_node.remoting import native
+from dledger_node.remoting.native import Hello
+from tools.groups.broker_group import BrokerGroup
+
+
+class DoorClient:
+    """A context manager around one connection."""
+
+    def __init__(self, group: BrokerGroup, sender: str, leader: str) -> None:
+        """`sender` is a member that does not run: its real links would be cut."""
+        host, _, port = group.peers[leader].rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._decoder = FrameDecoder()
+        self._answers: dict[int, DoorAnswer] = {}
+        self._number = 0
+        hello = Hello(
+            group="g",
+            sender_id=sender,
+            receiver_id=leader,
+            segment_size_bytes=group.settings(leader).segment_size_bytes,
+            incarnation=1,
+            protocol=native.OLDEST_PROTOCOL,
+            newest_protocol=native.NEWEST_PROTOCOL,
+        )
+        self._socket.sendall(native.encode_hello(hello, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def register(self) -> int:
+        """Register a producer; return its identity."""
+        answer = self._ask(REGISTER, {}, b"", -1, 0, 0)
+        assert answer.way is Way.STORED, answer
+        return door_frames.decode_identity(answer.frame)
+
+    def send(
+        self, topic: str, body: bytes, producer: int, sequence: int, count: int = 0
+    ) -> tuple[Way, RemotingCommand | None]:
+        """Send a message, or a batch of `count`, under numbers from `sequence` on; return what
+        became of it, and the client's answer.
+        """
+        code = RequestCode.SEND_BATCH_MESSAGE if count else RequestCode.SEND_MESSAGE_V2
+        ext = send_ext(topic, m="true" if count else "false")
+        answer = self._ask(code, ext, body, producer, sequence, count or 1)
+        found = FrameDecoder().feed(answer.frame)
+        return answer.way, found[0] if found else None
+
+    def _ask(
+        self, code: int, ext: Ext, body: bytes, producer: int, sequence: int, count: int
+    ) -> DoorAnswer:
+        self._number += 1
+        request = DoorRequest(
+            self._number, code, 1, 0, 0, ext, body, bytes(8), producer, sequence, count
+        )
+        self._socket.sendall(door_frames.encode_requests([request]))
+        while self._number not in self._answers:
+            self._read()
+        return self._answers.pop(self._number)
+
+    def _read(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise ConnectionError("the leader closed the connection")
+        for command in self._decoder.feed(data):
+            if command.code == door_frames.ANSWERS_CODE:
+                for answer in door_frames.decode_answers(command.body):
+                    self._answers[answer.number] = answer
