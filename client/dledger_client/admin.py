@@ -13,6 +13,7 @@ from dledger_client.errors import (
     GroupUnreachableError,
     OutcomeUnknownError,
     RefusedError,
+    last_errors,
 )
 from dledger_client.session import Session
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -103,7 +104,7 @@ class GroupAdmin:
             if elapsed_s >= self.session.timing.deadline_s:
                 raise GroupUnreachableError(
                     f"no member of group {self.group} answered within {elapsed_s:.1f} s; "
-                    f"last error: {answer}"
+                    + last_errors(self.session.dispatcher.members.problems)
                 )
             await asyncio.sleep(pause_s(elapsed_s, self.random))
 

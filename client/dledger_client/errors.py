@@ -11,6 +11,7 @@ ClientError
 └── ConnectionLostError   a connection failed; `was_sent` says whether the request was sent
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -33,11 +34,11 @@ class GroupUnreachableError(ClientError):
     retriable: ClassVar[bool] = True
 
     @classmethod
-    def without_leader(cls, group: str, waited_s: float, reason: str) -> Self:
+    def without_leader(cls, group: str, waited_s: float, reasons: Sequence[str]) -> Self:
         """Make the error of a request that found no leader."""
         return cls(
             f"no leader of group {group} accepted the request within {waited_s:.1f} s; "
-            f"last error: {reason}"
+            + last_errors(reasons)
         )
 
 
@@ -82,3 +83,8 @@ class ConnectionLostError(ClientError):
         super().__init__(message)
         self.was_sent = was_sent
         """Whether the request may have reached the other side."""
+
+
+def last_errors(reasons: Sequence[str]) -> str:
+    """Return the end of a message that says what each server did."""
+    return f"last error{'s' * (len(reasons) > 1)}: {'; '.join(reasons)}"

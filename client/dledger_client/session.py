@@ -89,10 +89,14 @@ class Session:
         """Why a request waits at the moment; None if none waits for longer than usual."""
         dispatcher, call = self.dispatcher, self.dispatcher.stuck_call
         if call is not None:
-            return dispatcher.members.problem if dispatcher.leader is None else call.problem
+            return call.problem if dispatcher.leader is not None else self._problems
         if dispatcher.leader is not None and dispatcher.leader.is_stalled:
             return f"{dispatcher.leader} does not answer"
-        return dispatcher.members.problem if dispatcher.members.is_unanswered else None
+        return self._problems if dispatcher.members.is_unanswered else None
+
+    @property
+    def _problems(self) -> str:
+        return "; ".join(self.dispatcher.members.problems)
 
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start to append one body. Refuse a body that is too large for an entry at once.

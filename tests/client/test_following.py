@@ -77,7 +77,7 @@ async def test_an_append_without_a_leader_reports_the_last_error(group: Group) -
     group.elect(None)
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(GroupUnreachableError, match="knows no leader"):
-            await client.append(b"x", deadline_s=0.2)
+            await client.append(b"x", deadline_s=1)
 
 
 async def test_an_append_to_a_stopped_group_reports_that_it_is_unreachable(group: Group) -> None:
@@ -86,7 +86,7 @@ async def test_an_append_to_a_stopped_group_reports_that_it_is_unreachable(group
         await member.stop()
     async with DLedgerClient(servers, "g0") as client:
         with pytest.raises(GroupUnreachableError, match="cannot be reached"):
-            await client.append(b"x", deadline_s=0.2)
+            await client.append(b"x", deadline_s=1)
 
 
 async def test_an_unresponsive_member_does_not_delay_the_search_for_the_leader(
@@ -285,3 +285,23 @@ async def test_metadata_of_a_stopped_group_fails_at_the_deadline(group: Group) -
     async with DLedgerClient(servers, "g0", timing=Timing(deadline_s=0.1)) as client:
         with pytest.raises(GroupUnreachableError, match="no member"):
             await client.metadata()
+
+
+async def test_the_error_of_a_group_without_a_leader_says_what_each_member_did(
+    group: Group,
+) -> None:
+    group.elect(None)
+    addresses = {member: group[member].address for member in ("n0", "n1", "n2")}
+    for member in ("n0", "n2"):
+        await group[member].stop()
+    timing = Timing(deadline_s=2)
+    async with DLedgerClient([addresses["n1"]], "g0", timing=timing) as client:
+        with pytest.raises(GroupUnreachableError) as caught:
+            await client.append(b"x")
+
+    told = str(caught.value).partition("last errors: ")[2].split("; ")
+    assert told == [
+        f"{addresses['n0']} cannot be reached: Connection refused",
+        f"n1 at {addresses['n1']} knows no leader",
+        f"{addresses['n2']} cannot be reached: Connection refused",
+    ]

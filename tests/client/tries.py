@@ -4,7 +4,7 @@
 
 Run it and read the difference after a change: every message must say what happened, to which
 object, and what to do. Addresses, times, names of members and folders are masked.
-`test_tries.py` repeats the tries on a healthy group, and compares.
+`test_tries.py` repeats the tries, and compares.
 """
 
 import os
@@ -81,6 +81,13 @@ class Place:
             for text in pool.map(lambda command: self._try(command, options, to), commands):
                 print(text, file=self.out)
 
+    def keep_export(self, group: NodeGroup) -> Path:
+        """Export the group into the file that the tries import."""
+        file = self.folder / "one.export"
+        command = [*COMMAND, "export", *_options(group).split(), str(file)]
+        subprocess.run(command, check=True, capture_output=True)
+        return file
+
     def _try(self, command: str, options: str, to: str) -> str:
         name = command.split()[0]
         deadline = "" if name in WITHOUT_DEADLINE else f"--deadline {DEADLINE_S}"
@@ -121,6 +128,10 @@ def _options(group: NodeGroup, members: Sequence[str] = ("n0", "n1", "n2")) -> s
     return f"--servers {servers} --group g"
 
 
+def _pages(group: NodeGroup) -> str:
+    return ",".join(f"127.0.0.1:{port}" for port in group.http_ports.values())
+
+
 def main() -> None:
     """Print all tries, which takes a few minutes."""
     with tempfile.TemporaryDirectory() as name:
@@ -128,7 +139,7 @@ def main() -> None:
         (place.folder / "three").mkdir()
         with NodeGroup(place.folder / "three") as group:
             show_what_repeats(place, group)
-            _ill(place, group)
+            show_what_varies(place, group)
 
 
 def show_what_repeats(place: Place, group: NodeGroup) -> None:
@@ -137,18 +148,12 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     options = _options(group)
     with BlockingClient(",".join(group.peers.values()), "g") as client:
         client.append_batch([b"hello", b"world"])
-    export = place.folder / "one.export"
-    subprocess.run(
-        [*COMMAND, "export", *options.split(), str(export)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    raw = export.read_bytes()
+    raw = place.keep_export(group).read_bytes()
     (place.folder / "cut.export").write_bytes(raw[:-40])
     (place.folder / "flipped.export").write_bytes(raw.replace(b"world", b"World"))
     place.show("Numbers and texts that make no sense", NUMBERS, options)
     place.show("Files that cannot be used", FILES, options)
-    pages = ",".join(f"127.0.0.1:{port}" for port in group.http_ports.values())
-    place.environment["DLEDGER_CLIENT_HTTP"] = pages
+    place.environment["DLEDGER_CLIENT_HTTP"] = _pages(group)
     place.show("The output goes to a full disk", WRITES, options, to="full")
     place.show("The reader of the output has gone", WRITES, options, to="closed")
     del place.environment["DLEDGER_CLIENT_HTTP"]
@@ -161,7 +166,8 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     place.show("Nothing runs at the address", EVERY_COMMAND, nothing)
 
 
-def _ill(place: Place, group: NodeGroup) -> None:
+def show_what_varies(place: Place, group: NodeGroup) -> None:
+    """Print the tries on a group that is unwell, whose messages name what was tried last."""
     leader = group.master()
     others = [member for member in group.peers if member != leader]
     group.freeze(leader)
@@ -173,6 +179,7 @@ def _ill(place: Place, group: NodeGroup) -> None:
     group.master()
     for member in others:
         group.kill(member)
+    place.environment["DLEDGER_CLIENT_HTTP"] = _pages(group)
     place.show("No majority: two of three members are down", EVERY_COMMAND, _options(group))
 
 

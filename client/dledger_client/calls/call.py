@@ -12,6 +12,7 @@ from dledger_client.cluster.connection import Connection
 from dledger_client.errors import (
     ClientError,
     ConnectionLostError,
+    GroupUnreachableError,
     NoEntryError,
     RefusedError,
 )
@@ -268,6 +269,13 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN,
         )
         return (NoEntryError if is_no_entry else RefusedError)(code, self.problem)
+
+    def overdue(self, group: str, waited_s: float, problems: Iterable[str]) -> ClientError:
+        """Return the error of a call that no leader took in time, after problems of members."""
+        if self.last_code is not None:
+            return self.refusal()
+        reasons = dict.fromkeys(filter(None, (self.problem, *problems)))
+        return GroupUnreachableError.without_leader(group, waited_s, list(reasons))
 
     def answered(self, command: RemotingCommand) -> None:
         """Pass a member's response to the handler."""

@@ -268,12 +268,10 @@ class Dispatcher:
             call.on_end()
 
     def _end_overdue(self, call: Call) -> None:
-        if call.last_code is not None:
-            self.end(call, call.refusal())
-            return
+        is_searching = self._leader is None and self.members.follow_leader
+        others = self.members.problems if is_searching or not call.problem else []
         waited_s = self._loop.time() - call.began_s
-        reason = call.problem or self.members.problem
-        self.end(call, GroupUnreachableError.without_leader(self.members.group, waited_s, reason))
+        self.end(call, call.overdue(self.members.group, waited_s, others))
 
     # Finding the leader
 

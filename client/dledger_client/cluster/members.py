@@ -2,9 +2,10 @@
 
 import asyncio
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress, parse_server
 from dledger_client.cluster.arguments import check_seconds
@@ -51,6 +52,10 @@ class _Link:
     connection: Connection | None = None
 
 
+_Key: TypeAlias = tuple[str, int]
+"""Host and port."""
+
+
 class Members:
     """The configured servers and the peers that they report.
 
@@ -74,12 +79,12 @@ class Members:
         self.peers: dict[str, ServerAddress] = {}
         self.highest_term = -1
         """The highest term of any response; METADATA of Java servers contains none."""
-        self.problem = f"no answer yet from {', '.join(map(str, servers))}"
-        """The most recent error; human-readable."""
+        self._problems: dict[_Key, str] = {}
+        """The most recent error of each address."""
         self.is_unanswered = False
         """Whether somebody waits until any member answers METADATA."""
         self._watcher = watcher
-        self._links: dict[tuple[str, int], _Link] = {}
+        self._links: dict[_Key, _Link] = {}
         # Every connection that may be open: those of the links, and forgotten ones that still wait
         # for responses.
         self._connections: set[Connection] = set()
@@ -88,6 +93,20 @@ class Members:
     def addresses(self) -> list[ServerAddress]:
         """Return the addresses to ask: peers first, because their ids are known."""
         return [*(self.peers.values() if self.follow_leader else ()), *self.servers]
+
+    @property
+    def problems(self) -> list[str]:
+        """The most recent error of each member, for people; at least one."""
+        keys = dict.fromkeys((one.host, one.port) for one in self.addresses())
+        found = [self._problems[key] for key in keys if key in self._problems]
+        unknown = f"no answer yet from {', '.join(map(str, self.servers))}"
+        return found or [unknown]
+
+    def note_problem(self, address: ServerAddress, problem: str) -> None:
+        """Keep the most recent error of the member at an address."""
+        if len(self._problems) >= LINKS_MAX:  # most are addresses of pods that no longer exist
+            self._problems.clear()
+        self._problems[address.host, address.port] = problem
 
     async def metadata(self, address: ServerAddress) -> tuple[Connection, MetadataResponse]:
         """Ask the member at an address for METADATA, and update the peers from its response.
@@ -99,12 +118,13 @@ class Members:
             connection = await self._connect(address)
             response = await self._ask(connection)
         except (ConnectionLostError, RefusedError) as error:
-            self.problem = str(error)
+            self.note_problem(address, str(error))
             if isinstance(error, RefusedError) and self._is_known:
                 # Another group's pod may have taken over the address before DNS is updated.
                 raise ConnectionLostError(str(error), was_sent=True) from error
             raise
-        self._learn(connection, response)
+        self._problems.pop((address.host, address.port), None)
+        self._learn(address, connection, response)
         return connection, response
 
     def record_term(self, term: int) -> None:
@@ -148,6 +168,8 @@ class Members:
                 _, connection = await dial(make, address.host, address.port)
         except OSError as error:  # TimeoutError is one
             reason = error.strerror or f"no connection within {self.timing.connect_timeout_s:g} s"
+            if isinstance(error, ConnectionError) and error.errno:
+                reason = os.strerror(error.errno)  # asyncio says which call failed instead
             raise ConnectionLostError(
                 f"{address} cannot be reached: {reason}", was_sent=False
             ) from error
@@ -172,17 +194,20 @@ class Members:
             raise RefusedError(response.code, _explain(self.group, connection, response.code))
         return response
 
-    def _learn(self, connection: Connection, response: MetadataResponse) -> None:
+    def _learn(
+        self, address: ServerAddress, connection: Connection, response: MetadataResponse
+    ) -> None:
         self._is_known = True
         connection.member_id = response.local_id or connection.member_id
         connection.takes_batches = bool(response.voters)  # only this project's servers name voters
         self.record_term(response.term)
         peers: dict[str, ServerAddress] = {}
-        for peer_id, address in sorted(response.peers.items())[:SERVERS_MAX]:
+        for peer_id, peer in sorted(response.peers.items())[:SERVERS_MAX]:
             try:
-                peers[peer_id] = parse_server(f"{peer_id}={address}")
+                peers[peer_id] = parse_server(f"{peer_id}={peer}")
             except AddressError as error:
-                self.problem = f"{connection} lists a member without a usable address: {error}"
+                problem = f"{connection} lists a member without a usable address: {error}"
+                self.note_problem(address, problem)
         self.peers = peers or self.peers
 
 

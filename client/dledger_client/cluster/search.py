@@ -63,7 +63,7 @@ class LeaderSearch:
             except RefusedError as error:
                 self._settle(error)
             else:
-                if self._is_acceptable(connection, response):
+                if self._is_acceptable(address, connection, response):
                     self._settle(connection)
                 self._ask_all_known()
             await asyncio.sleep(pause_s(self._loop.time() - self._began_s, self._random))
@@ -72,16 +72,19 @@ class LeaderSearch:
         if not self._result.done():
             self._result.set_result(result)
 
-    def _is_acceptable(self, connection: Connection, response: MetadataResponse) -> bool:
+    def _is_acceptable(
+        self, address: ServerAddress, connection: Connection, response: MetadataResponse
+    ) -> bool:
         """Whether a member reports that it leads itself, in a term that is not outdated."""
         members = self._members
         if not members.follow_leader:
             return True
         if connection.member_id is None or response.leader_id != connection.member_id:
-            members.problem = (
+            members.note_problem(
+                address,
                 f"{connection} reports {response.leader_id} as the leader"
                 if response.leader_id
-                else f"{connection} knows no leader"
+                else f"{connection} knows no leader",
             )
             return False
         # The excluded member may also be behind the address of a Service.
