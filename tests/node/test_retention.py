@@ -9,6 +9,7 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.http.retention import RemovalRule
+from dledger_formats.http.served_files import SNAPSHOT_META, snapshot_file
 from dledger_formats.settings import NodeSettings
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_node.volume.upkeep import held_by_all, policy_of, volume_usage
@@ -96,6 +97,14 @@ async def test_the_manifest_tells_why_the_front_was_removed_and_what_is_next(
                 member, lambda view: view.ledger_begin_index > 0, "removes the oldest segments"
             )
         told = {member: group.manifest(member) for member in group.peers}
+        (one, *_), state = group.peers, told[next(iter(group.peers))].retention
+        assert state is not None
+        newest = snapshot_file(state.snapshots[-1].last_included_index, SNAPSHOT_META)
+        for name in ("currterm", "checkpoint", "removals", newest):
+            assert group.get(one, f"/files/{name}") == (
+                200,
+                (group.store_folder(one) / name).read_bytes(),
+            )
 
     for said in told.values():
         state, begin_index = said.retention, said.status.ledger_begin_index

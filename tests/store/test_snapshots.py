@@ -9,9 +9,10 @@ from typing import BinaryIO
 
 import pytest
 
+from dledger_formats.log import snapshot_meta
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
-from dledger_node.store.snapshots.snapshots import Snapshots, snapshot_meta
+from dledger_node.store.snapshots.snapshots import Snapshots
 
 STATE = [b"a state ", b"in two pieces"]
 META = (

@@ -6,6 +6,7 @@ the indexes of an empty log.
 
 import asyncio
 from collections.abc import Callable
+from typing import BinaryIO
 
 from dledger_formats.http.status import (
     LeaderView,
@@ -104,6 +105,10 @@ class Outage:
         if self._stored is None:
             raise LookupError(f"{name} cannot be read: {self.reason}")
         return self._stored(name, at, size)
+
+    def open_file(self, name: str) -> BinaryIO:
+        """Raise FileNotFoundError: whoever repairs the store may be changing its files."""
+        raise FileNotFoundError(f"{name} cannot be read: {self.reason}")
 
     def counters(self) -> Counters:
         """Report zeros."""

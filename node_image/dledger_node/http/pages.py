@@ -11,36 +11,34 @@ GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on d
                                     500 with the header DLedger-Damage if the disk has them not
 GET /stored/{name}?at=BYTE&size=N   committed bytes of a data segment, unverified, for a peer that
                                     mends its own; also while this member is out of service
+GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
+                                    is on the disk, for an auditor; takes Range; 500 as above
 
 A connection carries one request at a time, without a body (`doors`).
 """
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal, Protocol, TypeAlias, cast
+from typing import BinaryIO, Final, Literal, Protocol, TypeAlias, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from dledger_formats.http import served_files
 from dledger_formats.http.status import (
-    DAMAGE_HEADER,
     LeaderView,
     Manifest,
     NodeStatus,
     SegmentFile,
 )
 from dledger_node.errors import StoreError
-
-logger = logging.getLogger(__name__)
+from dledger_node.http import byte_ranges, file_answers
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
-CHUNK_BYTES: Final = 256 * 1024
-"""Bytes of a segment that one reader may hold in memory while it does not read them."""
 STORED_BYTES_MAX: Final = 1 << 20
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
@@ -48,6 +46,7 @@ DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 SOURCE: Final[web.AppKey["Source"]] = web.AppKey("source")
 REGISTRY: Final[web.AppKey[CollectorRegistry]] = web.AppKey("registry")
 WAITERS: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("waiters", asyncio.Semaphore)
+FILES: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("files", asyncio.Semaphore)
 
 
 Folder: TypeAlias = Literal["data", "index"]
@@ -77,6 +76,9 @@ class Source(Protocol):
     def stored(self, name: str, at: int, size: int) -> bytes:
         """Read committed bytes of a data file, sound or not; blocks. Raises LookupError."""
 
+    def open_file(self, name: str) -> BinaryIO:
+        """Open a small file or a file of a snapshot; blocks. Raises OSError."""
+
 
 def application(
     source: Source, registry: CollectorRegistry, middlewares: Sequence[Middleware] = ()
@@ -86,6 +88,7 @@ def application(
     app[SOURCE] = source
     app[REGISTRY] = registry
     app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)
+    app[FILES] = asyncio.Semaphore(file_answers.FILES_MAX)
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
         "/status": status_page,
         "/leader": leader_page,
@@ -95,6 +98,7 @@ def application(
         "/manifest": manifest_page,
         "/segments/{folder:data|index}/{name:[0-9]{20}}": segment_page,
         "/stored/{name:[0-9]{20}}": stored_page,
+        f"/files/{{name:{served_files.PATTERN}}}": file_page,
     }
     app.add_routes([web.get(path, page, allow_head=False) for path, page in pages.items()])
     return app
@@ -154,53 +158,33 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
     found = _file(await _manifest(source), folder, name)
     if found is None:
         raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
-    try:
-        wanted = request.http_range
-    except ValueError as error:
-        raise web.HTTPBadRequest(text=f"{error}\n") from error
-    start, end, _ = wanted.indices(found.readable_bytes)
-    partial = wanted.start is not None or wanted.stop is not None
-    if start >= end and (partial or found.readable_bytes):
-        headers = {"Content-Range": f"bytes */{found.readable_bytes}"}
-        raise web.HTTPRequestRangeNotSatisfiable(headers=headers)
-    first = b""
-    if start < end:
-        first = await _first_bytes(source, folder, name, start, min(end, start + CHUNK_BYTES))
-    response = web.StreamResponse(status=206 if partial else 200)
-    response.content_type = "application/octet-stream"
-    response.content_length = end - start
-    if partial:
-        response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.readable_bytes}"
-    await response.prepare(request)
-    await response.write(first)
-    for begin in range(start + len(first), end, CHUNK_BYTES):
-        stop = min(end, begin + CHUNK_BYTES)
-        try:
-            data = await asyncio.to_thread(source.read_file, folder, name, begin, stop)
-        except (StoreError, OSError) as error:
-            logger.warning("%s cannot be sent: %s", name, error)
-            if request.transport is not None:
-                request.transport.abort()  # the reader must not wait for the rest
-            return response
-        await response.write(data)
-    await response.write_eof()
-    return response
 
-
-async def _first_bytes(source: Source, folder: Folder, name: str, start: int, end: int) -> bytes:
-    """Read the first bytes of an answer, while the status can still say that this fails.
-
-    A file that is listed and cannot be read is damage; one that was removed meanwhile is not.
-    """
-    try:
-        return await asyncio.to_thread(source.read_file, folder, name, start, end)
-    except (StoreError, OSError) as error:
-        logger.warning("%s cannot be sent: %s", name, error)
+    async def refuse(error: Exception) -> Exception:
+        """A file that is listed and cannot be read is damage; one that was removed is not."""
         if _file(await _manifest(source), folder, name) is None:
-            raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n") from error
-        raise web.HTTPInternalServerError(
-            text=f"{error}\n", headers={DAMAGE_HEADER: "unreadable"}
-        ) from error
+            return web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
+        return file_answers.unreadable(error)
+
+    def read(start: int, end: int) -> bytes:
+        return source.read_file(folder, name, start, end)
+
+    return await byte_ranges.send(request, name, found.readable_bytes, read, refuse)
+
+
+async def file_page(request: web.Request) -> web.StreamResponse:
+    """Send a range of a small file or of a snapshot's file, as it is on the disk."""
+    source, name, places = request.app[SOURCE], request.match_info["name"], request.app[FILES]
+    if places.locked():
+        raise web.HTTPServiceUnavailable(text=f"{file_answers.FILES_MAX} files are being sent\n")
+
+    async def is_listed() -> bool:
+        index = served_files.snapshot_index(name)
+        retention = (await _manifest(source)).retention
+        held = retention.snapshots if retention is not None else []
+        return any(each.last_included_index == index for each in held)
+
+    async with places:
+        return await file_answers.send_file(request, name, source.open_file, is_listed)
 
 
 async def stored_page(request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from aiohttp import web
 
@@ -105,6 +105,10 @@ class CurrentSource:
     def stored(self, name: str, at: int, size: int) -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
         return self.source.stored(name, at, size)
+
+    def open_file(self, name: str) -> BinaryIO:
+        """Open a small file or a file of a snapshot; blocks. Raises OSError."""
+        return self.source.open_file(name)
 
     def counters(self) -> metrics.Counters:
         """Return the counters."""

@@ -2,8 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
+from dledger_node.config import store_folder
 from dledger_node.errors import StoreDamagedError
 from dledger_node.http import status
 from dledger_node.http.metrics import Counters
@@ -21,6 +23,7 @@ from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.token_file import Lack
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.served_files import open_served
 from dledger_node.volume.group_commit import GroupCommit
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
@@ -98,6 +101,10 @@ class MemberView:
     def stored(self, name: str, at: int, size: int) -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
         return self.store.segments.stored(name, at, size, self.core.readable_index)
+
+    def open_file(self, name: str) -> BinaryIO:
+        """Open a small file or a file of a snapshot; blocks. Raises OSError."""
+        return open_served(store_folder(self.live.current), name)
 
     def counters(self) -> Counters:
         """Return the counters since the start."""

@@ -9,11 +9,11 @@ a new leader, the member continues the same snapshot, or begins another one.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.snapshot_messages import NEWEST, SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.restore import Log, agrees
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
@@ -26,7 +27,6 @@ from dledger_node.state_machine.fetch import Fetching, Part
 from dledger_node.state_machine.machine import Make
 from dledger_node.state_machine.send import Sending, SentSnapshot
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_node.store.snapshots.snapshots import DATA_NAME, Snapshots, disk_errors
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.machine import StateMachine
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
 logger = logging.getLogger(__name__)
 

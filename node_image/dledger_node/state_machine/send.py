@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.restore import Log, agrees
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
 IN_USE_S: Final = 60.0
 """Time for which a snapshot is kept after a peer has asked for a chunk of it."""

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import BinaryIO
 
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 
 
 class HeldSnapshots(abc.ABC):

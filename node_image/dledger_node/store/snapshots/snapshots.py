@@ -21,12 +21,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from dledger_formats.log import snapshot_meta
 from dledger_formats.log.checksum import crc32
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.store.segments.segment import NO_ROOM, sync_folder
-from dledger_node.store.snapshots import snapshot_meta
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 
 logger = logging.getLogger(__name__)
 

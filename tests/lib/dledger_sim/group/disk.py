@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dledger_formats.log.checksum import crc32
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.ready import HardState
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_sim.group.membership_bodies import HIGHEST, membership_of
 
 

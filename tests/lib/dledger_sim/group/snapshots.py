@@ -10,10 +10,10 @@ from io import BytesIO
 from typing import BinaryIO, Final, Self
 
 from dledger_formats.log.checksum import crc32
+from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
-from dledger_node.store.snapshots.snapshot_meta import SnapshotMeta
 from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
 
 BODY_BYTES: Final = 8

@@ -1,0 +1,61 @@
+"""Answers with a range of a file's bytes, in chunks, so that a reader costs little memory."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from dledger_node.errors import StoreError
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 256 * 1024
+"""Bytes of a file that one reader may hold in memory while it does not read them."""
+
+Read: TypeAlias = Callable[[int, int], bytes]
+"""Returns the bytes from a start to before an end; blocks. Raises StoreError or OSError."""
+Refuse: TypeAlias = Callable[[Exception], Awaitable[Exception]]
+"""Returns the answer if not even the first bytes can be read, and the status can still tell."""
+
+
+async def send(
+    request: web.Request, name: str, size_bytes: int, read: Read, refuse: Refuse
+) -> web.StreamResponse:
+    """Send the range that a request asks for, of a file with so many readable bytes."""
+    try:
+        wanted = request.http_range
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    start, end, _ = wanted.indices(size_bytes)
+    partial = wanted.start is not None or wanted.stop is not None
+    if start >= end and (partial or size_bytes):
+        headers = {"Content-Range": f"bytes */{size_bytes}"}
+        raise web.HTTPRequestRangeNotSatisfiable(headers=headers)
+    first = b""
+    if start < end:
+        try:
+            first = await asyncio.to_thread(read, start, min(end, start + CHUNK_BYTES))
+        except (StoreError, OSError) as error:
+            logger.warning("%s cannot be sent: %s", name, error)
+            raise await refuse(error) from error
+    response = web.StreamResponse(status=206 if partial else 200)
+    response.content_type = "application/octet-stream"
+    response.content_length = end - start
+    if partial:
+        response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size_bytes}"
+    await response.prepare(request)
+    await response.write(first)
+    for begin in range(start + len(first), end, CHUNK_BYTES):
+        stop = min(end, begin + CHUNK_BYTES)
+        try:
+            data = await asyncio.to_thread(read, begin, stop)
+        except (StoreError, OSError) as error:
+            logger.warning("%s cannot be sent: %s", name, error)
+            if request.transport is not None:
+                request.transport.abort()  # the reader must not wait for the rest
+            return response
+        await response.write(data)
+    await response.write_eof()
+    return response

@@ -1,0 +1,88 @@
+"""Answers with a small file or a snapshot's file, as it is on the disk.
+
+The file is opened once, so an answer is of one file even if the member replaces it meanwhile. A
+file that was removed keeps its room on the volume while it is open; so such an answer ends after
+`REMOVED_S_MAX`, however slowly it is read.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import BinaryIO, Final
+
+from aiohttp import web
+
+from dledger_formats.http.status import DAMAGE_HEADER
+from dledger_node.http import byte_ranges
+
+FILES_MAX: Final = 16
+"""Files that all auditors together may have open."""
+REMOVED_S_MAX: Final = 60.0
+"""Time for which a file is still sent after the member has removed it."""
+
+
+async def send_file(
+    request: web.Request,
+    name: str,
+    open_file: Callable[[str], BinaryIO],
+    is_listed: Callable[[], Awaitable[bool]],
+) -> web.StreamResponse:
+    """Send a range of a file.
+
+    `open_file` blocks and raises OSError. `is_listed` tells whether the member says that it has the
+    file: if it cannot be found, the disk has lost it.
+    """
+    try:
+        opened = await asyncio.to_thread(_Opened, name, open_file)
+    except FileNotFoundError as error:
+        if await is_listed():
+            raise unreadable(error) from error
+        raise web.HTTPNotFound(text=f"this member has no file {name}\n") from error
+    except OSError as error:
+        raise unreadable(error) from error
+
+    async def refuse(error: Exception) -> Exception:
+        return unreadable(error)
+
+    try:
+        return await byte_ranges.send(request, name, opened.size_bytes, opened.read, refuse)
+    finally:
+        # Not awaited: closing the last reader of a removed file may free gigabytes.
+        asyncio.get_running_loop().run_in_executor(None, opened.close)
+
+
+def unreadable(error: Exception) -> web.HTTPInternalServerError:
+    """Answer that the disk cannot read a file that the member has."""
+    return web.HTTPInternalServerError(text=f"{error}\n", headers={DAMAGE_HEADER: "unreadable"})
+
+
+class _Opened:
+    """An open file. All methods block; the file's own lock lets no read meet the close."""
+
+    def __init__(self, name: str, open_file: Callable[[str], BinaryIO]) -> None:
+        self._name = name
+        self._file = open_file(name)
+        self._removed_at = 0.0
+        self.size_bytes = os.fstat(self._file.fileno()).st_size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to before `end`. Raises OSError."""
+        self._check_time()
+        self._file.seek(start)
+        data = self._file.read(end - start)
+        if len(data) < end - start:
+            raise OSError(f"{self._name} ends at byte {start + len(data)}")
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _check_time(self) -> None:
+        if os.fstat(self._file.fileno()).st_nlink:
+            return
+        now = time.monotonic()
+        self._removed_at = self._removed_at or now
+        if now - self._removed_at > REMOVED_S_MAX:
+            raise OSError(f"{self._name} was removed {REMOVED_S_MAX:.0f} seconds ago")
