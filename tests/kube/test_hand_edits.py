@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from api_server.client import ApiServer
+from dledger_kube.cluster import STRATEGIC_PATCH, Object
 from dledger_kube.hand_edits import PAGE, PUT_BACK_EDITS, HandEdit, render
 from dledger_kube.led import Led, led_group
+from dledger_operator.behaviours.children.child_edits import AT_ONCE_MAX
 
 pytest_plugins = ["api_server.fixtures"]
+APPS = "/apis/apps/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
 EDITS_MIN = 20
 PUT_BACK_S_MAX = 10.0
@@ -57,6 +60,36 @@ async def test_every_edit_by_hand_is_put_back(led: Led) -> None:
     )
     assert len(seconds) >= EDITS_MIN
     assert statistics.median(seconds.values()) < MEDIAN_S_MAX
+
+
+async def test_a_client_that_keeps_writing_the_pod_template_is_named_and_slowed_down(
+    led: Led,
+) -> None:
+    added = {"name": "EXTRA", "value": "1"}
+    container = {"name": "node", "env": [added]}
+    change = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    writes = 0
+
+    def is_named() -> bool:
+        nonlocal writes
+        if added not in variables(led):
+            led.namespace.server.request("PATCH", path, change, content_type=STRATEGIC_PATCH)
+            writes += 1
+        return "ChildContested" in {each["reason"] for each in led.namespace.get("events")["items"]}
+
+    path = led.namespace.path("statefulsets", "flights", APPS)
+    await led.until("the client is named", is_named)
+    assert AT_ONCE_MAX / 2 <= writes <= AT_ONCE_MAX + 2
+
+    led.change(logLevel="Debug")
+    await led.until("the spec is applied at once", lambda: added not in variables(led), 10.0)
+
+
+def variables(led: Led) -> list[Object]:
+    """Return the environment of the pod template."""
+    found = led.namespace.get("statefulsets", "flights", APPS)
+    containers: list[Object] = found["spec"]["template"]["spec"]["containers"]
+    return list(containers[0]["env"])
 
 
 def test_the_page_lists_every_edit(request: pytest.FixtureRequest) -> None:

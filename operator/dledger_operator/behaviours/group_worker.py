@@ -22,7 +22,7 @@ from typing import Any
 
 from dledger_operator import names
 from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
-from dledger_operator.behaviours.children.child_versions import ChildVersions
+from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
@@ -69,10 +69,10 @@ class GroupWorker:
         self._snapshot = GroupSnapshot.of(body, context.node_image)
         self._claims_changed = True
         self._scale_steps = self._scale_steps_at_answers = 0
-        self._child_versions = ChildVersions()
         self._double_masters = DoubleMasterDetector()
         self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
+        self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
@@ -162,7 +162,7 @@ class GroupWorker:
 
     def child_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Reconcile if another client may have changed or deleted a child."""
-        if self._child_versions.is_news(kind, body):
+        if self._child_watch.calls_for_reconcile(kind, body):
             self._wake("reconcile")
 
     def audited(self, finding: AuditFinding) -> None:

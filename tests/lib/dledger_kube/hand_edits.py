@@ -28,6 +28,9 @@ while `spec.paused` is true, it changes no child but the labels of pods. What so
 Service, such as a port, is left alone; what somebody adds to the pod template is removed. A Secret
 is not watched, since the operator may read no other than its own: a deleted
 `admin-tokens.dledger.io` comes back within five minutes.
+
+What a client keeps changing is put back at once 20 times, and once a minute from then on, until the
+child has been left alone for ten minutes. The Event `ChildContested` names the client.
 """
 
 

@@ -1,0 +1,83 @@
+"""Bounds how often the operator puts back a child that another client keeps changing. Pure.
+
+Each edit wakes the operator, and a client that sees the operator's change and makes its own again
+would keep both of them busy forever. So the operator puts back the first edits of a child at once.
+After these it waits for its next look at the group, once a minute, until the child has been left
+alone for a while.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.resources.event import WARNING
+
+CHILD_CONTESTED: Final = "ChildContested"
+AT_ONCE_MAX: Final = 20
+"""How many edits of a child are put back at once."""
+QUIET_S_MIN: Final = 600.0
+"""After how long without an edit the next ones are put back at once again."""
+_STATUS: Final = "status"
+
+
+@dataclass(frozen=True, slots=True)
+class _Edits:
+    """The edits of a child that followed each other closely."""
+
+    count: int
+    last_s: float
+
+
+class ChildEdits:
+    """Counts what other clients do to the children of a group."""
+
+    def __init__(self) -> None:
+        self._edits: dict[tuple[str, str], _Edits] = {}
+
+    def take(self, kind: str | None, body: Mapping[str, Any], now_s: float) -> EventNote | None:
+        """Count a watch event of a child that has changed or was deleted. Return the Event to
+        record when its edits are no longer put back at once.
+        """
+        editor = "somebody" if kind == "DELETED" else last_editor(body)
+        if not editor:
+            return None
+        key = _key(body)
+        before = self._edits.get(key)
+        if before is None or now_s - before.last_s >= QUIET_S_MIN:
+            before = _Edits(0, now_s)
+        after = self._edits[key] = replace(before, count=before.count + 1, last_s=now_s)
+        if after.count != AT_ONCE_MAX + 1:
+            return None
+        message = (
+            f"{editor} has changed {' '.join(key)} again and again, {after.count} times; the "
+            "operator puts it back once a minute from now on, so let that client leave it alone"
+        )
+        return EventNote(severity=WARNING, reason=CHILD_CONTESTED, message=message)
+
+    def is_contested(self, body: Mapping[str, Any]) -> bool:
+        """Tell whether the child has been edited so often that it is no longer put back at once."""
+        edits = self._edits.get(_key(body))
+        return edits is not None and edits.count > AT_ONCE_MAX
+
+
+def last_editor(body: Mapping[str, Any]) -> str:
+    """Return the client that has changed an object since the operator did; empty if none has.
+
+    The API server records the times of changes in seconds. A change in the same second as the
+    operator's counts: a client that watches the object changes it again at once.
+    """
+    entries = body["metadata"].get("managedFields") or []
+    changes = [
+        (str(each.get("time", "")), str(each.get("manager", "")))
+        for each in entries
+        if each.get("subresource") != _STATUS
+    ]
+    own = max((time for time, manager in changes if manager == names.FIELD_MANAGER), default="")
+    others = [each for each in changes if each[1] != names.FIELD_MANAGER and each[0] >= own]
+    return max(others, default=("", ""))[1]
+
+
+def _key(body: Mapping[str, Any]) -> tuple[str, str]:
+    return (str(body.get("kind", "")), str(body["metadata"]["name"]))

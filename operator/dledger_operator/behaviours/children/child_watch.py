@@ -1,0 +1,29 @@
+"""Decides which watch events of a group's children call for a reconciliation."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dledger_operator.behaviours.children.child_edits import ChildEdits
+from dledger_operator.behaviours.children.child_versions import ChildVersions
+from dledger_operator.behaviours.report.event_recorder import EventNote
+
+
+class ChildWatch:
+    """What is known of the children of one group from their watch events."""
+
+    def __init__(self, clock: Callable[[], float], on_event: Callable[[EventNote], None]) -> None:
+        """Create a watch; `on_event` is called with every Event to record."""
+        self._clock = clock
+        self._on_event = on_event
+        self._versions = ChildVersions()
+        self._edits = ChildEdits()
+
+    def calls_for_reconcile(self, kind: str | None, body: Mapping[str, Any]) -> bool:
+        """Return whether a child may have been changed or deleted by another client, and is to be
+        put back at once.
+        """
+        if not self._versions.is_news(kind, body):
+            return False
+        if note := self._edits.take(kind, body, self._clock()):
+            self._on_event(note)
+        return not self._edits.is_contested(body)

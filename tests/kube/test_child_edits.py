@@ -1,0 +1,105 @@
+"""How often the operator puts back a child that another client keeps changing."""
+
+from typing import Any
+
+import pytest
+
+from dledger_operator.behaviours.children.child_edits import (
+    AT_ONCE_MAX,
+    QUIET_S_MIN,
+    last_editor,
+)
+from dledger_operator.behaviours.children.child_watch import ChildWatch
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.names import FIELD_MANAGER
+
+BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+
+
+def entry(manager: str, time: str, **fields: str) -> dict[str, str]:
+    return {"manager": manager, "time": time, **fields}
+
+
+def child(generation: int, *entries: dict[str, str], kind: str = "StatefulSet") -> dict[str, Any]:
+    metadata = {"name": "flights", "generation": generation, "managedFields": list(entries)}
+    return {"kind": kind, "metadata": metadata}
+
+
+class Watched:
+    """The children of a group, and what their changes lead to."""
+
+    def __init__(self) -> None:
+        self.now_s, self.generation, self.events = 1000.0, 0, list[EventNote]()
+        self.watch = ChildWatch(lambda: self.now_s, self.events.append)
+
+    def edit(self, by: str = "vpa", kind: str = "StatefulSet") -> bool:
+        """Let a client change a child; return whether it is put back at once."""
+        self.generation += 1
+        changed = child(self.generation, entry(FIELD_MANAGER, BEFORE), entry(by, NOW), kind=kind)
+        return self.watch.calls_for_reconcile("MODIFIED", changed)
+
+
+def test_a_stubborn_client_is_put_back_at_once_a_few_times_and_named_once() -> None:
+    watched = Watched()
+
+    at_once = [watched.edit() for _ in range(100)]
+
+    assert at_once == [True] * AT_ONCE_MAX + [False] * (100 - AT_ONCE_MAX)
+    (event,) = watched.events
+    assert (event.severity, event.reason) == ("Warning", "ChildContested")
+    assert "vpa has changed StatefulSet flights again and again" in event.message
+
+
+def test_a_child_that_was_left_alone_is_put_back_at_once_again() -> None:
+    watched = Watched()
+    while watched.edit():
+        pass
+
+    watched.now_s += QUIET_S_MIN
+
+    assert [watched.edit() for _ in range(AT_ONCE_MAX + 1)] == [True] * AT_ONCE_MAX + [False]
+    assert len(watched.events) == 2
+
+
+def test_each_child_has_a_bound_of_its_own() -> None:
+    watched = Watched()
+    while watched.edit():
+        pass
+
+    assert watched.edit(kind="ConfigMap")
+
+
+def test_what_the_operator_itself_does_is_no_edit() -> None:
+    watched = Watched()
+
+    assert all(watched.edit(by=FIELD_MANAGER) for _ in range(100))
+    assert not watched.events
+
+
+def test_deletions_are_edits_whoever_wrote_last() -> None:
+    watched = Watched()
+    gone = child(1, entry(FIELD_MANAGER, NOW))
+
+    put_back = [watched.watch.calls_for_reconcile("DELETED", gone) for _ in range(AT_ONCE_MAX + 1)]
+
+    assert put_back == [True] * AT_ONCE_MAX + [False]
+    assert watched.events[0].message.startswith("somebody has changed")
+
+
+@pytest.mark.parametrize(
+    ("entries", "editor"),
+    [
+        ([], ""),
+        ([entry(FIELD_MANAGER, NOW)], ""),
+        ([entry(FIELD_MANAGER, NOW), entry("kubectl-edit", BEFORE)], ""),
+        ([entry(FIELD_MANAGER, BEFORE), entry("kubectl-edit", NOW)], "kubectl-edit"),
+        ([entry(FIELD_MANAGER, NOW), entry("vpa", NOW)], "vpa"),
+        ([entry(FIELD_MANAGER, BEFORE), entry("manager", NOW, subresource="status")], ""),
+        ([entry(FIELD_MANAGER, BEFORE), entry("kubectl", NOW, subresource="scale")], "kubectl"),
+        ([entry("vpa", BEFORE), entry("kubectl", NOW)], "kubectl"),
+    ],
+)
+def test_the_last_editor_is_read_from_the_owners_of_the_fields(
+    entries: list[dict[str, str]], editor: str
+) -> None:
+    assert last_editor(child(1, *entries)) == editor
