@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dledger_formats.audit import Verdict
-from dledger_formats.http.status import MembershipRole, NodeStatus
+from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
 from dledger_operator.api_objects import Problem
 
 
@@ -153,6 +153,18 @@ class ObservedMember:
     """Which live settings of the spec the member does not have in force yet, as it says itself;
     empty if none, or if it does not answer.
     """
+
+    @property
+    def is_healing(self) -> bool:
+        """Whether the member says that it mends its damaged log, which needs no user action."""
+        return self.status is not None and self.status.storage is StorageState.HEALING
+
+    @property
+    def is_without_log(self) -> bool:
+        """Whether the member has started without its promises: its volume was lost, emptied or set
+        back.
+        """
+        return self.status is not None and self.status.joining and not self.is_healing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ STATUS = NodeStatus(
     learners=["n2"],
     addable=["n3"],
     membership_index=12,
+    joined_index=7,
     settings={"DLEDGER_RETENTION_BYTES": "0"},
     settings_problem="live: line 1",
     group_identity="an-identity",
@@ -131,6 +132,7 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "learners": ["n2"],
         "addable": ["n3"],
         "membershipIndex": 12,
+        "joinedIndex": 7,
         "version": "0.1.0",
     }
 

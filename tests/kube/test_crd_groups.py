@@ -55,6 +55,8 @@ STATUS = {
             "role": "master",
             "brokerId": 0,
             "ready": True,
+            "joining": True,
+            "joinedIndex": 4711,
             "term": 7,
             "flushDiskType": "SyncFlush",
         }

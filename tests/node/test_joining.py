@@ -95,6 +95,7 @@ async def test_an_emptied_member_is_filled_and_votes_again(group: NodeGroup) -> 
     wait_for(lambda: is_level_with(group, emptied, group.master()), "the emptied member is level")
     assert b"dledger_node_joining 0.0" in metrics(group, emptied)
     assert "joining: done" in group.log(emptied)
+    assert group.status(emptied).joined_index >= len(stored) - 1
 
     group.kill(group.master())  # now the vote of the emptied member is needed
     group.master()

@@ -124,6 +124,10 @@ class NodeStatus:
     """The member started without its promises, because its volume is new, lost or damaged, and does
     not vote yet; `reason` says what it waits for.
     """
+    joined_index: int = -1
+    """Up to which entry this voter had to take the leader's log before it voted again, since it had
+    lost its promises; -1 if it has not since its process started, or if the group was new.
+    """
     membership: MembershipRole = MembershipRole.VOTER
     voters: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)

@@ -141,6 +141,13 @@ class CoreView:
         return joining.awaited(member, member.joining) if member.joining is not None else ""
 
     @property
+    def joined_index(self) -> int:
+        """Up to which entry this voter had to take a leader's log since its start; -1 if it has
+        not.
+        """
+        return self._member.joined_index
+
+    @property
     def lacks_promised(self) -> str:
         """Human-readable: which confirmed entries this member's host has lost; empty if none."""
         member = self._member

@@ -159,9 +159,13 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
 
 def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
     """Become a voter once it is safe. The shell saves the change before anything depends on it."""
-    if _is_new_group(member, joining) or _has_caught_up(member, joining):
-        member.joining = None
-        leader_elector.restart_election_timer(member)
+    caught_up = _has_caught_up(member, joining)
+    if not (caught_up or _is_new_group(member, joining)):
+        return
+    if caught_up and member.is_voter and member.leader_id:
+        member.joined_index = joining.answers[member.leader_id].ledger_end_index
+    member.joining = None
+    leader_elector.restart_election_timer(member)
 
 
 def awaited(member: MemberState, joining: Joining) -> str:

@@ -157,6 +157,10 @@ class MemberState:
     """What this member has learned while joining; None if it is not joining. Invariant: while this
     is set, the role state is Follower.
     """
+    joined_index: int = -1
+    """Up to which entry this voter had to take a leader's log before it voted again, since it had
+    lost its promises; -1 if it has not since its start, or if the group was new.
+    """
     recalling: Recalling | None = None
     """What this member has asked its peers at its start; None once all have answered. Invariant:
     while `recalling.waits`, the role state is Follower without a leader.

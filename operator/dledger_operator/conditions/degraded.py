@@ -3,11 +3,10 @@
 from typing import Final
 
 from dledger_formats.audit import Verdict
-from dledger_formats.http.status import StorageState
 from dledger_operator import names
 from dledger_operator.api_objects import Problem
 from dledger_operator.conditions.condition import Judgment
-from dledger_operator.observed_state import AuditFinding, ObservedGroup, ObservedMember
+from dledger_operator.observed_state import AuditFinding, ObservedGroup
 
 TYPE = "Degraded"
 NAMED_MAX: Final = 5
@@ -32,9 +31,9 @@ def judge(observed: ObservedGroup) -> Judgment:
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
         reason = "MemberNotReady"
-        if all(map(_is_healing, absent)):
+        if all(member.is_healing for member in absent):
             reason = "MemberHealing"
-        elif without := [member for member in absent if _is_without_log(member)]:
+        elif without := [member for member in absent if member.is_without_log]:
             reason = "MemberWithoutLog"
             message += (
                 f"; the log of {', '.join(member.member_id for member in without)} is lost, older "
@@ -85,13 +84,3 @@ def member_problem(observed: ObservedGroup) -> Problem | None:
         return None
     message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
     return Problem(reason=problems[0][1].reason, message=message)
-
-
-def _is_without_log(member: ObservedMember) -> bool:
-    """Return whether a voter has started without its promises: its volume was lost or emptied."""
-    return member.status is not None and member.status.joining and not _is_healing(member)
-
-
-def _is_healing(member: ObservedMember) -> bool:
-    """Return whether a member is re-fetching its damaged log, which needs no user action."""
-    return member.status is not None and member.status.storage is StorageState.HEALING

@@ -8,6 +8,7 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.group_events import ConditionEvents
+from dledger_operator.behaviours.report.member_events import member_events
 from dledger_operator.behaviours.report.status import StatusReporter, build_status
 from dledger_operator.observed_state import ObservedGroup
 
@@ -58,6 +59,7 @@ class GroupReporter:
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
         before = previous.get("conditions") or []
         events = self._condition_events.on_change(before, status["conditions"], now)
+        events += member_events(previous.get("members") or [], status["members"])
         self._pending_events += events
         self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)

@@ -12,6 +12,7 @@ from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
+from dledger_operator.behaviours.report.member_events import joining_to_json
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 
@@ -75,6 +76,8 @@ def build_status(
     now: datetime,
 ) -> Manifest:
     """Build the status of a group; `previous` is its current status, or empty."""
+    known = {each.get("id"): each for each in previous.get("members") or []}
+    led = observed.leader is not None
     status: Manifest = {
         "observedGeneration": generation,
         "replicas": sum(member.exists for member in observed.members),
@@ -83,7 +86,10 @@ def build_status(
         "selector": f"{names.GROUP_LABEL}={observed.name}",
         "toleratedFailures": max(-1, observed.quorum_slack),
         **_flush_disk_type(observed),
-        "members": [_member(member) for member in observed.members],
+        "members": [
+            _member(member) | joining_to_json(member, known.get(member.member_id, {}), led=led)
+            for member in observed.members
+        ],
         "leaderChanges": [leader_change_to_json(change) for change in history.changes],
         "conditions": of_group.build(
             observed, previous=previous.get("conditions") or [], now=now, generation=generation
