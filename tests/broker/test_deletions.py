@@ -32,7 +32,7 @@ class Leader:
     def __init__(self) -> None:
         self.proposed: list[RecordDraft] = []
         self.state = state = BrokerState()
-        drafts = SimpleNamespace(propose=self.proposed.append)
+        drafts = SimpleNamespace(propose=lambda draft, _: self.proposed.append(draft))
         member = SimpleNamespace(
             machine=lambda _: state, leads=True, master=True, has_applied_all=True, term=1,
             drafts=drafts,

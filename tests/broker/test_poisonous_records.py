@@ -59,7 +59,7 @@ def test_a_draft_with_a_place_that_cannot_be_is_never_proposed(place: Place) -> 
     state = BrokerState()
     member = SimpleNamespace(
         machine=lambda _: state,
-        drafts=SimpleNamespace(propose=proposed.append),
+        drafts=SimpleNamespace(propose=lambda draft, _: proposed.append(draft)),
     )
     outcomes: list[Outcome] = []
     draft = RecordDraft((), [bytearray(b"x")], place, lambda _, outcome: outcomes.append(outcome))

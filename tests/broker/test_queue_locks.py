@@ -130,7 +130,9 @@ class Leader:
     def change(self, record: AnyStateRecord) -> AnyStateRecord:
         return record
 
-    def propose(self, records: Sequence[Any], done: Callable[[Outcome], None]) -> None:
+    def propose(
+        self, records: Sequence[Any], done: Callable[[Outcome], None], *, arrived_s: float | None
+    ) -> None:
         [record] = records
         self.proposed.append((record, done))
 

@@ -48,7 +48,7 @@ class Administration:
                 owner.forget_topic(name)
             _answer(call, outcome, is_set, f"the topic {name} was changed by somebody else, too")
 
-        self._changes.propose([owner.create_topic(config)], done)
+        self._changes.propose([owner.create_topic(config)], done, arrived_s=call.arrived_s)
 
     def delete_topic(self, call: Call) -> None:
         """Delete a topic with its messages. Raises FormatError, RefusedError."""
@@ -68,7 +68,7 @@ class Administration:
                 owner.topics.deletions.refused(name)
             _answer(call, outcome)
 
-        self._changes.propose([record], done, deletion)
+        self._changes.propose([record], done, deletion, call.arrived_s)
 
     @staticmethod
     def delete_topic_from_names(call: Call) -> None:
@@ -104,7 +104,8 @@ class Administration:
             )
             _answer(call, outcome, is_set, remark)
 
-        self._changes.propose([self._owner.change(GroupSet(config=config))], done)
+        record = self._owner.change(GroupSet(config=config))
+        self._changes.propose([record], done, arrived_s=call.arrived_s)
 
     def delete_group(self, call: Call) -> None:
         """Delete the settings of a group, and perhaps its offsets.
@@ -128,7 +129,7 @@ class Administration:
                 owner.deleted_groups.refused(name)
             _answer(call, outcome)
 
-        self._changes.propose([record], done, deletion)
+        self._changes.propose([record], done, deletion, call.arrived_s)
 
 
 def _answer(

@@ -131,7 +131,7 @@ class GroupRequests:
                 self._forget_topics(created)
             call.refuse(not_committed())
 
-        self._changes.propose(records, joined)
+        self._changes.propose(records, joined, arrived_s=call.arrived_s)
 
     def _joining(self, client_id: str, consumer: Consumer, created: list[str]) -> list[bytearray]:
         """Return what must be written for a client that joins a group."""

@@ -39,7 +39,8 @@ class LockRequests:
             )
             call.answer(ResponseCode.SUCCESS, body=body.to_json())
 
-        self._locks.lock(request.client_id, request.consumer_group, queues, locked)
+        client_id, group = request.client_id, request.consumer_group
+        self._locks.lock(client_id, group, queues, locked, call.arrived_s)
 
     def unlock(self, call: Call) -> None:
         """Free queues that a client holds. Raises FormatError, RefusedError."""
@@ -51,7 +52,8 @@ class LockRequests:
             else:
                 call.turned(Way.IN_DOUBT)
 
-        self._locks.unlock(request.client_id, request.consumer_group, queues, unlocked)
+        client_id, group = request.client_id, request.consumer_group
+        self._locks.unlock(client_id, group, queues, unlocked, call.arrived_s)
 
     def _read(self, call: Call) -> tuple[LockQueues, list[Queue]]:
         request = call.body(LockQueues)

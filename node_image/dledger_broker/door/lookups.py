@@ -70,7 +70,7 @@ class GroupOffsets:
             self._commits.commit(key, fields.commit_offset)
             call.answer(ResponseCode.SUCCESS)
         else:
-            self._commits.commit(key, fields.commit_offset, _answering(call))
+            self._commits.commit(key, fields.commit_offset, _answering(call), call.arrived_s)
 
 
 class QueueOffsets:

@@ -98,7 +98,7 @@ class Returns:
 
         draft = RecordDraft(changes, records, (again.topic, again.queue_id), ended)
         draft.numbers = repeats.numbers_of(call, 1)
-        owner.propose(draft)
+        owner.propose(draft, call.arrived_s)
 
     def _answer(self, call: Call, draft: RecordDraft, outcome: Outcome) -> None:
         is_stored = outcome is Outcome.COMMITTED

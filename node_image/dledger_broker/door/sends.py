@@ -126,7 +126,7 @@ class Sends:
         draft.queue_id, draft.repeats = queue_id, None
         draft.numbers = repeats.numbers_of(call, len(records))
         draft.created = None if created is None else created.topic_name
-        self._owner.propose(draft)
+        self._owner.propose(draft, call.arrived_s)
 
     def _is_dead(self, fields: SendMessageFields) -> bool:
         """Tell whether a consumer sends a message again that its group has had too often."""
@@ -206,7 +206,7 @@ class Sends:
         rest.call, rest.unique_key, rest.queue_id = draft.call, draft.unique_key, draft.queue_id
         rest.created, rest.repeats = draft.created, numbers
         rest.numbers = Numbers(numbers.producer, missing)
-        self._owner.propose(rest)
+        self._owner.propose(rest, draft.call.arrived_s)
 
     async def _look_up(self, draft: SendDraft, indexes: Sequence[int]) -> None:
         """Answer a send with the places of the entries that the log has."""

@@ -9,10 +9,11 @@ from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_node.services import drafts
 
-HOLD_S: Final = 2.0
+HOLD_S: Final = drafts.HOLD_S
 """How long a request waits for a leader. Clients give up after 3 s, and try again before."""
-DOUBT_S: Final = 2.5
+DOUBT_S: Final = drafts.WAIT_S
 """How long the answer of a request may take that may have had its effect."""
 REQUEST_BYTES: Final = 512
 """What a waiting request counts beside its body."""

@@ -128,8 +128,10 @@ class LogOwner(Owner):
             assert isinstance(draft, RecordDraft)
             draft.ended(draft, outcome)
 
-    def propose(self, draft: RecordDraft) -> None:
-        """Propose records. Those that are too long for the log must be refused before.
+    def propose(self, draft: RecordDraft, arrived_s: float | None = None) -> None:
+        """Propose records whose request came at `arrived_s`, or comes now.
+
+        Those that are too long for the log must be refused before.
 
         A draft with a place that the state would not take ends as refused. Once it was in the log,
         no member could apply the log any more, now or after a restart. So does a draft for a topic
@@ -147,7 +149,7 @@ class LogOwner(Owner):
                 )
                 draft.ended(draft, Outcome.REFUSED)
                 return
-        self._member.drafts.propose(draft)
+        self._member.drafts.propose(draft, arrived_s)
 
     # -- topics ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ and answered once it is applied.
 """
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -45,6 +46,8 @@ class OffsetCommits:
         self._names_bytes = 0
         self._waiting: list[tuple[Key, Done]] = []
         """Those who wait for what is not proposed yet."""
+        self._oldest_s = math.inf
+        """None of them came earlier."""
         self._proposed: dict[Key, int] = {}
         """What is proposed, and not applied."""
         self._in_flight = False
@@ -59,10 +62,13 @@ class OffsetCommits:
                 return table[key]
         return self._owner.state.consumer_offset(group, topic, queue_id)
 
-    def commit(self, key: Key, offset: int, done: Done | None = None) -> None:
-        """Take a commit; `done` is called once it is committed, or cannot be. Raises RefusedError.
+    def commit(
+        self, key: Key, offset: int, done: Done | None = None, arrived_s: float | None = None
+    ) -> None:
+        """Take a commit that came at `arrived_s`, or comes now. Raises RefusedError.
 
-        Without `done` nobody is told. A repeated commit costs nothing.
+        `done` is called once it is committed, or cannot be. Without `done` nobody is told. A
+        repeated commit costs nothing.
         """
         self._follow_term()
         group, topic, queue_id = key
@@ -76,6 +82,8 @@ class OffsetCommits:
         self._changed[key] = offset
         if done is not None:
             self._waiting.append((key, done))
+            came_s = self._loop.time() if arrived_s is None else arrived_s
+            self._oldest_s = min(self._oldest_s, came_s)
         self._schedule(0.0 if self._waiting else COLLECT_S)
 
     def drop(self, matches: Callable[[str, str], bool]) -> None:
@@ -146,6 +154,7 @@ class OffsetCommits:
             return
         changed, self._changed, self._names_bytes = self._changed, {}, 0
         self._proposed = changed
+        arrived_s = self._oldest_s if self._waiting else None
         waiting = self._take_waiting()
         by_pair: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
         for (group, topic, queue_id), offset in changed.items():
@@ -172,7 +181,7 @@ class OffsetCommits:
             if self._changed or self._waiting:
                 self._schedule(0.0 if self._waiting else COLLECT_S)
 
-        self._changes.propose(records, applied)
+        self._changes.propose(records, applied, arrived_s=arrived_s)
 
     def _follow_term(self) -> None:
         """Forget what an earlier leadership of this member has not written."""
@@ -186,6 +195,7 @@ class OffsetCommits:
 
     def _take_waiting(self) -> list[tuple[Key, Done]]:
         waiting, self._waiting = self._waiting, []
+        self._oldest_s = math.inf
         return waiting
 
     @staticmethod

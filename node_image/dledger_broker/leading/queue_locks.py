@@ -48,8 +48,18 @@ class QueueLocks:
         self._pending: dict[Queue, Pending] = {}
         self._next_tick_s = 0.0
 
-    def lock(self, client_id: str, group: str, queues: Iterable[Queue], done: Locked) -> None:
-        """Let a client hold those queues that it can hold. Raises FormatError."""
+    def lock(
+        self,
+        client_id: str,
+        group: str,
+        queues: Iterable[Queue],
+        done: Locked,
+        arrived_s: float | None = None,
+    ) -> None:
+        """Let a client hold those queues that it can hold. Raises FormatError.
+
+        The request came at `arrived_s`, or comes now.
+        """
         self._follow_term()
         now_s = self._clock()
         topics, holders = self._owner.state.tables.topics, self._owner.state.tables.groups.holders
@@ -78,12 +88,17 @@ class QueueLocks:
             done(held + got)
 
         record = QueuesLocked(client_id=client_id, group=group, queues=_places(wanted))
-        self._propose(self._owner.change(record), wanted, client_id, ended)
+        self._propose(self._owner.change(record), wanted, client_id, ended, arrived_s)
         for queue in wanted:
             self._until_s[queue] = now_s + LEASE_S
 
     def unlock(
-        self, client_id: str, group: str, queues: Iterable[Queue], done: Callable[[Outcome], None]
+        self,
+        client_id: str,
+        group: str,
+        queues: Iterable[Queue],
+        done: Callable[[Outcome], None],
+        arrived_s: float | None = None,
     ) -> None:
         """Let a client no longer hold queues. Raises FormatError."""
         self._follow_term()
@@ -92,7 +107,7 @@ class QueueLocks:
             done(Outcome.COMMITTED)
             return
         record = QueuesUnlocked(client_id=client_id, group=group, queues=_places(held))
-        self._propose(self._owner.change(record), held, None, done)
+        self._propose(self._owner.change(record), held, None, done, arrived_s)
 
     def tick(self) -> None:
         """Free the queues whose holders are silent. Call it on the leader and on the others."""
@@ -126,6 +141,7 @@ class QueueLocks:
         queues: Sequence[Queue],
         holder: str | None,
         done: Callable[[Outcome], None],
+        arrived_s: float | None,
     ) -> None:
         """Propose that a client, or nobody, holds queues."""
         before = [self._holder(queue) for queue in queues]
@@ -146,7 +162,7 @@ class QueueLocks:
                     del pending[queue]
             done(outcome)
 
-        self._changes.propose([record], ended)
+        self._changes.propose([record], ended, arrived_s=arrived_s)
 
     def _follow_term(self) -> None:
         """Start with the holders of the state if this member has become the leader."""

@@ -29,8 +29,12 @@ class StateChanges:
         records: Sequence[bytearray],
         done: Done,
         deletion: TopicDeleted | GroupDeleted | None = None,
+        arrived_s: float | None = None,
     ) -> None:
-        """Propose changes, all or none of which are written. The last may be a `deletion`."""
+        """Propose changes, all or none of which are written. The last may be a `deletion`.
+
+        Their time counts from `arrived_s` on, or from now on (`Drafts.propose`).
+        """
 
         def ended(draft: RecordDraft, outcome: Outcome) -> None:
             if outcome is Outcome.COMMITTED:
@@ -41,7 +45,7 @@ class StateChanges:
 
         draft = RecordDraft((), records, STATE_PLACE, ended)
         draft.deletion = deletion
-        self._owner.propose(draft)
+        self._owner.propose(draft, arrived_s)
 
     def go_on(self) -> None:
         """Tell those whose changes are applied."""

@@ -7,7 +7,8 @@ refused (it is not in the log and never will be), or unknown (it may still be co
 A draft may have numbers (docs/idempotent-appends.md). It is refused if the log has one of them when
 the draft would be written; so the log holds every number once, whichever member leads.
 
-All drafts of one turn of the event loop become one proposal.
+All drafts of one turn of the event loop become one proposal. A draft has one deadline, from its
+arrival on: what it waits before it is proposed is not waited again for its quorum.
 """
 
 import asyncio
@@ -29,6 +30,14 @@ from dledger_node.services.waiting import ANSWER_WAIT_S, CommitWaiters, Waiter
 from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.log.log_store import LogStore
 
+HOLD_S: Final = ANSWER_WAIT_S
+"""Longest time from the arrival of a draft until it is proposed."""
+WAIT_S: Final = 2.5
+"""Longest time from the arrival of a draft until it is committed. RocketMQ's clients time out
+after 3 s, and learn less then than from an answer.
+"""
+TOGETHER_S: Final = 0.05
+"""Drafts whose arrivals differ by less may have one deadline."""
 _REPEATED: Final[Mapping[int | Finding, DLedgerResponseCode]] = {
     Finding.UNKNOWN_PRODUCER: DLedgerResponseCode.UNKNOWN_PRODUCER,
     Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
@@ -55,11 +64,13 @@ class Numbers(NamedTuple):
 class Draft:
     """Bodies of consecutive entries that a program wants in the log."""
 
-    __slots__ = ("bodies", "numbers", "refusal")
+    __slots__ = ("arrived_s", "bodies", "numbers", "refusal")
 
     def __init__(self, bodies: Sequence[Buffer]) -> None:
         """The lengths of the bodies must not change."""
         self.bodies = bodies
+        self.arrived_s = math.inf
+        """When its request came, as a time of the event loop; set by `Drafts.propose`."""
         self.numbers: Numbers | None = None
         self.refusal: DLedgerResponseCode | None = None
         """Why the draft was refused."""
@@ -107,16 +118,22 @@ class Drafts:
         self._is_draining = False
         self._next: list[Draft] = []
         self._next_entries = self._next_bytes = 0
-        self._held_until_s = math.inf
-        """Until when `_next` waits for room, or for its owner; infinite if it does not wait."""
+        self._oldest_s = math.inf
+        """No draft of `_next` came earlier."""
+        self._is_held = False
+        """Whether `_next` waits for room, or for its owner."""
 
     @property
     def pending_count(self) -> int:
         """Number of entries that wait for their quorum."""
         return self._waiters.count
 
-    def propose(self, draft: Draft) -> None:
-        """Propose a draft, soon; its owner hears of its end."""
+    def propose(self, draft: Draft, arrived_s: float | None = None) -> None:
+        """Propose a draft, soon; its owner hears of its end.
+
+        Its time counts from `arrived_s` on, a time of the event loop; from now on without one.
+        """
+        draft.arrived_s = self._loop.time() if arrived_s is None else arrived_s
         entries, body_bytes = len(draft.bodies), draft.body_bytes
         if not self._waiters.has_room(self._next_entries + entries, self._next_bytes + body_bytes):
             self._refuse([draft], DLedgerResponseCode.LEADER_PENDING_FULL)
@@ -124,6 +141,7 @@ class Drafts:
         if not self._next:
             self._loop.call_soon(self._propose)
         self._next.append(draft)
+        self._oldest_s = min(self._oldest_s, draft.arrived_s)
         self._next_entries += entries
         self._next_bytes += body_bytes
         if self._next_entries >= PROPOSE_AT_ENTRIES or self._next_bytes >= PROPOSE_AT_BYTES:
@@ -142,20 +160,21 @@ class Drafts:
     @property
     def next_deadline_s(self) -> float:
         """No draft's deadline is earlier than this time."""
-        return min(self._held_until_s, self._waiters.next_deadline_s)
+        held_until_s = self._oldest_s + HOLD_S if self._is_held else math.inf
+        return min(held_until_s, self._waiters.next_deadline_s)
 
     def expire(self, now_s: float) -> None:
         """End the drafts that have waited for too long."""
         late = self._waiters.take_expired(now_s)
         self._end([draft for waiter in late for draft in waiter.replies], Outcome.UNKNOWN)
-        if now_s >= self._held_until_s:
-            self._refuse_next(DLedgerResponseCode.LEADER_PENDING_FULL)
-        elif not self._core.leads:
+        if self._is_held and now_s >= self._oldest_s + HOLD_S:
+            self._refuse_late(now_s)
+        if not self._core.leads:
             self.go_on()
 
     def go_on(self) -> None:
         """Propose the drafts that waited until the log, or their owner, takes them."""
-        if self._held_until_s < math.inf:
+        if self._is_held:
             self._propose()
 
     def give_up(self) -> None:
@@ -184,7 +203,7 @@ class Drafts:
         assert owner is not None
         sizes = [len(body) for draft in self._next for body in draft.bodies]
         if not owner.is_ready() or self._waits_for_room(sizes):
-            self._held_until_s = min(self._held_until_s, self._loop.time() + ANSWER_WAIT_S)
+            self._is_held = True
             return
         drafts = self._take_next()
         numbered = any(draft.numbers for draft in drafts)
@@ -207,11 +226,11 @@ class Drafts:
         if isinstance(proposal, Refusal):
             self._refuse(drafts, PROPOSAL_CODES[proposal.reason])
             return
-        deadline_s = self._loop.time() + ANSWER_WAIT_S
         last_index = proposal.first_index - 1
         for replies, entries in _together(drafts):
             last_index += entries
             body_bytes = sum(draft.body_bytes for draft in replies)
+            deadline_s = replies[0].arrived_s + WAIT_S
             self._waiters.add(
                 Waiter(replies, last_index, proposal.term, deadline_s, entries, body_bytes)
             )
@@ -250,8 +269,20 @@ class Drafts:
     def _take_next(self) -> list[Draft]:
         drafts, self._next = self._next, []
         self._next_entries = self._next_bytes = 0
-        self._held_until_s = math.inf
+        self._oldest_s = math.inf
+        self._is_held = False
         return drafts
+
+    def _refuse_late(self, now_s: float) -> None:
+        """Refuse those that were held for too long; the others wait on."""
+        drafts = self._take_next()
+        self._next = [draft for draft in drafts if now_s < draft.arrived_s + HOLD_S]
+        self._next_entries = sum(len(draft.bodies) for draft in self._next)
+        self._next_bytes = sum(draft.body_bytes for draft in self._next)
+        self._oldest_s = min((draft.arrived_s for draft in self._next), default=math.inf)
+        self._is_held = bool(self._next)
+        late = [draft for draft in drafts if now_s >= draft.arrived_s + HOLD_S]
+        self._refuse(late, DLedgerResponseCode.LEADER_PENDING_FULL)
 
     def _refuse_next(self, code: DLedgerResponseCode) -> None:
         self._refuse(self._take_next(), code)
@@ -282,14 +313,16 @@ def _channels(drafts: Sequence[Draft], producers: Producers) -> list[int]:
 
 def _together(drafts: Sequence[Draft]) -> list[tuple[list[Draft], int]]:
     """Divide drafts into those that wait together, with the number of their entries: runs of
-    drafts with one entry, and each longer one by itself.
+    drafts with one entry that came at about one time, and each longer one by itself.
     """
     runs: list[tuple[list[Draft], int]] = []
     for draft in drafts:
         entries = len(draft.bodies)
-        if entries == 1 and runs and len(runs[-1][0]) == runs[-1][1]:
-            runs[-1][0].append(draft)
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append(([draft], entries))
+        if entries == 1 and runs:
+            last, count = runs[-1]
+            if len(last) == count and abs(draft.arrived_s - last[0].arrived_s) < TOGETHER_S:
+                last.append(draft)
+                runs[-1] = (last, count + 1)
+                continue
+        runs.append(([draft], entries))
     return runs
