@@ -40,6 +40,8 @@ def missing_packages() -> list[str]:
     # Only the power-cut tests on XFS need it, and only root can mount.
     if os.geteuid() == 0 and shutil.which("mkfs.xfs") is None:
         missing.append("xfsprogs")
+    if os.geteuid() == 0:  # without them, the tests of completion take bash alone
+        missing += [shell for shell in ("zsh", "fish") if shutil.which(shell) is None]
     return missing
 
 

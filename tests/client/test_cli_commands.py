@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -214,29 +213,3 @@ def test_the_trace_variable_shows_the_traceback_of_an_internal_error(
 
     with pytest.raises(LookupError):
         main(["get", "0"])
-
-
-@pytest.mark.local
-def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    program = tmp_path / "dledger"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom dledger_client.cli import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    script = f"""
-        PATH={tmp_path}:$PATH
-        eval "$(dledger completion bash)"
-        complete -p dledger
-        for line in "dledger tr" "dledger tail --la"; do
-            COMP_LINE=$line COMP_POINT=${{#line}} COMP_TYPE=9 COMP_WORDS=($line) COMP_CWORD=1
-            _python_argcomplete dledger
-            echo "${{COMPREPLY[@]}}"
-        done
-    """
-    completed = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-
-    bound, *completions = completed.stdout.splitlines()
-    assert bound.endswith("dledger")
-    assert [text.strip() for text in completions] == ["transfer", "--last"]

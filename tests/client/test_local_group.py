@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,20 @@ def test_a_member_that_is_out_of_service_is_named(tmp_path: Path) -> None:
 
     assert (event["member"], event["state"]) == ("n0", "Damaged")
     assert event["reason"]
+
+
+def test_a_member_whose_folder_belongs_to_another_group_is_named(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        with LocalGroupProcess(tmp_path / name, 1, 0, f"--group={name}") as group:
+            group.event("leader")
+    shutil.rmtree(tmp_path / "one" / "dledger-n0")
+    (tmp_path / "other" / "dledger-n0").rename(tmp_path / "one" / "dledger-n0")
+
+    with LocalGroupProcess(tmp_path / "one", 1, 0, "--group=one") as group:
+        event = group.event("outOfService")
+
+    assert event["member"] == "n0"
+    assert "belongs to the group other, and this member to one" in event["reason"]
 
 
 def test_a_local_group_demands_its_token_if_it_is_asked_to(

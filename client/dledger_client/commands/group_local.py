@@ -20,9 +20,9 @@ from dledger_client.local.group import (
     Event,
     LeaderChanged,
     LocalGroup,
-    StorageTrouble,
     environment_of,
 )
+from dledger_client.local.trouble import OutOfService, StorageTrouble
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -199,6 +199,8 @@ def _print_event(event: Event) -> None:
     elif isinstance(event, StorageTrouble):
         state = event.state.value.lower()
         common.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
+    elif isinstance(event, OutOfService):
+        common.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
     else:
         common.write_line(
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
@@ -218,6 +220,10 @@ def _print_event_json(event: Event) -> None:
                 "state": event.state.value,
                 "reason": event.reason,
             }
+        )
+    elif isinstance(event, OutOfService):
+        common.write_event(
+            {"event": "outOfService", "member": event.member_id, "reason": event.reason}
         )
     else:
         common.write_event(

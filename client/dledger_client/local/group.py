@@ -33,8 +33,9 @@ from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.local.processes import how_to_stop, listening_on, process_name
 from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.local.token import keep_token
+from dledger_client.local.trouble import OutOfService, StorageTrouble, TroubleWatch
 from dledger_client.tasks import TaskScope
-from dledger_formats.http.status import LeaderView, NodeStatus, StorageState
+from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import (
     GROUP_PATTERN,
@@ -46,6 +47,8 @@ from dledger_formats.settings import (
 HOST: Final = "127.0.0.1"
 PROGRAM: Final = "dledger-node"
 LEADER_WAIT_S: Final = 10
+SUSPICION_WAIT_S: Final = 2
+"""After this long, a member without an open store is asked again."""
 LEADER_RETRY_S: Final = 0.2
 
 
@@ -57,16 +60,7 @@ class LeaderChanged:
     term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageTrouble:
-    """A member cannot use its store; the reason says what to do."""
-
-    member_id: str
-    state: StorageState
-    reason: str
-
-
-Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble
+Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +209,10 @@ class LocalGroup:
 
     async def _watch(self, member: LocalMember, process: MemberProcess) -> None:
         """Poll a member for the leader; report when the member itself leads a newer term."""
-        since, trouble = "", ""
+        since, trouble = "", TroubleWatch()
         while True:
-            path = f"/leader?since={since}&wait={LEADER_WAIT_S}s"
+            wait_s = SUSPICION_WAIT_S if trouble.is_suspected else LEADER_WAIT_S
+            path = f"/leader?since={since}&wait={wait_s}s"
             try:
                 page = await get_page(member.http_address, path, 2 * LEADER_WAIT_S)
                 view = LeaderView.from_json(page)
@@ -227,25 +222,19 @@ class LocalGroup:
                 continue
             process.has_answered = True
             since = view.token
-            trouble = await self._report_trouble(member, trouble)
+            await self._report_trouble(member, trouble)
             if view.master and view.term > self._term:
                 self._term = view.term
                 self._on_event(LeaderChanged(leader_id=view.self_id, term=view.term))
 
-    async def _report_trouble(self, member: LocalMember, known: str) -> str:
-        """Report why a member cannot use its store, unless that is known; return it."""
+    async def _report_trouble(self, member: LocalMember, trouble: TroubleWatch) -> None:
+        """Report why a member is out of service, unless that was reported."""
         try:
             status = NodeStatus.from_json(await get_page(member.http_address, "/status", 2.0))
         except (PageError, FormatError):
-            return known
-        if status.storage is StorageState.SOUND:
-            return ""
-        if status.reason != known:
-            event = StorageTrouble(
-                member_id=member.member_id, state=status.storage, reason=status.reason
-            )
+            return
+        if (event := trouble.learn(status)) is not None:
             self._on_event(event)
-        return status.reason
 
 
 def node_program(python: str = sys.executable, search_path: str | None = None) -> Path:
