@@ -21,11 +21,13 @@ from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.report.audit_findings import latest, recorded_finding
+from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.pods_to_roll import blank_claims, roll_state
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
@@ -58,6 +60,7 @@ class GroupSnapshot:
     """The group's identity; empty while it is not known."""
     startup: StartupGracePeriod
     created_at: datetime
+    history: LeaderHistory
     audit: AuditFinding | None = None
     placement: Placement | None = None
     """Whether the leader is where it should be; None until it was looked at."""
@@ -86,6 +89,7 @@ class GroupSnapshot:
             identity=str((body.get("status") or {}).get(IDENTITY_KEY, "")),
             startup=StartupGracePeriod(datetime.fromisoformat(metadata["creationTimestamp"])),
             created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
+            history=LeaderHistory(leader_changes_from_json(body.get("status") or {})),
             audit=recorded_finding(body.get("status") or {}),
         )
 

@@ -41,7 +41,6 @@ from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.report.group_events import leader_change_event
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
-from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
 from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
@@ -70,7 +69,6 @@ class GroupWorker:
         self._claims_changed = True
         self._scale_steps = self._scale_steps_at_answers = 0
         self._double_masters = DoubleMasterDetector()
-        self._history = LeaderHistory(leader_changes_from_json(status))
         self._reporter = GroupReporter(context, status)
         self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
@@ -183,7 +181,7 @@ class GroupWorker:
                     self._context.api,
                     {**body, "status": self._reporter.status(body)},
                     self._context.node_image,
-                    led=self._history.leader is not None,
+                    led=self._snapshot.history.leader is not None,
                     voters=len(self._snapshot.membership.voters),
                     now=self._context.now(),
                     reported=self._snapshot.reported_identities(),
@@ -207,15 +205,15 @@ class GroupWorker:
     def _on_poll_change(self) -> None:
         """Process a member's new answer, or its silence."""
         pods = self._snapshot.followed.pods
-        self._history.observe(self._context.clock(), self._polls.observations(), pods)
+        self._snapshot.history.observe(self._context.clock(), self._polls.observations(), pods)
         self._wake("follow")
 
     def _on_decision(self, decision: Decision) -> None:
         """Record a new leader as soon as it is proven, before the pods are relabeled."""
-        before, leader = self._history.leader, decision.leader
+        before, leader = self._snapshot.history.leader, decision.leader
         if leader is None:
             return
-        phases = self._history.proven(
+        phases = self._snapshot.history.proven(
             self._context.clock(),
             self._context.now(),
             leader,
@@ -224,7 +222,7 @@ class GroupWorker:
         )
         self._record_phases(phases)
         if leader != before and self.loops.acts:
-            change = self._history.changes[0]
+            change = self._snapshot.history.changes[0]
             note = leader_change_event(change)
             logger.info("%s/%s: %s", self.namespace, self.name, note.message)
             self._reporter.add_event(note)
@@ -236,14 +234,14 @@ class GroupWorker:
         """Record the result of a follow run, after which no patch is left to make."""
         before = self._snapshot.followed
         if followed.master_pod:
-            self._record_phases(self._history.relabeled(self._context.clock()))
+            self._record_phases(self._snapshot.history.relabeled(self._context.clock()))
         if followed.leader != before.leader:
             self._wake("endpoints", "scale")
         if followed != before:
             self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
         if self._snapshot.hibernates:  # its sleep is no time without a leader
-            self._history = LeaderHistory(self._history.changes)
+            self._snapshot.history = LeaderHistory(self._snapshot.history.changes)
 
     async def _check_endpoints(self) -> None:
         snapshot = self._snapshot
@@ -254,8 +252,9 @@ class GroupWorker:
         if found != snapshot.endpoints:
             snapshot.endpoints = found
             self._wake("report")
-        if snapshot.judge_endpoints().synced and snapshot.followed.leader == self._history.leader:
-            self._record_phases(self._history.endpoints_synced(self._context.clock()))
+        history = snapshot.history
+        if snapshot.judge_endpoints().synced and snapshot.followed.leader == history.leader:
+            self._record_phases(history.endpoints_synced(self._context.clock()))
 
     async def _observe(self) -> float | None:
         snapshot, steps = self._snapshot, self._scale_steps
@@ -280,7 +279,7 @@ class GroupWorker:
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         self._wake("report")
-        begins = self._history.leader is None and snapshot.may_begin
+        begins = snapshot.history.leader is None and snapshot.may_begin
         if snapshot.may_get_identity or begins or snapshot.may_grow:
             self._wake("reconcile")
         if not self._scaler.idle:
@@ -319,7 +318,7 @@ class GroupWorker:
         self._wake("report")
 
     async def _roll(self) -> float | None:
-        before, led = self._rolls.problem, self._history.leader is not None
+        before, led = self._rolls.problem, self._snapshot.history.leader is not None
         again_s = await self._rolls.run_once(self._body, led, self._scaler.problem)
         if self._rolls.problem != before:
             self._wake("report")
@@ -332,7 +331,7 @@ class GroupWorker:
             return
         observed = snapshot.observe(self._context.now(), self._scaler.problem, self._rolls.problem)
         try:
-            await self._reporter.report(body, observed, self._history, generation)
+            await self._reporter.report(body, observed, self._snapshot.history, generation)
         except NotFoundError:
             self._on_gone()
 

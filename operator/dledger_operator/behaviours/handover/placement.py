@@ -3,7 +3,8 @@ and with the preferred leader. Pure.
 
 A node that is being emptied comes first, and at once: its pods are about to be evicted. The
 preferred leader gets the leadership once it has been able to lead for a while, so that a member
-that comes and goes does not take it each time. A member on a node that is being emptied is not
+that comes and goes does not take it each time, and for longer if it has lost it lately
+(`settling`). A member on a node that is being emptied is not
 able to lead, whatever is preferred. Nor is a member whose pod a roll is about to replace: the roll
 would move the leadership again, perhaps to where it came from. So each handover ends where no rule
 asks for another one: `tests/kube/test_placement.py` and `test_roll_and_placement_model.py` check it
@@ -11,12 +12,13 @@ for all states.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from dledger_operator.api_objects import PodView, Problem
 from dledger_operator.behaviours.handover.candidates import Candidate, Candidates, lags
 from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.handover.settling import settle_s
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.preferred_leader import PreferredLeader
 from dledger_operator.spec.switchover_request import LAG_ENTRIES_MAX
@@ -59,6 +61,8 @@ class PlacementState:
     nodes_readable: bool
     able_s: Mapping[str, float]
     """For how many seconds each member has been able to lead, as far as this operator has seen."""
+    losses: Mapping[str, int] = field(default_factory=dict)
+    """How often each member has lately lost the leadership, other than by handing over."""
     paused: bool = False
     rolling: bool = False
     """Whether pods are being replaced, after which the leadership has moved anyway."""
@@ -199,17 +203,31 @@ def _to_the_preferred(
         reason, what = (ROLL_UNDER_WAY, "a roll") if state.rolling else (SCALING, "scaling")
         return Wait(reason=reason, message=f"{why}; {what} is under way and goes first")
     steady = [
-        each for each in able if state.able_s.get(each.member_id, 0.0) >= preference.stable_for_s
+        each
+        for each in able
+        if state.able_s.get(each.member_id, 0.0) >= _settle_s(state, preference, each)
     ]
     if not steady:
-        listed = ", ".join(each.member_id for each in able)
-        message = (
-            f"{why}; {listed} gets the leadership once it has been able to lead for "
-            f"{preference.stable_for_s:g} s"
-        )
-        return Wait(reason=SETTLING, message=message)
+        listed = "; ".join(_when_settled(state, preference, each) for each in able)
+        return Wait(reason=SETTLING, message=f"{why}; {listed}")
     best = min(steady, key=lambda each: (each.behind, each.lag_entries or 0, each.member_id))
     return Move(leader=leader, to=best.member_id, reason=PREFERRED_LEADER, message=why)
+
+
+def _settle_s(state: PlacementState, preference: PreferredLeader, member: Candidate) -> float:
+    return settle_s(preference.stable_for_s, state.losses.get(member.member_id, 0))
+
+
+def _when_settled(state: PlacementState, preference: PreferredLeader, member: Candidate) -> str:
+    """Say when a preferred leader gets the leadership."""
+    settled_s = _settle_s(state, preference, member)
+    says = (
+        f"{member.member_id} gets the leadership once it has been able to lead for {settled_s:g} s"
+    )
+    if settled_s == preference.stable_for_s:
+        return says
+    losses = state.losses[member.member_id]
+    return f"{says}: it has lately lost it {losses} {'time' if losses == 1 else 'times'}"
 
 
 def able_members(state: PlacementState) -> frozenset[str]:

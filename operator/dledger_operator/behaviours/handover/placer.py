@@ -25,6 +25,7 @@ from dledger_operator.behaviours.handover.placement import (
     decide,
     find_places,
 )
+from dledger_operator.behaviours.handover.settling import recent_losses
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.members import observe
@@ -150,6 +151,7 @@ class Placer:
             preference=group.preferred_leader,
             nodes_readable=nodes.readable,
             able_s={},
+            losses=recent_losses(self._snapshot.history.changes, self._context.now()),
             paused=group.paused,
             rolling=bool(self._snapshot.pods_to_replace),
             scaling=self._snapshot.is_scaling,
