@@ -63,6 +63,10 @@ class StoreDamagedError(StoreError):
         """The first damaged entry; None if unknown."""
 
 
+class NotYetCommittedError(NodeError, LookupError):
+    """The bytes lie behind the entries that a member knows to be committed, for now."""
+
+
 class StoreInUseError(StoreError):
     """Another process holds the folder."""
 

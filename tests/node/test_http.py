@@ -3,6 +3,8 @@
 import threading
 import time
 
+import pytest
+
 from dledger_formats.http.status import LeaderView
 from tools.groups.node_group import NodeGroup
 
@@ -106,6 +108,24 @@ def test_a_segment_is_served_by_range_up_to_the_committed_index(steady_group: No
     assert len(whole[1]) == file.readable_bytes < file.size_bytes
     assert part == (206, whole[1][8:16])
     assert beyond[0] == 416
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("at=0&size=0", b"size must be 1 to"),
+        ("at=0&size=48&known=" + "00" * 47, b"known must be up to 16 headers of 48 bytes"),
+        ("at=0&size=48&known=" + "00" * 48 * 17, b"known must be up to 16 headers of 48 bytes"),
+        ("at=0&size=48&known=zz", b"hex"),
+    ],
+)
+def test_a_malformed_request_for_stored_bytes_is_refused(
+    steady_group: NodeGroup, query: str, why: bytes
+) -> None:
+    status, body = steady_group.get(steady_group.master(), f"/stored/{'0' * 20}?{query}")
+
+    assert status == 400
+    assert why in body
 
 
 def test_an_unknown_file_is_not_found(steady_group: NodeGroup) -> None:

@@ -18,6 +18,7 @@ from dledger_group.damaged import (
     check_that_nothing_is_lost,
     counted,
     follower_of,
+    forget_commits,
     log_bytes,
     read_back,
     set_aside_folders,
@@ -101,6 +102,27 @@ async def test_three_members_that_all_start_damaged_mend_from_each_other(group: 
     await check_that_nothing_is_lost(group, stored)
     whole = log_bytes(group, members[0])
     assert all(whole[name] == content for name, content in list(sound.items())[:-1])
+
+
+async def test_two_members_mend_from_a_third_one_that_knows_nothing_as_committed(
+    group: NodeGroup,
+) -> None:
+    """It learns what is committed from a leader, and there is none while the two stay out."""
+    stored = await append_all(group, BODIES)
+    wait_until_level(group)
+    first, second, sound = group.running()
+    for member in (first, second, sound):
+        group.stop(member)
+    forget_commits(group, sound)
+    for member in (first, second):
+        flip_in(group, member, 3)
+
+    for member in (first, second, sound):
+        group.start(member)
+
+    stored |= await append_all(group, BODIES[:50])
+    assert nobody_joined(group)
+    await check_that_nothing_is_lost(group, stored)
 
 
 async def test_a_missing_segment_comes_from_two_peers_that_rotted_in_it_elsewhere(

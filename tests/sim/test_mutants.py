@@ -25,6 +25,7 @@ QUICK = (
     "question_is_answered_without_looking",
     "leader_counts_what_it_has_not_flushed",
     "window_is_not_kept",
+    "entry_after_the_range_is_believed",
 )
 SEED_COUNT = 100
 

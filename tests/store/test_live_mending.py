@@ -30,7 +30,7 @@ class Twin:
         self._folder = folder
         self._before = before
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         self._before()
         return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, 1 << 40)
 

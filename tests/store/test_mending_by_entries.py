@@ -12,10 +12,10 @@ from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.healing.peer_bytes import Peer
 from dledger_node.store.log.damaged_ranges import LogShape, damaged_ranges
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.log.served_segments import stored_bytes
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
+from dledger_store_files.folder_peer import FolderPeer
 
 OpenStore = Callable[..., LogStore]
 
@@ -26,22 +26,6 @@ PER_SEGMENT = 27
 COUNT = 200
 COMMITTED_INDEX = 190
 FIRST_LEFT = 2 * PER_SEGMENT
-
-
-class FolderPeer:
-    """A peer that reads the data files of a folder; `before` is called at every request."""
-
-    def __init__(
-        self, folder: Path, before: Callable[[], None] = lambda: None, *, end_pos: int = 1 << 40
-    ) -> None:
-        """The peer's committed entries end at `end_pos`."""
-        self._folder = folder
-        self._before = before
-        self._end_pos = end_pos
-
-    def stored(self, name: str, at: int, size: int) -> bytes:
-        self._before()
-        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, self._end_pos)
 
 
 def store_with_entries(open_store: OpenStore) -> LogStore:

@@ -27,13 +27,14 @@ class ClosedLog:
     def __init__(self, shape: LogShape) -> None:
         self._shape = shape
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks.
 
-        Raises LookupError if there are none, OSError if they cannot be read.
+        See `stored_bytes` for `known`. Raises LookupError if there are none, OSError if they cannot
+        be read.
         """
         end_pos = self._committed_end_pos()
-        return stored_bytes(self._shape.folder / disk.DATA_FOLDER, name, at, size, end_pos)
+        return stored_bytes(self._shape.folder / disk.DATA_FOLDER, name, at, size, end_pos, known)
 
     def _committed_end_pos(self) -> int:
         """Return where the last committed entry ends, by its index unit; 0 if that is unknown."""

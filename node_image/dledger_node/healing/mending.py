@@ -13,6 +13,10 @@ several peers, and from this member itself, each from one that has it sound. The
 
 Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
 peers give committed entries only. So the bytes are those that this member wrote and flushed itself.
+A peer need not know that they are committed, which it learns from leaders only: while most members
+stay out of service with damage, there is no leader. So the member tells its peers the headers of
+some sound entries after the range, which it knows to be committed. A peer with one of these entries
+has the same entries before it.
 What it promised is in its term, its vote, the end of its log and the entries above the committed
 index; nothing of it is touched, and nothing of it may be damaged: otherwise `repair` makes the
 member join. After mending, the disk is as it was before the damage, so a mended member is one that
@@ -36,7 +40,7 @@ from typing import Final
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
-from dledger_node.errors import StoreError
+from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.healing.peer_bytes import (
     CHUNK_BYTES,
     CHUNKS_KEPT,
@@ -52,6 +56,7 @@ from dledger_node.store.log.damaged_ranges import (
     LogShape,
     beginning,
     closing,
+    headers_after,
     longer,
 )
 from dledger_node.store.log.entry_walk import EntryWalk
@@ -140,16 +145,19 @@ class Mender:
         while True:
             size = self._shape.segment_size_bytes
             givers = {**self._peers, OWN: OwnBytes(self._shape.folder / disk.DATA_FOLDER)}
-            fetched = PeerBytes(givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept)
+            known = self._headers_after(damaged, checkpoint)
+            fetched = PeerBytes(
+                givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept, known
+            )
             try:
                 if damaged.start.chain_crc is None:
-                    _take_first(fetched, damaged, self._agreed_header(damaged, givers))
+                    _take_first(fetched, damaged, self._agreed_header(damaged, givers, known))
                 if self._verify(damaged, fetched, checkpoint):
                     break
             except NoPeerError as error:
                 raise CannotMendError(
                     f"no other member gives sound bytes of {damaged}: {error}",
-                    may_succeed_later=error.silent,
+                    may_succeed_later=error.may_give_later,
                 ) from None
             following = self._longer(damaged, checkpoint)
             if following is None:
@@ -189,7 +197,14 @@ class Mender:
                         return False
                     fetched.reject(walk.stop_pos)
 
-    def _agreed_header(self, damaged: DamagedRange, givers: Mapping[str, Peer]) -> bytes:
+    def _headers_after(self, damaged: DamagedRange, checkpoint: Checkpoint) -> bytes:
+        _, end = beginning(self._shape, checkpoint)
+        with closing(self._shape.read(self._first_pos(damaged), end)) as files:
+            return headers_after(files, damaged, checkpoint.committed_index)
+
+    def _agreed_header(
+        self, damaged: DamagedRange, givers: Mapping[str, Peer], known: bytes
+    ) -> bytes:
         """Return the header of the range's first entry, on which two members agree.
 
         Where retention has removed the log's front, nothing is known of the chain before that
@@ -197,20 +212,20 @@ class Mender:
         """
         at = damaged.start.pos % self._shape.segment_size_bytes
         name = disk.file_name(damaged.start.pos - at)
-        votes, is_silent = Counter[bytes](), False
+        votes, may_give_later = Counter[bytes](), False
         for giver in givers.values():
             try:
-                votes[giver.stored(name, at, ENTRY_HEADER_SIZE)] += 1
+                votes[giver.stored(name, at, ENTRY_HEADER_SIZE, known)] += 1
+            except (NotYetCommittedError, OSError):
+                may_give_later = True
             except LookupError:
                 continue
-            except OSError:
-                is_silent = True
         header, count = max(votes.items(), key=itemgetter(1), default=(b"", 0))
         if count < AGREEING_MIN:
             raise CannotMendError(
                 f"no two members have the same header of entry {damaged.start.index}, which begins "
                 f"the log, so {damaged} cannot be verified",
-                may_succeed_later=is_silent,
+                may_succeed_later=may_give_later,
             )
         return header
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from dledger_formats.log import disk
-from dledger_node.http.pages import STORED_BYTES_MAX
+from dledger_node.errors import NotYetCommittedError
+from dledger_node.http.pages import KNOWN_HEADERS_MAX, RETRY_AFTER, STORED_BYTES_MAX
+from dledger_node.store.log.damaged_ranges import HEADERS_MAX
 from dledger_node.store.log.served_segments import stored_bytes
 
 CHUNK_BYTES: Final = 256 << 10
@@ -24,22 +26,26 @@ OWN: Final = "this member"
 """The name of this member among those that give bytes."""
 
 assert CHUNK_BYTES <= STORED_BYTES_MAX
+assert HEADERS_MAX <= KNOWN_HEADERS_MAX
 
 
 class NoPeerError(Exception):
     """No peer gave these bytes."""
 
-    def __init__(self, message: str, *, silent: bool) -> None:
+    def __init__(self, message: str, *, may_give_later: bool) -> None:
         super().__init__(message)
-        self.silent = silent
-        """Whether a peer gave no answer: it may have the bytes."""
+        self.may_give_later = may_give_later
+        """Whether a peer gave no answer, or does not know yet that these bytes are committed."""
 
 
 class Peer(Protocol):
     """A member that may have the bytes."""
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
-        """Return bytes of a data file. Raises OSError, or LookupError if it does not have them."""
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        """Return bytes of a data file that the peer knows to be committed, or that lie before an
+        entry of its log with one of the headers in `known`. Raises OSError, or LookupError if it
+        does not have them: NotYetCommittedError if it may have them later.
+        """
 
 
 class HttpPeer:
@@ -49,12 +55,13 @@ class HttpPeer:
         self._address = address
         self._connection: http.client.HTTPConnection | None = None
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
-        """Return bytes of a data file. Raises OSError, or LookupError if it does not have them."""
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        """See `Peer`. A peer of an earlier release takes no notice of `known`."""
+        query = f"at={at}&size={size}" + (f"&known={known.hex()}" if known else "")
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-            self._connection.request("GET", f"/stored/{name}?at={at}&size={size}")
+            self._connection.request("GET", f"/stored/{name}?{query}")
             response = self._connection.getresponse()
             body = response.read(STORED_BYTES_MAX + 1)
         except http.client.HTTPException as error:
@@ -67,8 +74,12 @@ class HttpPeer:
             return body
         self.close()
         reason = body[:200].decode(errors="replace").strip()
-        kind = LookupError if response.status == http.client.NOT_FOUND else OSError
-        raise kind(f"{self._address} answered {response.status}: {reason}")
+        message = f"{self._address} answered {response.status}: {reason}"
+        if response.status != http.client.NOT_FOUND:
+            raise OSError(message)
+        if response.getheader(RETRY_AFTER) is not None:
+            raise NotYetCommittedError(message)
+        raise LookupError(message)
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,7 +99,7 @@ class OwnBytes:
         """`folder` has the data files."""
         self._folder = folder
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return bytes of a data file. Raises LookupError if they cannot be read."""
         try:
             return stored_bytes(self._folder, name, at, size, disk.start_offset(name) + at + size)
@@ -122,10 +133,13 @@ class PeerBytes:
         end: int,
         segment_size_bytes: int,
         chunks_kept: int = CHUNKS_KEPT,
+        known: bytes = b"",
     ) -> None:
         """Peers are asked in their order. The bytes between two positions may span segments.
-        `chunks_kept` bounds the memory; what is not kept is fetched again.
+        `chunks_kept` bounds the memory; what is not kept is fetched again. `known` are headers
+        of committed entries after the bytes (`Peer`).
         """
+        self._known = known
         self._peers = peers
         self._start = start
         self._end = end
@@ -145,6 +159,8 @@ class PeerBytes:
         self._digests: dict[_Key, bytes] = {}
         self._cached: dict[_Key, bytes] = {}
         self._refusals: dict[str, str] = {}
+        self._is_behind = False
+        """Whether a peer does not know yet that bytes of the range are committed."""
         self._silent: set[str] = set()  # not asked again: each might take TIMEOUT_S for each chunk
 
     def pieces(self, start: int, end: int) -> Iterator[Piece]:
@@ -195,7 +211,10 @@ class PeerBytes:
         if peer_id is None:
             told = sorted(self._refusals.items())
             reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in told)
-            raise NoPeerError(reasons or "there is no other member", silent=bool(self._silent))
+            raise NoPeerError(
+                reasons or "there is no other member",
+                may_give_later=self._is_behind or bool(self._silent),
+            )
         while self._starts and self._starts[-1] >= pos:
             self._starts.pop()
             self._givers.pop()
@@ -256,9 +275,10 @@ class PeerBytes:
             return b""
         name, at = disk.file_name(low - low % self._segment_size), low % self._segment_size
         try:
-            return self._peers[peer_id].stored(name, at, high - low)
+            return self._peers[peer_id].stored(name, at, high - low, self._known)
         except LookupError as error:
             self._refuse(peer_id, str(error))
+            self._is_behind |= isinstance(error, NotYetCommittedError)
         except OSError as error:
             self._refuse(peer_id, str(error) or type(error).__name__)
             self._silent.add(peer_id)

@@ -34,7 +34,7 @@ class Outage:
         *,
         state: StorageState,
         reason: str,
-        stored: Callable[[str, int, int], bytes] | None = None,
+        stored: Callable[[str, int, int, bytes], bytes] | None = None,
         recovery: Recovery | None = None,
     ) -> None:
         """`stored` reads committed bytes of a data file that is not open, if there are any;
@@ -100,11 +100,11 @@ class Outage:
         """Raise FileNotFoundError, since the manifest lists no file."""
         raise FileNotFoundError(f"{folder}/{name} cannot be read: {self.reason}")
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Read committed bytes of a data file, sound or not. Raises LookupError, OSError."""
         if self._stored is None:
             raise LookupError(f"{name} cannot be read: {self.reason}")
-        return self._stored(name, at, size)
+        return self._stored(name, at, size, known)
 
     def open_file(self, name: str) -> BinaryIO:
         """Raise FileNotFoundError: whoever repairs the store may be changing its files."""

@@ -9,8 +9,10 @@ GET /metrics                        Prometheus metrics
 GET /manifest                       the files that an auditor may read, and how far (Manifest)
 GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range;
                                     500 with the header DLedger-Damage if the disk has them not
-GET /stored/{name}?at=BYTE&size=N   committed bytes of a data segment, unverified, for a peer that
-                                    mends its own; also while this member is out of service
+GET /stored/{name}?at=BYTE&size=N&known=HEADERS
+                                    committed bytes of a data segment, unverified, for a peer that
+                                    mends its own; also while this member is out of service. HEADERS
+                                    are those of entries, in hex, that the peer knows as committed
 GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
                                     is on the disk, for an auditor; takes Range; 500 as above
 
@@ -34,12 +36,18 @@ from dledger_formats.http.status import (
     NodeStatus,
     SegmentFile,
 )
-from dledger_node.errors import StoreError
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
+from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.http import byte_ranges, file_answers
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
 STORED_BYTES_MAX: Final = 1 << 20
+KNOWN_HEADERS_MAX: Final = 16
+"""Headers that may be told with a request for stored bytes."""
+RETRY_AFTER: Final = "Retry-After"
+"""With 404: this member does not know yet that the bytes are committed."""
+_LATER: Final = {RETRY_AFTER: "1"}
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
@@ -73,8 +81,12 @@ class Source(Protocol):
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Read bytes of a file of the manifest; blocks."""
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
-        """Read committed bytes of a data file, sound or not; blocks. Raises LookupError."""
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        """Read committed bytes of a data file, sound or not; blocks. Raises LookupError.
+
+        `known` are headers of entries that the asking member knows to be committed: where this log
+        has one of them too, the bytes before it count as committed.
+        """
 
     def open_file(self, name: str) -> BinaryIO:
         """Open a small file or a file of a snapshot; blocks. Raises OSError."""
@@ -194,11 +206,18 @@ async def stored_page(request: web.Request) -> web.Response:
         at, size = int(query.get("at", "")), int(query.get("size", ""))
         if at < 0 or not 0 < size <= STORED_BYTES_MAX:
             raise ValueError(f"size must be 1 to {STORED_BYTES_MAX}")
+        known = bytes.fromhex(query.get("known", ""))
+        if len(known) % ENTRY_HEADER_SIZE or len(known) > KNOWN_HEADERS_MAX * ENTRY_HEADER_SIZE:
+            raise ValueError(
+                f"known must be up to {KNOWN_HEADERS_MAX} headers of {ENTRY_HEADER_SIZE} bytes"
+            )
     except ValueError as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
     name = request.match_info["name"]
     try:
-        body = await asyncio.to_thread(request.app[SOURCE].stored, name, at, size)
+        body = await asyncio.to_thread(request.app[SOURCE].stored, name, at, size, known)
+    except NotYetCommittedError as error:
+        raise web.HTTPNotFound(text=f"{error}\n", headers=_LATER) from error
     except LookupError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except (StoreError, OSError) as error:

@@ -102,9 +102,9 @@ class CurrentSource:
         """Return bytes of a file of the manifest; blocks."""
         return self.source.read_file(folder, name, start, end)
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
-        return self.source.stored(name, at, size)
+        return self.source.stored(name, at, size, known)
 
     def open_file(self, name: str) -> BinaryIO:
         """Open a small file or a file of a snapshot; blocks. Raises OSError."""

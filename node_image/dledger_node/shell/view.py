@@ -98,9 +98,9 @@ class MemberView:
             self.store.damage = error
             raise
 
-    def stored(self, name: str, at: int, size: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
-        return self.store.segments.stored(name, at, size, self.core.readable_index)
+        return self.store.segments.stored(name, at, size, self.core.readable_index, known)
 
     def open_file(self, name: str) -> BinaryIO:
         """Open a small file or a file of a snapshot; blocks. Raises OSError."""

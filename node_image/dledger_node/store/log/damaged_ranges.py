@@ -29,6 +29,8 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 
 UNITS_AT_ONCE: Final = 8192
 LOOK_BACK_MAX: Final = 1000
+HEADERS_MAX: Final = 8
+"""Headers that `headers_after` returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,30 @@ def place_before(files: LogFiles, index: int, begin_index: int) -> Cursor | None
                 chain_crc=header.chain_crc,
             )
     return None
+
+
+def headers_after(files: LogFiles, damaged: DamagedRange, committed_index: int) -> bytes:
+    """Return the headers of some committed entries after a range that pass their own checksums.
+
+    There are several, since only the entries before it prove an entry's term and channel.
+    """
+    first = damaged.end_index
+    last = min(committed_index, first + HEADERS_MAX - 2)
+    units = files.units(first + 1, last) + files.units(committed_index, committed_index)
+    places = [(first, damaged.end_pos)]
+    for at in range(0, len(units), INDEX_UNIT_SIZE):
+        unit = disk.unpack_index_unit(units, at)
+        places.append((unit.index, unit.pos))
+    return b"".join(
+        _header_at(files, pos)
+        for index, pos in places
+        if first <= index <= committed_index and _is_sound(files, pos, index)
+    )
+
+
+def _header_at(files: LogFiles, pos: int) -> bytes:
+    file = files.data.file_at(pos)
+    return bytes(file.read(pos - file.start, ENTRY_HEADER_SIZE))
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@ from typing import Literal
 
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
-from dledger_formats.log.disk import INDEX_UNIT_SIZE
-from dledger_node.errors import Damage, StoreDamagedError
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE
+from dledger_node.errors import Damage, NotYetCommittedError, StoreDamagedError
+from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
@@ -106,17 +107,18 @@ class ServedSegments:
             return self._files.first_from(file.start, self._log.begin_index, self._log.end_index)
         return None
 
-    def stored(self, name: str, at: int, size: int, limit_index: int) -> bytes:
+    def stored(self, name: str, at: int, size: int, limit_index: int, known: bytes = b"") -> bytes:
         """Read bytes of a data file up to entry limit_index; blocks; any thread may call.
 
-        Raises LookupError if the file has no such committed bytes, StoreError, OSError.
+        See `stored_bytes` for `known`. Raises LookupError if the file has no such committed bytes,
+        StoreError, OSError.
         """
         limit_index = min(limit_index, self._log.end_index)
         end_pos = 0
         if limit_index >= self._log.begin_index:
             with _closed_is_missing():
                 end_pos = self._files.end_pos(limit_index)
-        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos)
+        return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos, known)
 
 
 @contextlib.contextmanager
@@ -128,10 +130,20 @@ def _closed_is_missing() -> Iterator[None]:
         raise LookupError(str(error)) from error
 
 
-def stored_bytes(folder: Path, name: str, at: int, size: int, end_pos: int) -> bytes:
-    """Read bytes of a data file, all of them before end_pos. Raises LookupError, OSError."""
-    if disk.start_offset(name) + at + size > end_pos:
-        raise LookupError(f"committed entries end at position {end_pos}")
+def stored_bytes(
+    folder: Path, name: str, at: int, size: int, end_pos: int, known: bytes = b""
+) -> bytes:
+    """Read bytes of a data file, all of them before end_pos, or before an entry of `known`.
+
+    `known` are headers of entries that the asking member knows to be committed. A log that has an
+    entry of the same index and term has the same entries before it (Raft, section 5.3: the Log
+    Matching Property), so they are committed, too, even where no leader has said so yet.
+
+    Raises NotYetCommittedError, LookupError, OSError.
+    """
+    end = disk.start_offset(name) + at + size
+    if end > end_pos and end > (end_pos := max(end_pos, _last_shared(folder, known))):
+        raise NotYetCommittedError(f"committed entries end at position {end_pos}")
     try:
         fd = os.open(folder / name, os.O_RDONLY)
     except FileNotFoundError:
@@ -143,6 +155,22 @@ def stored_bytes(folder: Path, name: str, at: int, size: int, end_pos: int) -> b
     if len(data) < size:
         raise LookupError(f"{name} ends at byte {at + len(data)}")
     return data
+
+
+def _last_shared(folder: Path, headers: bytes) -> int:
+    """Return the position of the last entry with one of these headers; 0 if the log has none."""
+    starts, found = named_starts(folder), 0
+    for at in range(0, len(headers), ENTRY_HEADER_SIZE):
+        header, pos = headers[at : at + ENTRY_HEADER_SIZE], disk.unpack_header(headers, at).pos
+        start = max((one for one in starts if one <= pos), default=None)
+        if start is None or pos <= found:
+            continue
+        path = folder / disk.file_name(start)
+        with path.open("rb") as file:
+            if pos - start < os.fstat(file.fileno()).st_size:
+                file.seek(pos - start)
+                found = pos if file.read(ENTRY_HEADER_SIZE) == header else found
+    return found
 
 
 def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:

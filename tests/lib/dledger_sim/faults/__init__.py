@@ -11,4 +11,5 @@ What belongs here: draws of faults and requests, and the limits within which a f
 - `reshaping`: membership changes, and disks that the group can lose
 - `older_disks`: rolled-back disks
 - `rotting`, `rot_lives`: rotten log entries, and runs with them
+- `mending`, `disjoint_rot`: rot on several members, which mend it from each other
 """

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_sim.faults import floods, member_faults, network_faults, strikes
+from dledger_sim.faults.disjoint_rot import rot_apart
 from dledger_sim.faults.planning import Planned
 from dledger_sim.faults.rot_lives import rot_behind, rot_entry
 from dledger_sim.group.cluster import SimCluster
@@ -99,6 +100,7 @@ FAULTS: Final[dict[str, Callable[[SimCluster, str, random.Random], Planned]]] = 
     "leave_behind": member_faults.leave_behind,
     "rot_entry": rot_entry,
     "rot_behind": rot_behind,
+    "rot_apart": rot_apart,
     "flood": floods.flood,
     **strikes.STRIKES,
 }

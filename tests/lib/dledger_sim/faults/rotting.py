@@ -16,6 +16,7 @@ from dledger_node.healing.repair_plan import (
     plan_repair,
 )
 from dledger_node.raft.membership import Membership
+from dledger_sim.faults.mending import Mending, MendOutcome
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.events import Events
@@ -49,6 +50,9 @@ class Rotting:
         self._events = events
         self._start = start
         self._note = note
+        self._mending: Mending | None = None
+        if conditions.mends:
+            self._mending = Mending(members, network, checker.rot, events)
         self._look_us = dict.fromkeys(members, 0)
         """For each member that stays out, the time of its next check."""
 
@@ -63,7 +67,7 @@ class Rotting:
             isinstance(disk, RottingDisk)
             and disk.begin_index <= disk.checkpoint_end
             and disk.set_aside_count < SET_ASIDE_MAX
-            and self.may_lose(member_id)
+            and (self._mending is not None or self.may_lose(member_id))
         )
 
     def rot(self, member_id: str, index: int, count: int) -> None:
@@ -72,10 +76,17 @@ class Rotting:
         assert isinstance(disk, RottingDisk)
         first_index = max(disk.begin_index, min(index, disk.checkpoint_end))
         end = min(first_index + count, disk.checkpoint_end + 1)
-        disk.rot(first_index, end)
-        self._note(member_id, f"has rotten entries {first_index} to {end - 1}")
-        self._checker.rot.counts["rotted"] += 1
-        self._checker.rot.counts["rotted_entries"] += end - first_index
+        mending = self._mending
+        indexes = [
+            at
+            for at in range(first_index, end)
+            if mending is None or mending.may_rot(member_id, at)
+        ]
+        for at in indexes:
+            disk.rot(at, at + 1)
+        self._note(member_id, f"has rotten entries {indexes}")
+        self._checker.rot.counts["rotted"] += bool(indexes)
+        self._checker.rot.counts["rotted_entries"] += len(indexes)
 
     def found(self, member: SimMember, error: Exception, how: str) -> str:
         """Count how damage was found, and describe what the member does.
@@ -117,6 +128,12 @@ class Rotting:
             disk.damaged = max(disk.rotten) >= disk.verified_from
             self._checker.rot.counts["found_by_start"] += disk.damaged
             return not disk.damaged
+        if self._mending is not None and disk.rotten:
+            outcome = self._mending.mend(member_id)
+            self._note(member_id, f"mends its log: {outcome.value}; rotten {sorted(disk.rotten)}")
+            self._checker.rot.counts[f"mending_{outcome.value}"] += 1
+            if outcome is MendOutcome.LATER:
+                return False
         member = DamagedMember(
             self_id=member_id,
             peer_ids=tuple(one for one in self._members if one != member_id),
@@ -128,6 +145,8 @@ class Rotting:
         )
         match plan_repair(member, self._reports(member_id)).action:
             case RepairAction.JOIN:
+                if self._mending is not None:
+                    self._mending.sets_aside(member_id)
                 disk.set_aside()
                 self._note(member_id, f"sets aside all entries after {len(disk.durable) - 1}")
                 self._checker.promises.lost_volume(member_id)

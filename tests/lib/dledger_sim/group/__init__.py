@@ -10,6 +10,7 @@ What belongs here: everything that a run needs without faults, and the state tha
 - `store`, `links`: a member's disk and network, as the production loop uses them
 - `keeper`, `snapshots`: a member's state and its snapshots
 - `disk`, `rotting_disk`: what a crash leaves, and entries that rot
+- `stored_log`: a log as the files that a real member would have
 - `network`: loss, duplication and delay
 - `pushed`, `membership_bodies`: the contents of simulated entries
 - `kinds`, `wire`: descriptions of messages, and messages as real bytes

@@ -65,6 +65,8 @@ class Conditions:
     """Probability that a truncation, or a replacement of the log, takes as long."""
     checkpoint: float = 0.0
     """Probability that a new committed index is saved."""
+    mends: bool = False
+    """Whether entries may rot on several members, which mend them from each other."""
     keep: Keep = Keep.SOMETHING
     crash_in_ready: float = 0.0
     """Probability of a crash at each step of a Ready."""

@@ -27,6 +27,28 @@ class RotRules:
                     f"{member_id} serves {entry} as entry {index}, which was {disk.cached[index]}",
                 )
 
+    def mended(self, member_id: str, wrong: Sequence[int], *, is_done: bool) -> None:
+        """Check rule 35 after a member has mended its log: it is as it was before it rotted.
+
+        `wrong` are the entries that differ; `is_done` tells whether the member believes that all
+        are mended.
+        """
+        rotten = self._disks[member_id].rotten
+        self.counts["mended_entries"] += len(rotten.keys() - set(wrong))
+        if (is_done and wrong) or not rotten.keys() >= set(wrong):
+            raise ViolationError(
+                "a mended log is as it was written",
+                f"{member_id} takes its log for sound, but entries {wrong} differ",
+            )
+
+    def sets_aside(self, member_id: str, *, can_be_mended: bool) -> None:
+        """Check rule 36 when a member gives up its damaged log, and with it its vote."""
+        if can_be_mended:
+            raise ViolationError(
+                "no log is set aside that can be mended",
+                f"{member_id} joins, but peers that answer have each of its rotten entries sound",
+            )
+
     def saved(self, member_id: str) -> None:
         """Count a member as healed: it has saved that it no longer joins."""
         disk = self._disks[member_id]

@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from dledger_sim.faults import floods, power, slow_cuts
+from dledger_sim.faults import disjoint_rot, floods, power, slow_cuts
 from dledger_sim.group.conditions import Conditions
 
 FAMILIES: Final[dict[str, Callable[[random.Random], Conditions]]] = {
     "load": floods.drawn,
     "power": power.drawn,
     "cuts": slow_cuts.drawn,
+    "mending": disjoint_rot.drawn,
 }
 
 
