@@ -2,6 +2,7 @@
 
 import pytest
 
+from dledger_e2e.drains import drain
 from dledger_e2e.group import Group, member_of
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.one_off import carry_out
@@ -12,12 +13,6 @@ pytestmark = pytest.mark.cluster
 SWITCHOVERS = 5
 PAUSE_S_MAX = 5.0
 """Far above what is seen, because the machine may be busy with other tests."""
-
-
-def drain(group: Group, node: str) -> None:
-    """Evict the group's pods from a node; other tests' pods stay."""
-    selector = f"--pod-selector=dledger.io/group={group.name}"
-    group.kubectl("drain", node, selector, "--delete-emptydir-data", "--timeout=120s")
 
 
 def assert_no_append_failed(load: Load) -> None:

@@ -182,6 +182,39 @@ def test_nothing_is_decided_without_a_leader() -> None:
     assert decide(state(None)) == Wait(reason="NoLeader", message="no member leads")
 
 
+BEHIND = {each: {"behind": True} for each in MEMBERS}
+
+
+def test_off_a_node_the_leadership_waits_for_a_roll_that_goes_on() -> None:
+    decision = decide(state(candidates=BEHIND, places={"n1": {"emptied": CORDONED}}, rolling=True))
+
+    assert isinstance(decision, Wait)
+    assert decision.reason == "RollUnderWay"
+
+
+def test_off_a_node_the_leadership_does_not_wait_for_a_roll_that_has_halted() -> None:
+    halted = state(
+        candidates=BEHIND, places={"n1": {"emptied": CORDONED}}, rolling=True, roll_halted=True
+    )
+
+    decision = decide(halted)
+
+    assert isinstance(decision, Move)
+    assert decision.to == "n0"
+
+
+def test_while_a_roll_is_halted_a_pod_that_it_has_replaced_comes_first() -> None:
+    of_the_new_revision = BEHIND | {"n2": {"lag_entries": 9}}
+    halted = state(
+        candidates=of_the_new_revision,
+        places={"n1": {"emptied": CORDONED}},
+        rolling=True,
+        roll_halted=True,
+    )
+
+    assert decide(halted).to == "n2"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("preference", "words"),
     [
@@ -223,6 +256,7 @@ states = st.builds(
     nodes_readable=st.booleans(),
     able_s=st.fixed_dictionaries(dict.fromkeys(MEMBERS, st.sampled_from((0.0, 59.0, 60.0)))),
     rolling=st.booleans(),
+    roll_halted=st.booleans(),
     scaling=st.booleans(),
     paused=st.booleans(),
 )
@@ -258,7 +292,8 @@ def test_only_a_member_that_can_lead_gets_the_leadership(before: PlacementState)
         assert not before.paused
         target = before.candidates.get(decision.to)
         assert target is not None
-        assert not (before.rolling and target.behind), "a roll would move the leadership again"
+        goes_on = before.rolling and not before.roll_halted
+        assert not (goes_on and target.behind), "a roll would move the leadership again"
 
 
 @settings(max_examples=1000)

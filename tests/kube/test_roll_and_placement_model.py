@@ -51,6 +51,8 @@ class Group:
     members: list[Member]
     leader: int
     preference: PreferredLeader | None = None
+    halted: bool = False
+    """Whether the roll takes no step, because a pod that it has replaced does not start."""
     transfers: int = 0
 
     def placement(self) -> Decision:
@@ -80,6 +82,7 @@ class Group:
                 nodes_readable=True,
                 able_s=dict.fromkeys(ids, 1000.0),
                 rolling=any(member.behind for member in self.members),
+                roll_halted=self.halted,
             )
         )
 
@@ -92,6 +95,8 @@ class Group:
 
     def roll(self) -> bool:
         """Take the next step of the roll; tell whether there is one."""
+        if self.halted:
+            return False
         pods = [
             RollPod(
                 name=f"p{number}", uid=f"u{number}", member_id=f"n{number}",
@@ -153,6 +158,29 @@ def test_a_roll_and_the_placement_of_the_leader_end(group: Group, seed: int) -> 
     decision, able = group.placement(), [each for each in group.members if not each.emptied]
     assert isinstance(decision, Stay) or (isinstance(decision, Wait) and decision.reason)
     assert not group.members[group.leader].emptied or not able
+
+
+@settings(max_examples=500)
+@given(
+    group=st.builds(Group, st.lists(members, min_size=3, max_size=3), st.integers(0, 2)),
+    halts=st.lists(st.integers(0, 20), max_size=4),
+)
+def test_a_leader_leaves_an_emptied_node_also_while_a_roll_is_halted(
+    group: Group, halts: list[int]
+) -> None:
+    for turn in range(100):
+        group.halted = turn in halts
+        acts = [group.place(), group.roll()]
+        if group.halted:
+            able = [each for each in group.members if not each.emptied]
+            assert not group.members[group.leader].emptied or not able
+        elif not any(acts) and turn > max(halts, default=0):
+            break
+    else:
+        raise AssertionError(f"it goes on for ever: {group}")
+
+    assert not any(member.behind for member in group.members)
+    assert group.transfers <= 3 + 2 * len(set(halts))
 
 
 def test_a_leader_does_not_move_off_a_node_to_a_pod_that_a_roll_is_about_to_replace() -> None:

@@ -66,6 +66,8 @@ class GroupSnapshot:
     """Whether the leader is where it should be; None until it was looked at."""
     token_problem: Problem | None = None
     """Why the group has no administration token."""
+    roll_halted: bool = False
+    """Whether a roll goes on only after somebody has acted, or a window has opened."""
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None

@@ -321,7 +321,7 @@ class GroupWorker:
         before, led = self._rolls.problem, self._snapshot.history.leader is not None
         again_s = await self._rolls.run_once(self._body, led, self._scaler.problem)
         if self._rolls.problem != before:
-            self._wake("report")
+            self._wake("report", "place")
         return again_s
 
     async def _report(self) -> None:

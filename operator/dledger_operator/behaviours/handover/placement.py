@@ -6,9 +6,10 @@ preferred leader gets the leadership once it has been able to lead for a while, 
 that comes and goes does not take it each time, and for longer if it has lost it lately
 (`settling`). A member on a node that is being emptied is not
 able to lead, whatever is preferred. Nor is a member whose pod a roll is about to replace: the roll
-would move the leadership again, perhaps to where it came from. So each handover ends where no rule
-asks for another one: `tests/kube/test_placement.py` and `test_roll_and_placement_model.py` check it
-for all states.
+would move the leadership again, perhaps to where it came from. If the roll has halted, such a
+member comes last: it may be long until somebody corrects the spec. So each handover ends where no
+rule asks for another one: `tests/kube/test_placement.py` and `test_roll_and_placement_model.py`
+check it for all states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,6 +67,8 @@ class PlacementState:
     paused: bool = False
     rolling: bool = False
     """Whether pods are being replaced, after which the leadership has moved anyway."""
+    roll_halted: bool = False
+    """Whether that roll replaces no pod and moves no leadership until somebody acts."""
     scaling: bool = False
     """Whether members are being added or removed."""
 
@@ -169,15 +172,17 @@ def _off_the_node(state: PlacementState, leader: Leader, here: Place) -> Decisio
     if not able:
         message = f"{why}; no other member can take over: {_obstacles(state, leader)}"
         return Wait(reason=NO_SUCCESSOR, message=message)
-    lasting = [each for each in able if not (state.rolling and each.behind)]
+    goes_on = state.rolling and not state.roll_halted
+    lasting = [each for each in able if not (goes_on and each.behind)]
     if not lasting:
         listed = ", ".join(each.member_id for each in able)
         message = f"{why}; a roll is under way and replaces the pod of {listed} first"
         return Wait(reason=ROLL_UNDER_WAY, message=message)
 
-    def rank(each: Candidate) -> tuple[bool, int, str]:
+    def rank(each: Candidate) -> tuple[bool, bool, int, str]:
         preferred = state.places[each.member_id].preferred
-        return (not preferred, each.lag_entries or 0, each.member_id)
+        moves_again = state.rolling and each.behind
+        return (moves_again, not preferred, each.lag_entries or 0, each.member_id)
 
     best = min(lasting, key=rank)
     return Move(leader=leader, to=best.member_id, reason=NODE_EMPTIED, message=why)

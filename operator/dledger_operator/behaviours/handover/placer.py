@@ -154,6 +154,7 @@ class Placer:
             losses=recent_losses(self._snapshot.history.changes, self._context.now()),
             paused=group.paused,
             rolling=bool(self._snapshot.pods_to_replace),
+            roll_halted=self._snapshot.roll_halted,
             scaling=self._snapshot.is_scaling,
         )
 

@@ -1,7 +1,7 @@
 """Rolls a group to what its spec asks for, as far as the group's snapshot permits it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dledger_formats.http.status import NodeStatus
 from dledger_operator.api_objects import PodView, Problem
@@ -9,10 +9,18 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.rolls.permission import approved_revision, closed_window
-from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, Roller
+from dledger_operator.behaviours.rolls.permission import (
+    WAITING_FOR_WINDOW,
+    approved_revision,
+    closed_window,
+)
+from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, REMOVAL_REFUSED, Roller
 from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
+from dledger_operator.behaviours.rolls.roll_steps import ROLL_HALTED, STALLED
 from dledger_operator.conditions import progressing
+
+HALTS: Final = (ROLL_HALTED, STALLED, REMOVAL_REFUSED, WAITING_FOR_WINDOW)
+"""Reasons for which a roll takes no step until somebody acts, or its window opens."""
 
 
 class GroupRoll:
@@ -52,6 +60,13 @@ class GroupRoll:
 
         Returns in how many seconds to look again; None if nothing is left.
         """
+        again_s = await self._take_step(body, led, scaling_problem)
+        self._snapshot.roll_halted = self.problem is not None and self.problem.reason in HALTS
+        return again_s
+
+    async def _take_step(
+        self, body: Mapping[str, Any], led: bool, scaling_problem: Problem | None
+    ) -> float | None:
         snapshot, approved = self._snapshot, approved_revision(body)
         wanted = snapshot.roll_target(body["metadata"].get("generation", 1))
         if snapshot.group is None or wanted is None or snapshot.hibernates:
