@@ -16,6 +16,7 @@ from dledger_broker.door.dispatcher import BrokerRequests, Serve
 from dledger_broker.door.from_doors import FromDoors
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.groups import GroupRequests
+from dledger_broker.door.isolation import Isolation
 from dledger_broker.door.leader import Leadership, MemberLinks
 from dledger_broker.door.locks import LockRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
@@ -59,6 +60,7 @@ class BrokerProgram:
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
         self._counters = BrokerCounters()
+        self._broker: Broker | None = None
 
     @property
     def collectors(self) -> Sequence[Collector]:
@@ -67,11 +69,17 @@ class BrokerProgram:
 
     async def serve(self, member: Member) -> None:
         """Serve clients until cancelled."""
-        broker = Broker(self._settings, member, self._counters)
+        broker = self._broker = Broker(self._settings, member, self._counters)
         try:
             await broker.run()
         finally:
+            self._broker = None
             await broker.close()
+
+    async def drain(self) -> None:
+        """Answer the requests that were read, and the pulls that are held; read no further ones."""
+        if self._broker is not None:
+            await self._broker.drain()
 
 
 class Broker:
@@ -104,8 +112,12 @@ class Broker:
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
         self._pulls: Pulls | None = None
+        self._isolation: Isolation | None = None
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
+        self._listener: asyncio.Server | None = None
+        self._idle: asyncio.Event | None = None
+        """Set once all requests are answered; there only while this member drains."""
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 
@@ -117,6 +129,7 @@ class Broker:
             store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
         )
         self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
+        self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
         requests = self._requests = BrokerRequests(
@@ -132,7 +145,7 @@ class Broker:
 
         host, port = self._settings.node.listen_host, self._settings.own_address[1]
         try:
-            listener = await asyncio.get_running_loop().create_server(
+            self._listener = await asyncio.get_running_loop().create_server(
                 accept, host, port, backlog=1024
             )
         except OSError as error:
@@ -145,7 +158,7 @@ class Broker:
                 self._tick()
         finally:
             watch.cancel()
-            listener.close()
+            self._listener.close()
 
     async def _follow_leader(self) -> None:
         """Let requests go on to each new leader."""
@@ -153,6 +166,16 @@ class Broker:
             token = self._member.leader_token
             self._to_leader.leader_changed()
             await self._member.leader_changed(token)
+
+    async def drain(self) -> None:
+        """Read no further requests; answer those that were read, and the pulls that are held."""
+        if self._listener is not None:
+            self._listener.close()
+        self._member.gate.take_no_more()
+        self._idle = asyncio.Event()
+        await self._idle.wait()
+        if self._pulls is not None:
+            self._pulls.close()
 
     async def close(self) -> None:
         """Answer what waits, and stop the threads."""
@@ -274,8 +297,25 @@ class Broker:
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
 
+    def _has_answered_all(self) -> bool:
+        """Tell whether no request waits for its answer, held pulls apart."""
+        return (
+            self._to_leader.count == 0
+            and self._member.drafts.pending_count == 0
+            and self._sends.is_idle
+            and self._changes.is_idle
+            and self._commits.is_idle
+            and not any(
+                guest.reads_waiting
+                for guest in self._member.gate.everyone()
+                if isinstance(guest, BrokerConnection)
+            )
+        )
+
     def _tick(self) -> None:
         """End the waits that are too long, and show what waits."""
+        if self._idle is not None and self._has_answered_all():
+            self._idle.set()
         self._to_leader.tick()
         self._leases.tick()
         self._locks.tick()
@@ -283,6 +323,8 @@ class Broker:
             self._walker.tick()
         if self._undelivered is not None:
             self._undelivered.tick()
+        if self._isolation is not None:
+            self._isolation.tick()
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count

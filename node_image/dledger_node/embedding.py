@@ -210,3 +210,10 @@ class Program(Protocol):
 
     async def serve(self, member: Member) -> None:
         """Serve until cancelled. An error stops the member."""
+
+    async def drain(self) -> None:
+        """Take no further requests, and return once those that were taken are answered.
+
+        It is called before a member in service stops, after it has handed its leadership over; it
+        is cancelled if it takes too long.
+        """

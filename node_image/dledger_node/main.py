@@ -1,6 +1,7 @@
 """The program `dledger-node`: read the settings and run one member until it is stopped."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 HAND_OVER_TIMEOUT_S: Final = 3.0
 DRAIN_TIMEOUT_S: Final = 2.0
+PROGRAM_DRAIN_TIMEOUT_S: Final = 3.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
 CHATTY: Final = ("aiohttp.access",)
@@ -140,6 +142,9 @@ async def serve_member(
         if not (running.done() or server.fatal.done()):
             await server.hand_over(HAND_OVER_TIMEOUT_S)
             await server.drain(DRAIN_TIMEOUT_S)
+            if program is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(program.drain(), PROGRAM_DRAIN_TIMEOUT_S)
     finally:
         if listener is not None:
             listener.close()

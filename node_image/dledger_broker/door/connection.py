@@ -46,6 +46,10 @@ class BrokerConnection(Connection):
         self._forget(self)
         super().connection_lost(error)
 
+    def take_no_more(self) -> None:
+        """Read no further requests: this member stops, and answers those that it has read."""
+        self._read_no_more()
+
     def close(self) -> None:
         """Send what was written, then close, without a reset."""
         self._linger(on=False)

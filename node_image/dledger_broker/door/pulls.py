@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages import tag_filter
@@ -28,6 +29,7 @@ from dledger_broker.queues.reader import (
 from dledger_formats.rocketmq.codes import Permission, PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.consumer_groups import Subscription
 from dledger_formats.rocketmq.pulls import PullAnswerFields, PullFields
+from dledger_node.remoting.limits import Reason
 
 HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
@@ -116,6 +118,13 @@ class Pulls:
             for pull in [pull for pull in waiting if pull.deadline_s <= now_s]:
                 self._release(pull)
                 self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
+
+    def cut_off(self, arrived_until_s: float) -> None:
+        """Cut the connections of the pulls that came until then: this member has no leader."""
+        for line, pulls in list(self._held_by_line.items()):
+            if min(pull.call.arrived_s for pull in pulls) <= arrived_until_s:
+                assert isinstance(line, BrokerConnection)
+                line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
 
     def close(self) -> None:
         """Answer all held pulls, so that clients ask another member."""

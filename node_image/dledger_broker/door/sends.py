@@ -81,6 +81,11 @@ class Sends:
         self._answers: dict[Line, list[bytes]] = {}
         self._lookups: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no place of a repeated send is being looked up, and every answer is written."""
+        return not (self._lookups or self._answers)
+
     # -- from a request to a draft -----------------------------------------------------------------
 
     def send(self, call: Call) -> None:

@@ -139,6 +139,8 @@ class ToLeader:
         now_s = self._now_s()
         while self._queue and self._queue[0].is_late(now_s):
             self._end_late(self._queue.popleft())
+        if self._waits_for_link_too_long(now_s):
+            self._leave_link()  # so that none of its requests can reach the leader later
         oldest_s = now_s - DOUBT_S
         late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
         for number, waiting in late:
@@ -146,6 +148,12 @@ class ToLeader:
             waiting.may_be_stored = True
             self._end_late(waiting)
         self.go_on()
+
+    def _waits_for_link_too_long(self, now_s: float) -> bool:
+        """Tell whether a request is late, and the link that it waits for was never made."""
+        if self._link is None or self._link.was_made:
+            return False
+        return any(waiting.is_late(now_s) for waiting in self._sent.values())
 
     def leader_changed(self) -> None:
         """Go on with another leader, or none, or the same one that is now ready."""

@@ -53,6 +53,11 @@ class OffsetCommits:
         self._in_flight = False
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for a commit to be proposed."""
+        return not self._waiting
+
     def newest(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return where a group continues; None if it never said."""
         self._follow_term()

@@ -23,6 +23,13 @@ class StateChanges:
         self._owner = owner
         self._committed: deque[tuple[int, Done]] = deque()
         """Those whose changes are committed, with the physical offsets of their last records."""
+        self._proposed = 0
+        """The number of those whose changes may be committed."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for a change."""
+        return not (self._committed or self._proposed)
 
     def propose(
         self,
@@ -37,6 +44,7 @@ class StateChanges:
         """
 
         def ended(draft: RecordDraft, outcome: Outcome) -> None:
+            self._proposed -= 1
             if outcome is Outcome.COMMITTED:
                 self._committed.append((draft.positions[-1] + ENTRY_HEADER_SIZE, done))
                 self.go_on()
@@ -45,6 +53,7 @@ class StateChanges:
 
         draft = RecordDraft((), records, STATE_PLACE, ended)
         draft.deletion = deletion
+        self._proposed += 1
         self._owner.propose(draft, arrived_s)
 
     def go_on(self) -> None:

@@ -135,9 +135,12 @@ class Connection(asyncio.Protocol):
     def take_no_more(self) -> None:
         """Read no further requests if GO_AWAY will tell the client so."""
         if self.takes_go_away:
-            self._takes_no_more = True
-            self._gate.input_turns.forget(self)
-            self._read_or_not()
+            self._read_no_more()
+
+    def _read_no_more(self) -> None:
+        self._takes_no_more = True
+        self._gate.input_turns.forget(self)
+        self._read_or_not()
 
     def pause_for_room(self) -> None:
         """Stop reading until `resume`: all connections together hold too many bytes."""

@@ -46,6 +46,8 @@ class Reason(enum.StrEnum):
     """The peer has opened newer links."""
     STOPPED = "stopped"
     """This member stops, and the client did not close the connection in time."""
+    ISOLATED = "isolated"
+    """A client of a broker waits for messages, but the member knows no leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

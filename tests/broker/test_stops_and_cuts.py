@@ -1,0 +1,112 @@
+"""A member that stops answers what it has read; one that is cut off says so in time."""
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dledger_broker_client.client import BrokerClient, bodies, pull_ext, send_ext
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from tools.groups.broker_group import BrokerGroup
+from tools.groups.waiting import wait_for
+
+pytestmark = pytest.mark.group
+
+Code = RequestCode
+IN_FLIGHT = 200
+CLIENT_TIMEOUT_S = 3.0
+"""After that time a stock client gives up a send."""
+
+
+class SenderUntilTheEnd(threading.Thread):
+    """Keeps sends in flight at one member until that closes the connection; keeps the answers."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        super().__init__()
+        self._address, self._topic = address, topic
+        self.answers: list[RemotingCommand] = []
+        self.unanswered = 0
+
+    def run(self) -> None:
+        with BrokerClient(self._address) as client:
+            opaques: list[int] = []
+            with contextlib.suppress(OSError):
+                while True:
+                    body = b"%d" % len(opaques)
+                    opaques.append(client.begin(Code.SEND_MESSAGE_V2, send_ext(self._topic), body))
+                    if len(opaques) >= IN_FLIGHT:
+                        self.answers.append(client.answer(opaques[len(self.answers)]))
+            with contextlib.suppress(OSError):
+                while len(self.answers) < len(opaques):
+                    self.answers.append(client.answer(opaques[len(self.answers)]))
+            self.unanswered = len(opaques) - len(self.answers)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_member_that_stops_answers_what_it_has_read_and_stores_nothing_else(
+    tmp_path: Path, leads: bool
+) -> None:
+    """A client that sends again what has no answer then stores nothing twice."""
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        follower = next(member for member in group.peers if member != leader)
+        stopped = leader if leads else follower
+        with BrokerClient(group.broker_addresses[leader]) as client:
+            assert client.send("ended", b"0").code == ResponseCode.SUCCESS
+        sender = SenderUntilTheEnd(group.broker_addresses[stopped], "ended")
+        sender.start()
+        wait_for(lambda: len(sender.answers) > 2000, "many sends are answered")
+        group.stop(stopped)
+        sender.join(60)
+        codes = [answer.code for answer in sender.answers]
+        assert codes == [ResponseCode.SUCCESS] * len(codes)
+        with BrokerClient(group.broker_addresses[group.master()]) as client:
+            pulled = all_bodies(client, "ended", len(codes) + 1)
+
+    assert Counter(pulled[1:]) == Counter(b"%d" % n for n in range(len(sender.answers)))
+    assert sender.unanswered > 0, "the client was still sending"
+
+
+def all_bodies(client: BrokerClient, topic: str, count: int) -> list[bytes]:
+    client.wait_until_visible(topic, count)
+    pulled: list[bytes] = []
+    while found := bodies(client.pull(topic, len(pulled))):
+        pulled += found
+    return pulled
+
+
+def waiting_pull(topic: str) -> dict[str, str]:
+    return pull_ext(topic, 1, sysFlag="6", suspendTimeoutMillis="20000")
+
+
+def test_clients_of_a_member_that_is_cut_off_are_told_in_time(tmp_path: Path) -> None:
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        alone, other = (member for member in group.peers if member != leader)
+        address = group.broker_addresses[alone]
+        with BrokerClient(address) as sender, BrokerClient(address) as puller:
+            sender.send("cut")
+            puller.wait_until_visible("cut", 1)
+            held = puller.begin(Code.PULL_MESSAGE, waiting_pull("cut"))
+            group.freeze(leader)
+            group.freeze(other)
+            begun_s = time.monotonic()
+            answer = sender.send("cut")
+            took_s = time.monotonic() - begun_s
+            with pytest.raises(ConnectionResetError):
+                puller.answer(held)
+            held_s = time.monotonic() - begun_s
+            with BrokerClient(address) as reader:
+                found = bodies(reader.pull("cut"))
+        group.thaw(leader)
+        group.thaw(other)
+
+    assert answer.code in (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
+    assert "no leader" in (answer.remark or "") or "no quorum" in (answer.remark or "")
+    assert took_s < CLIENT_TIMEOUT_S
+    assert held_s < 15, "a pull may be held for 20 s elsewhere"
+    assert found == [b"body"], "what the member has is served"
