@@ -13,9 +13,11 @@ from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
 from dledger_audit.checks.next_removal import Outlook, outlooks
 from dledger_audit.checks.removed import removed
+from dledger_audit.checks.snapshot import snapshots
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer, outcomes_of
 from dledger_audit.settle import AskAgain, Settled, ends_of, settle, sizes_of
+from dledger_audit.snapshots.gathering import Gathered, gather
 from dledger_audit.verdict import CRITICAL, DIVERGENCE, HISTORY, REMOVED
 from dledger_formats.audit import Finding
 
@@ -39,16 +41,17 @@ def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
     if comparison.disputed:
         comparer = PieceComparer(settled.electorate, comparison.disputed, comparison.fresh)
         outcomes = outcomes_of(passes.outcomes(settled.capture.manifests, comparer))
+    gathered = gather(passes, {**settled.capture.manifests, **settled.again}, ask_again)
     counted = totals(settled.table)
     return AuditResult(
-        findings=(*settled.capture.findings, *findings_of(settled, comparison, outcomes)),
+        findings=(*settled.capture.findings, *findings_of(settled, comparison, outcomes, gathered)),
         totals={member: counted.get(member, NOTHING) for member in capture.manifests},
         outlooks=tuple(outlooks({**capture.manifests, **settled.again}, capture.voters)),
     )
 
 
 def findings_of(
-    settled: Settled, comparison: Comparison, outcomes: Sequence[Outcome]
+    settled: Settled, comparison: Comparison, outcomes: Sequence[Outcome], gathered: Gathered
 ) -> list[Finding]:
     """Judge what was read. Pure."""
     manifests, table = settled.capture.manifests, settled.table
@@ -65,6 +68,7 @@ def findings_of(
             *removed(manifests, settled.again, settled.electorate.held),
             *comparison.too_few,
             *_runs(outcomes),
+            *snapshots(gathered, settled.electorate),
         ]
     )
     undecided = {(each.kind, each.first_index): each.members for each in outcomes if each.members}

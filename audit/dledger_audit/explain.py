@@ -59,6 +59,34 @@ OTHERS: Final = {
     "no_crc": "no checksum covers them, so only a comparison of members can detect damage",
 }
 
+SNAPSHOTS: Final = {
+    "bad_snapshot": (
+        "the snapshot is damaged; check the member's disk, and audit again when the member has "
+        "saved another one, after DLEDGER_SNAPSHOT_THRESHOLD more entries"
+    ),
+    "snapshot_term": (
+        "the snapshot does not end with the log's entry; keep a copy of the member's volume, "
+        "rebuild the member, and report a bug"
+    ),
+    "snapshot_ahead": (
+        "the snapshot includes entries that no log has; keep copies of all volumes, and find the "
+        "volume that has the entries"
+    ),
+    "snapshot_differs": (
+        "the members' states differ; keep copies of the volumes, rebuild a member that a majority "
+        "contradicts, and report a bug"
+    ),
+    "no_snapshot": (
+        "these entries were removed, and no sound snapshot is left that includes them; the member "
+        "has the state only in memory: do not restart it until it has saved another snapshot"
+    ),
+    "snapshot_unread": (
+        "the snapshot was not read; check that the member is running, and audit again"
+    ),
+    "snapshot_not_served": "the snapshot was not checked, since the member's release serves none",
+}
+"""What is wrong with a snapshot, and what to do."""
+
 
 def explain(
     check: str,
@@ -75,6 +103,9 @@ def explain(
     entries too; `is_elsewhere` that a majority was read with the entries intact; `reason` is what
     was observed.
     """
+    if check in SNAPSHOTS:
+        what, semicolon, advice = SNAPSHOTS[check].partition(";")
+        return f"{what}{f' ({reason})' if reason else ''}{semicolon}{advice}"
     count = "1 entry" if entries == 1 else f"{entries:,} entries"
     if is_sparse:
         count += " in this range"

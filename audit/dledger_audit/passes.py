@@ -6,7 +6,7 @@ and its workers compare them.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,11 +14,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dledger_audit.pieces import OUTCOMES, PieceComparer
+from dledger_audit.snapshots.gathering import SnapshotPass
+from dledger_audit.snapshots.reading import (
+    SNAPSHOTS,
+    Listed,
+    SnapshotRead,
+    log_term,
+    read_snapshot,
+    reads_of,
+    row_of,
+)
 from dledger_formats.http.status import Manifest
+from pyspark_dledger.copies import Copy
+from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.options import DIGESTS, MEMBERS, PACKS
 
 
-class Passes(Protocol):
+class Passes(SnapshotPass, Protocol):
     """Reads members' logs up to the committed indexes of these manifests."""
 
     def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
@@ -52,6 +64,24 @@ class SparkPasses:
 
         return packs.groupBy("piece").applyInArrow(compare, OUTCOMES).toArrow()
 
+    def snapshots(
+        self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
+    ) -> list[SnapshotRead]:
+        """Read snapshots, each in a task of its own."""
+        copies = copies_of(manifests, self.urls)
+        tasks = [(each, self.urls[each.member]) for each in wanted]
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    listed, url = tasks[number]
+                    with HttpFiles(url) as files:
+                        found = read_snapshot(files, listed)
+                    yield row_of(number, found, log_term(copies, listed.index, Copy.open))
+
+        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
+        return reads_of(wanted, numbers.mapInArrow(read, SNAPSHOTS).toArrow())
+
     def _read(
         self,
         manifests: Mapping[str, Manifest],
@@ -71,3 +101,11 @@ class SparkPasses:
             .option("ranges", json.dumps(ranges))
             .load(",".join(f"{member}={self.urls[member]}" for member in manifests))
         )
+
+
+def copies_of(manifests: Mapping[str, Manifest], urls: Mapping[str, str]) -> list[Copy]:
+    """Return the members' logs as copies to read entries from."""
+    return [
+        Copy(member=member, place=urls[member], manifest=manifest)
+        for member, manifest in manifests.items()
+    ]

@@ -10,7 +10,7 @@ INFO: Final = "info"
 WARNING: Final = "warning"
 """Something was not read, or is wrong and repairs itself."""
 CRITICAL: Final = "critical"
-"""Acknowledged entries are damaged, missing, or differ between members."""
+"""Acknowledged entries, or the state, are damaged, missing, or differ between members."""
 
 SEVERITIES: Final = (CRITICAL, WARNING, INFO)
 
@@ -28,11 +28,21 @@ REMOVED: Final = "removed"
 UNRECORDED: Final = "unrecorded"
 BAD_INDEX_UNIT: Final = "bad_index_unit"
 UNKNOWN_ENTRY: Final = "unknown_entry"
+BAD_SNAPSHOT: Final = "bad_snapshot"
+SNAPSHOT_TERM: Final = "snapshot_term"
+SNAPSHOT_AHEAD: Final = "snapshot_ahead"
+SNAPSHOT_DIFFERS: Final = "snapshot_differs"
+NO_SNAPSHOT: Final = "no_snapshot"
+SNAPSHOT_UNREAD: Final = "snapshot_unread"
+SNAPSHOT_NOT_SERVED: Final = "snapshot_not_served"
 
-DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY})
+DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY, SNAPSHOT_DIFFERS})
 OMISSION: Final = frozenset(
-    {UNREACHABLE, NOT_COUNTED, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE, UNKNOWN_ENTRY, CHANGED}
-)
+    {
+        UNREACHABLE, NOT_COUNTED, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE, UNKNOWN_ENTRY,
+        CHANGED, SNAPSHOT_UNREAD,
+    }
+)  # fmt: skip
 
 EXIT_CODES: Final = {
     Verdict.SOUND: ExitCode.SOUND,

@@ -4,6 +4,7 @@
     GET /segments/{data,index}/NAME  Range: bytes=A-B 206 the bytes, 416 if the file ends before A,
                                                           500 with DLedger-Damage if the member
                                                           cannot read its file
+    GET /files/NAME                  Range: bytes=A-B     the same, for small files and snapshots
 
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
@@ -90,6 +91,11 @@ class HttpFiles:
         """
         assert 0 <= start < end
         return self._get(f"/segments/{folder}/{name}", start, end - start)
+
+    def read_file(self, name: str, start: int, end: int) -> bytearray:
+        """Return the bytes [start, end) of a small file or a snapshot's file, as `read` does."""
+        assert 0 <= start < end
+        return self._get(f"/files/{name}", start, end - start)
 
     def _get(self, path: str, start: int | None, bytes_max: int) -> bytearray:
         """Send a request, with up to `attempts_max` attempts and growing pauses between them.

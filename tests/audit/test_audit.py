@@ -13,11 +13,13 @@ from dledger_audit.capture import ask_again, capture
 from dledger_audit.passes import SparkPasses
 from dledger_audit.report import summarize
 from dledger_formats.audit import AuditSummary, Verdict
+from dledger_formats.http.served_files import SNAPSHOT_DATA, snapshot_file
 from dledger_formats.http.status import Manifest
 from dledger_logs import damage
-from dledger_logs.histories import history, with_membership, with_term
+from dledger_logs.histories import history, register_history, with_membership, with_term
 from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import Interrupt, never, served, without_segment
+from dledger_logs.state import register_after, with_snapshots, write_snapshot
 from dledger_logs.write import Shape, write_log
 
 pytestmark = pytest.mark.spark
@@ -126,3 +128,31 @@ def test_the_other_members_are_audited_if_some_cannot_be_read(
         ("member_unreachable", "n2", -1, -1),
         ("unreadable", "n1", 0, refused[-1].index),
     }
+
+
+def test_snapshots_are_verified_over_http(spark: SparkSession, tmp_path: Path) -> None:
+    """n0 has a rotten one, n1 cannot read one from its disk, and n2 is sound."""
+    entries = register_history(COUNT)
+    logs = {f"n{k}": write_log(tmp_path / f"n{k}", entries, LARGE) for k in range(3)}
+    says = {}
+    for number, (name, log) in enumerate(logs.items()):
+        held = [
+            write_snapshot(log.root, k, entries[k].term, register_after(entries, k))
+            for k in (5000 + number, 8500)
+        ]
+        says[name] = with_snapshots(manifest(log, name, peers=logs), *held)
+    path = logs["n0"].root / snapshot_file(8500, SNAPSHOT_DATA)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    fails = snapshot_file(5001, SNAPSHOT_DATA)
+
+    summary = summary_of(
+        spark, logs, says, {"n1": lambda path: 599 if path.endswith(fails) else None}
+    )
+
+    assert findings(summary) == {
+        ("bad_snapshot", "n0", 8500, 8500),
+        ("bad_snapshot", "n1", 5001, 5001),
+    }
+    assert "a sector is bad" in next(
+        each.detail for each in summary.first_findings if each.member == "n1"
+    )

@@ -14,6 +14,8 @@ from dledger_audit.report import summarize
 from dledger_client.client import DLedgerClient
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.http.retention import RemovalRule
+from dledger_formats.http.served_files import SNAPSHOT_DATA, snapshot_file
+from dledger_formats.protocol.register import SET
 from dledger_scan.local_audit import RemotePasses
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
@@ -38,6 +40,18 @@ def audited(group: NodeGroup) -> AuditSummary:
 def checkpointed_index(group: NodeGroup, member: str) -> int:
     told = group.manifest(member).retention
     return told.committed_index if told is not None else -1
+
+
+def set_registers_and_see_removals(group: NodeGroup) -> bool:
+    """Set registers, and tell whether each member has removed the front of its log."""
+    asyncio.run(set_registers(group, 2000))
+    return all(group.status(member).ledger_begin_index > 0 for member in group.peers)
+
+
+async def set_registers(group: NodeGroup, count: int) -> None:
+    async with DLedgerClient(group.servers, "g") as client:
+        pairs = [SET.pack(number % 70, number) for number in range(count)]
+        await client.append_batch(pairs, deadline_s=60)
 
 
 async def append(group: NodeGroup, sizes: range) -> None:
@@ -93,3 +107,34 @@ def test_the_report_names_the_voter_for_which_segments_are_kept(tmp_path: Path) 
         assert oldest.held_by == [HeldBy.VOTERS]
         assert oldest.lagging == {away: -1}
         assert outlook.segments[-1].is_due is False
+
+
+def test_what_members_with_a_state_write_is_sound_until_a_snapshot_rots(tmp_path: Path) -> None:
+    with NodeGroup(
+        tmp_path, segment_size_bytes=1 << 16, index_segment_size_bytes=1 << 12,
+        retention_bytes=2 << 16, state_machine="register", snapshot_threshold=100, snapshots_reserved=2,
+    ) as group:  # fmt: skip
+        wait_for(
+            lambda: set_registers_and_see_removals(group),
+            "each member has removed segments, and so has several snapshots",
+        )
+        sound = audited(group)
+        rotten = group.manifest(group.master())
+        assert rotten.retention is not None
+        member, newest = rotten.status.self_id, rotten.retention.snapshots[-1].last_included_index
+        path = group.store_folder(member) / snapshot_file(newest, SNAPSHOT_DATA)
+        with path.open("r+b") as file:
+            file.seek(30)
+            byte = file.read(1)
+            file.seek(30)
+            file.write(bytes([byte[0] ^ 1]))
+
+        damaged = audited(group)
+
+    assert sound.verdict is Verdict.SOUND, sound
+    assert not sound.first_findings
+    assert damaged.verdict is Verdict.DAMAGED, damaged
+    found = {(each.check, each.member, each.first_index) for each in damaged.first_findings}
+    assert ("bad_snapshot", member, newest) in found
+    # The log may continue no other one.
+    assert found <= {("bad_snapshot", member, newest), ("no_snapshot", member, 0)}

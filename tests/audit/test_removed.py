@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from dledger_audit.checks.electorate import Held
 from dledger_audit.checks.removed import faults, nowhere
 from dledger_formats.audit import AuditSummary, Verdict
-from dledger_formats.http.retention import Removal, RemovalRule
+from dledger_formats.http.retention import HeldSnapshot, Removal, RemovalRule
 from dledger_formats.http.status import Manifest, StorageState
 from dledger_logs import damage
-from dledger_logs.fronts import by_rule, retention, snapshots, with_retention
+from dledger_logs.fronts import by_rule, retention, with_retention
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
+from dledger_logs.state import write_snapshot
 from dledger_logs.write import write_log
 from dledger_scan.local_audit import local_audit
 
@@ -42,6 +43,11 @@ def explained(logs: dict[str, Log], member: str) -> Manifest:
 
 def audited(logs: dict[str, Log], **says: Manifest) -> AuditSummary:
     return local_audit(logs, {member: explained(logs, member) for member in logs} | says)
+
+
+def written(log: Log, *indexes: int) -> list[HeldSnapshot]:
+    """Write snapshots that end with these entries."""
+    return [write_snapshot(log.root, each, ENTRIES[each].term, b"a state") for each in indexes]
 
 
 def found(summary: AuditSummary) -> list[tuple[str, str, int, int]]:
@@ -168,7 +174,7 @@ def test_a_log_that_begins_beyond_all_snapshots_is_critical(
         by_rule(0, begin - 1, covered_index=begin),
         covered_index=-1,
         applied_index=399,
-        snapshots=snapshots(*kept),
+        snapshots=written(logs["n0"], *kept),
     )
 
     summary = audited(logs, n0=said)
@@ -185,7 +191,7 @@ def test_a_log_that_continues_a_snapshot_is_sound(logs: dict[str, Log], behind: 
         by_rule(0, begin - 1, covered_index=begin - 1 + behind),
         covered_index=begin - 1 + behind,
         applied_index=399,
-        snapshots=snapshots(begin - 1 + behind, 390),
+        snapshots=written(logs["n0"], begin - 1 + behind, 390),
     )
 
     assert audited(logs, n0=said).findings == 0

@@ -6,6 +6,7 @@ integrity    damage, for each member by itself
 continuity   gaps, repetitions and terms that go back, where segments meet
 removed      what is missing before a log's first entry, and whether a rule explains it
 next_removal what retention removes next, and what holds it back
+snapshot     the snapshots of the state: their bytes, places, and that members agree
 comparison   pieces of all members: which agree, and which must be compared entry by entry
 agreement    the entries of one such piece
 coverage     totals

@@ -1,6 +1,7 @@
 """Random histories of a log, reproducible by their seed."""
 
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,6 +19,17 @@ def history(count: int, *, seed: int = 1, body_bytes: tuple[int, int] = (5, 90))
         if number % TERM_ENTRIES == 0
         else Entry(term=1 + number // TERM_ENTRIES, body=rng.randbytes(rng.randint(*body_bytes)))
         for number in range(count)
+    ]
+
+
+def register_history(count: int, *, seed: int = 1, keys: int = 40) -> list[Entry]:
+    """Create entries that set registers, and some that set nothing, with terms as in `history`."""
+    rng = random.Random(seed)
+    return [
+        replace(entry, body=struct.pack("<ii", rng.randrange(keys) - 7, rng.randrange(1 << 20)))
+        if entry.magic == disk.NORMAL and rng.random() < 0.9
+        else entry
+        for entry in history(count, seed=seed)
     ]
 
 

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from dledger_formats.http.served_files import is_served
 from dledger_formats.http.status import DAMAGE_HEADER, Manifest, SegmentFile
 
 RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
@@ -70,8 +71,16 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
                 self._answer(refused)
             elif self.path == "/manifest":
                 self._answer(200, manifest.to_json())
+            elif self.path.startswith("/files/"):
+                self._file(self.path.removeprefix("/files/"))
             else:
                 self._segment()
+
+        def _file(self, name: str) -> None:
+            if is_served(name) and (root / name).exists():
+                self._answer(*ranged(root / name, self.headers.get("Range", "")))
+            else:
+                self._answer(404)
 
         def _segment(self) -> None:
             asked = SEGMENT.fullmatch(self.path)
@@ -110,6 +119,17 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
             """Log nothing."""
 
     return Handler
+
+
+def ranged(path: Path, header: str) -> tuple[int, bytes, str]:
+    """Return the status, the body and the `Content-Range` of an answer with a part of a file."""
+    whole, asked = path.read_bytes(), RANGE.fullmatch(header)
+    if asked is None:
+        return 200, whole, ""
+    first, end = int(asked[1]), min(len(whole), int(asked[2]) + 1)
+    if first >= end:
+        return 416, b"", ""
+    return 206, whole[first:end], f"bytes {first}-{end - 1}/{len(whole)}"
 
 
 def read_range(path: Path, file: SegmentFile, start: int, end: int) -> bytes:

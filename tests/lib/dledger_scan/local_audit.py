@@ -1,15 +1,28 @@
 """Whole audits of logs on disk, without Spark or HTTP: the same passes, in this process."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ManifestSource, capture
+from dledger_audit.passes import copies_of
 from dledger_audit.pieces import OUTCOME_SCHEMA, PieceComparer
 from dledger_audit.report import summarize
+from dledger_audit.snapshots.reading import (
+    SNAPSHOT_SCHEMA,
+    Listed,
+    ServedFiles,
+    SnapshotRead,
+    log_term,
+    read_snapshot,
+    reads_of,
+    row_of,
+)
 from dledger_formats.audit import AuditSummary
 from dledger_formats.http.status import Manifest
 from dledger_logs.layout import Log, manifest
@@ -21,6 +34,10 @@ from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.packs import PACK_SCHEMA, packs
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, scan
+
+
+class AllFiles(Files, ServedFiles, Protocol):
+    """A member's log, small files and snapshots."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +60,24 @@ class LocalPasses:
         ]
         return pa.Table.from_batches(batches, schema=DIGEST_SCHEMA)
 
-    def _files(self, member: str, said: Manifest) -> Files:
+    def _files(self, member: str, said: Manifest) -> AllFiles:
         return LocalFiles(self.logs[member].root, self.serves.get(member, said))
+
+    def snapshots(
+        self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
+    ) -> list[SnapshotRead]:
+        """Read snapshots, one after the other."""
+        copies = copies_of(manifests, {member: member for member in manifests})
+        rows = []
+        for number, listed in enumerate(wanted):
+            found = read_snapshot(self._files(listed.member, manifests[listed.member]), listed)
+            term = log_term(
+                copies,
+                listed.index,
+                lambda copy: nullcontext(self._files(copy.member, copy.manifest)),
+            )
+            rows.append(row_of(number, found, term))
+        return reads_of(wanted, pa.Table.from_batches(rows, schema=SNAPSHOT_SCHEMA))
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces."""
@@ -80,7 +113,7 @@ class RemotePasses(LocalPasses):
         for files in self._open.values():
             files.__exit__(None, None, None)
 
-    def _files(self, member: str, said: Manifest) -> Files:
+    def _files(self, member: str, said: Manifest) -> AllFiles:
         return self._open[member]
 
 

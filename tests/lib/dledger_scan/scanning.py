@@ -22,6 +22,13 @@ class LocalFiles:
     root: Path
     manifest: Manifest
 
+    def read_file(self, name: str, start: int, end: int) -> bytes:
+        """Return the requested bytes of a small file or a snapshot's file."""
+        path = self.root / name
+        if not path.exists():
+            raise GoneError(f"{path} is gone")
+        return path.read_bytes()[start:end]
+
     def read(self, folder: str, name: str, start: int, end: int) -> bytes:
         """Return the requested bytes, as far as they are readable."""
         files = self.manifest.data if folder == disk.DATA_FOLDER else self.manifest.index

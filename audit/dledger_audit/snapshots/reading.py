@@ -1,0 +1,186 @@
+"""Read one snapshot of one member, byte by byte, as Spark's workers do.
+
+A manifest tells what the member believes that it has. Here both checksums are computed from the
+bytes, and the log's entry at the snapshot's last index is looked up.
+"""
+
+import enum
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from dledger_formats.http.retention import HeldSnapshot
+from dledger_formats.http.served_files import SNAPSHOT_DATA, SNAPSHOT_META, snapshot_file
+from dledger_formats.log import snapshot_meta
+from dledger_formats.log.checksum import crc32
+from pyspark_dledger.copies import Copy
+from pyspark_dledger.files import DiskError, Files, GoneError, ReadError
+from pyspark_dledger.intact import NoIntactCopyError, Reader
+from pyspark_dledger.ranges import IndexRange
+
+WINDOW_BYTES: Final = 8 << 20
+REASON_LENGTH_MAX: Final = 160
+
+SNAPSHOT_SCHEMA: Final = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        ("digest", pa.binary()),
+        ("log_term", pa.int64()),
+    ]
+)
+SNAPSHOTS: Final = "number int, outcome string, reason string, digest binary, log_term long"
+"""SNAPSHOT_SCHEMA in Spark's language: one row for each snapshot, which `number` numbers."""
+
+
+class Outcome(enum.StrEnum):
+    """What became of a snapshot that was to be read."""
+
+    WHOLE = "Whole"
+    """Both checksums match, and the member said the same of it."""
+    DAMAGED = "Damaged"
+    GONE = "Gone"
+    """The member has no such file: it removed the snapshot, or its release serves none."""
+    UNREAD = "Unread"
+    """The member did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A snapshot that a member lists."""
+
+    member: str
+    held: HeldSnapshot
+
+    @property
+    def index(self) -> int:
+        """The last entry that it includes."""
+        return self.held.last_included_index
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRead:
+    """What was read of a snapshot."""
+
+    listed: Listed
+    outcome: Outcome
+    reason: str = ""
+    digest: bytes = b""
+    """SHA-256 of the data, if it is whole."""
+    log_term: int = -1
+    """The term of the last included entry in the log; -1 if no member's log has it intact."""
+
+
+class ServedFiles(Protocol):
+    """The small files and snapshots that a member serves."""
+
+    def read_file(self, name: str, start: int, end: int) -> bytes | bytearray:
+        """Return the bytes [start, end), or fewer if the file ends before `end`.
+
+        Raises ReadError.
+        """
+        ...
+
+
+def read_snapshot(files: ServedFiles, listed: Listed) -> SnapshotRead:
+    """Read a snapshot and compute its checksums."""
+    try:
+        digest = _whole(files, listed)
+    except GoneError as error:
+        return SnapshotRead(listed, Outcome.GONE, _short(error))
+    except (DiskError, ValueError) as error:
+        return SnapshotRead(listed, Outcome.DAMAGED, _short(error))
+    except ReadError as error:
+        return SnapshotRead(listed, Outcome.UNREAD, _short(error))
+    return SnapshotRead(listed, Outcome.WHOLE, digest=digest)
+
+
+def log_term(
+    copies: Sequence[Copy], index: int, open_copy: Callable[[Copy], AbstractContextManager[Files]]
+) -> int:
+    """Return the term of an entry; -1 if no copy has it intact."""
+    holding = [copy for copy in copies if copy.first_index <= index <= copy.committed_index]
+    if not holding:
+        return -1
+    range_ = IndexRange(first=index, last=index)
+    with Reader(open_copy=open_copy) as reader:
+        try:
+            for found in reader.read([copy.part(range_) for copy in holding], index, index):
+                return int(found.entries.headers["term"][found.start])
+        except NoIntactCopyError:
+            return -1
+    return -1
+
+
+def row_of(number: int, read: SnapshotRead, term: int) -> pa.RecordBatch:
+    """Return a row of SNAPSHOT_SCHEMA."""
+    row = {
+        "number": number,
+        "outcome": read.outcome.value,
+        "reason": read.reason,
+        "digest": read.digest,
+        "log_term": term,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=SNAPSHOT_SCHEMA)
+
+
+def reads_of(wanted: Sequence[Listed], rows: pa.Table) -> list[SnapshotRead]:
+    """Return what rows of SNAPSHOT_SCHEMA say."""
+    return [
+        SnapshotRead(
+            wanted[row["number"]],
+            Outcome(row["outcome"]),
+            row["reason"],
+            row["digest"],
+            row["log_term"],
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def _whole(files: ServedFiles, listed: Listed) -> bytes:
+    """Return the digest of a snapshot's data. Raises ReadError, or ValueError if it is damaged."""
+    held = listed.held
+    raw = files.read_file(
+        snapshot_file(listed.index, SNAPSHOT_META), 0, snapshot_meta.META_BYTES_MAX + 1
+    )
+    try:
+        meta = snapshot_meta.decode(bytes(raw))
+    except ValueError as error:
+        raise ValueError(f"{SNAPSHOT_META}: {error}") from error
+    for name, found, said in (
+        ("last index", meta.last_included_index, held.last_included_index),
+        ("term", meta.last_included_term, held.last_included_term),
+        ("size", meta.data_bytes, held.data_bytes),
+        ("CRC-32", meta.data_crc32, held.data_crc32),
+    ):
+        if found != said:
+            raise ValueError(f"{SNAPSHOT_META} says {name} {found}, and the member {said}")
+    return _data_digest(files, listed)
+
+
+def _data_digest(files: ServedFiles, listed: Listed) -> bytes:
+    name, size_bytes = snapshot_file(listed.index, SNAPSHOT_DATA), listed.held.data_bytes
+    digest, checksum, at = hashlib.sha256(), 0, 0
+    while at <= size_bytes:  # one byte more than there should be
+        raw = files.read_file(name, at, min(size_bytes + 1, at + WINDOW_BYTES))
+        if not raw:
+            break
+        digest.update(raw)
+        checksum = crc32(raw, checksum)
+        at += len(raw)
+    if at != size_bytes:
+        has = "more" if at > size_bytes else f"{at}"
+        raise ValueError(f"{SNAPSHOT_DATA} has {has} bytes instead of {size_bytes}")
+    if checksum != listed.held.data_crc32:
+        raise ValueError(f"the CRC-32 of {SNAPSHOT_DATA} is {checksum}, not what its meta says")
+    return digest.digest()
+
+
+def _short(error: Exception) -> str:
+    return str(error)[:REASON_LENGTH_MAX]
