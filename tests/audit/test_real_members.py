@@ -112,7 +112,8 @@ def test_the_report_names_the_voter_for_which_segments_are_kept(tmp_path: Path) 
 def test_what_members_with_a_state_write_is_sound_until_a_snapshot_rots(tmp_path: Path) -> None:
     with NodeGroup(
         tmp_path, segment_size_bytes=1 << 16, index_segment_size_bytes=1 << 12,
-        retention_bytes=2 << 16, state_machine="register", snapshot_threshold=100, snapshots_reserved=2,
+        retention_bytes=2 << 16, state_machine="register", snapshot_threshold=100,
+        snapshots_reserved=2,
     ) as group:  # fmt: skip
         wait_for(
             lambda: set_registers_and_see_removals(group),
