@@ -58,6 +58,8 @@ class PodView:
     """UID of the StatefulSet that owns the pod; empty if none does."""
     leaving: bool
     """Whether the pod is being deleted or has terminated, so that it will not serve again."""
+    ends_by: datetime | None = None
+    """When its kubelet should have ended it; None unless it is being deleted."""
     ready: bool
     """Whether the kubelet's readiness probe succeeds."""
     ready_since: datetime | None = None

@@ -3,20 +3,22 @@
 The code is the operator's; the StatefulSet and the members are fake.
 """
 
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
 
-from dledger_kube.objects import group, member, observed_group
+from dledger_kube.objects import NOW, group, member, membership, observed_group, pod
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
+from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import SetPods, Wait, next_step
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
-from dledger_operator.observed_state import Membership
+from dledger_operator.observed_state import Membership, ObservedGroup
 
 TURNS_MAX = 150
 
@@ -190,3 +192,29 @@ def test_a_group_that_is_to_hibernate_says_what_it_waits_for() -> None:
     verdict = progressing.judge(observed_group(hibernate=True))
 
     assert (verdict.holds, verdict.reason) == (True, "Hibernating")
+
+
+def falling_asleep(late: timedelta) -> ObservedGroup:
+    """A group of which only n2 has a pod, whose end is this late."""
+    pods = [pod(2, leaving=True, ready=False, node="worker-2", ends_by=NOW - late)]
+    spec = group(replicas=3)
+    seen = observe.members(spec, pods, [], {}, membership(3), now=NOW)
+    return observed_group(hibernate=True, leader=None, members=seen)
+
+
+def test_a_member_that_never_stops_is_named_with_its_node_and_the_cure() -> None:
+    observed = falling_asleep(timedelta(seconds=40))
+
+    for judged in (progressing, degraded):
+        verdict = judged.judge(observed)
+        assert (verdict.holds, verdict.reason) == (True, "PodTerminating")
+        assert "pod flights-2 on node worker-2 should have ended by" in verdict.message
+        assert "delete its Node, or give it the taint" in verdict.message
+    assert "flights-2 has not ended yet" in progressing.judge(observed).message
+
+
+def test_a_member_that_is_stopping_has_until_its_kubelet_would_have_killed_it() -> None:
+    verdict = progressing.judge(falling_asleep(timedelta(seconds=10)))
+
+    assert (verdict.holds, verdict.reason) == (True, "Hibernating")
+    assert verdict.message == "the group is to hibernate; flights-2 has not ended yet"

@@ -1,5 +1,6 @@
 """Translating API objects into the operator's own types."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -77,7 +78,9 @@ def test_a_terminated_pod_is_leaving(status: dict[str, Any], expected: bool) -> 
 
 
 def test_a_pod_that_is_being_deleted_is_leaving() -> None:
-    assert translate.pod_view(pod(deleted=True, phase="Running")).leaving
+    deleted = translate.pod_view(pod(deleted=True, phase="Running"))
+    assert deleted.leaving
+    assert deleted.ends_by == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_a_pod_is_ready_if_its_ready_condition_is_true() -> None:

@@ -296,6 +296,7 @@ class GroupSnapshot:
                 self.membership,
                 self.failures,
                 self.reconciled.wanted,
+                now,
             )
             if group
             else ()

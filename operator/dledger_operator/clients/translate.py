@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lightkube.models.batch_v1 import JobCondition
-from lightkube.models.core_v1 import ContainerStatus, PodCondition
+from lightkube.models.core_v1 import PodCondition
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
@@ -23,19 +23,16 @@ from dledger_operator.api_objects import (
     JobView,
     OwnerView,
     PodView,
-    Problem,
     SettingsView,
     StatefulSetView,
     Toleration,
     VolumeClaimView,
 )
 from dledger_operator.clients.claim_volumes import volume_fields
+from dledger_operator.clients.pod_problems import MESSAGE_LENGTH_MAX, pod_problem, problem_of
 from dledger_operator.spec.revision import Revision
 
-# Waiting reasons of a container that starts normally.
-_STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
 _ENDED_PHASES: Final = ("Failed", "Succeeded")
-_MESSAGE_LENGTH_MAX: Final = 512
 _FAILED_CREATE: Final = re.compile(
     r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
     re.DOTALL,
@@ -70,6 +67,7 @@ def pod_view(pod: Pod) -> PodView:
             "",
         ),
         leaving=metadata.deletionTimestamp is not None or phase in _ENDED_PHASES,
+        ends_by=metadata.deletionTimestamp,
         ready=_condition(pod, "Ready") == "True",
         ready_since=_ready_since(pod),
         runs=_runs(pod),
@@ -98,43 +96,6 @@ def _tolerations(pod: Pod) -> tuple[Toleration, ...]:
     )
 
 
-def pod_problem(pod: Pod, container_name: str) -> Problem | None:
-    """Find why a pod does not start: scheduling, image pull, crash or eviction. A problem of the
-    named container comes before those of its sidecars.
-    """
-    status = pod.status
-    if status is None:
-        return None
-    if status.phase == "Failed" and status.reason:
-        return _problem(status.reason, status.message)
-    for condition in status.conditions or []:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return _problem(condition.reason or "Unschedulable", condition.message)
-    for container in sorted(
-        status.containerStatuses or [], key=lambda each: each.name != container_name
-    ):
-        problem = None if container.ready else _container_problem(container)
-        if problem and container.name != container_name:
-            message = f"container {container.name}: {problem.message}"
-            return Problem(reason=problem.reason, message=message)
-        if problem:
-            return problem
-    return None
-
-
-def _container_problem(container: ContainerStatus) -> Problem | None:
-    waiting = container.state.waiting if container.state else None
-    if waiting is None or not waiting.reason or waiting.reason in _STARTING_REASONS:
-        return None
-    ended = container.lastState.terminated if container.lastState else None
-    if ended is None:
-        return _problem(waiting.reason, waiting.message)
-    exit_reason = ended.reason or "no reason given"
-    last = f"the container last terminated with exit code {ended.exitCode} ({exit_reason})"
-    detail = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
-    return _problem(waiting.reason, f"{waiting.message or ''}; {last}{detail}".lstrip("; "))
-
-
 def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
     """Translate a volume claim; its problem says why it is not bound."""
     assert claim.metadata is not None
@@ -160,7 +121,7 @@ def volume_claim_view(claim: PersistentVolumeClaim) -> VolumeClaimView:
     wanted = claim.spec.storageClassName if claim.spec else None
     return VolumeClaimView(
         **known,
-        problem=_problem(
+        problem=problem_of(
             f"Volume{phase}",
             f"volume claim {name} is {phase}; its storage class is {wanted or 'the default class'}",
         ),
@@ -235,7 +196,7 @@ def creation_failures(events: Iterable[Event]) -> list[CreationFailure]:
     latest_first = sorted(events, key=lambda each: each.lastTimestamp or _LONG_AGO, reverse=True)
     matches = (_FAILED_CREATE.match(event.message or "") for event in latest_first)
     return [
-        CreationFailure(pod=match["pod"], message=match["error"].strip()[:_MESSAGE_LENGTH_MAX])
+        CreationFailure(pod=match["pod"], message=match["error"].strip()[:MESSAGE_LENGTH_MAX])
         for match in matches
         if match
     ]
@@ -261,7 +222,7 @@ def job_view(job: Job) -> JobView:
     return JobView(
         owner_uid=_owner_uid(job.metadata),
         ended=failed is not None or _true_job_condition(conditions, "Complete") is not None,
-        failure=_problem(failed.reason or "JobFailed", failed.message) if failed else None,
+        failure=problem_of(failed.reason or "JobFailed", failed.message) if failed else None,
         started_at=job.status.startTime if job.status else None,
     )
 
@@ -279,7 +240,7 @@ def job_pod_view(pod: Pod) -> JobPodView:
         termination_message=(ended.message if ended else None) or "",
         finished_at=ended.finishedAt if ended else None,
         problem=(
-            _problem(ended.reason or "Error", f"exit code {ended.exitCode}")
+            problem_of(ended.reason or "Error", f"exit code {ended.exitCode}")
             if ended and ended.exitCode
             else pod_problem(pod, names.AUDIT_CONTAINER)
         ),
@@ -344,7 +305,3 @@ def _applied_spec(annotations: Mapping[str, str] | None) -> AppliedSpec | None:
 
 def _identity(annotations: Mapping[str, str] | None) -> str:
     return (annotations or {}).get(names.IDENTITY_ANNOTATION, "")
-
-
-def _problem(reason: str, message: str | None) -> Problem:
-    return Problem(reason=reason, message=(message or "").strip()[:_MESSAGE_LENGTH_MAX])

@@ -59,6 +59,11 @@ def _hibernating(observed: ObservedGroup) -> Judgment:
         message = "the group hibernates, as spec.hibernate asks for"
         return Judgment(holds=False, reason="Hibernated", message=message)
     problem, message = observed.scaling_problem, "the group is to hibernate"
+    if observed.falls_asleep:
+        left = [member.pod for member in observed.members if member.exists]
+        message += f"; {', '.join(left)} {'has' if len(left) == 1 else 'have'} not ended yet"
+        stuck = [member.problem for member in observed.members if member.problem]
+        problem = stuck[0] if stuck else problem
     if problem:
         return Judgment(holds=True, reason=problem.reason, message=f"{message}; {problem.message}")
     return Judgment(holds=True, reason="Hibernating", message=message)

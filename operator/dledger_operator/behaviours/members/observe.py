@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from dledger_formats.http.status import MembershipRole, NodeStatus
@@ -15,6 +16,7 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children.claims import DELETE
+from dledger_operator.behaviours.members import stuck_pods
 from dledger_operator.behaviours.members.settings_in_force import lacking_settings
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
@@ -114,11 +116,12 @@ def members(
     membership: Membership,
     failures: Sequence[CreationFailure] = (),
     wanted: Revision | None = None,
+    now: datetime | None = None,
 ) -> tuple[ObservedMember, ...]:
     """Return every member that the spec asks for, that has a pod, or that belongs to the group.
 
     `failures` say why missing pods could not be created, latest first. `wanted` is the revision
-    that the spec asks for; None while it is not known.
+    that the spec asks for; None while it is not known. `now` tells whether a pod should have ended.
     """
     existing = {names.ordinal(pod.member_id) for pod in pods}
     existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
@@ -136,6 +139,7 @@ def members(
                 pod_of.get(pod_name),
                 claim_of.get(names.volume_claim(pod_name)),
                 failure_of.get(pod_name),
+                now,
             ),
             _danger(pod_of.get(pod_name), claim_of.get(names.volume_claim(pod_name))),
             answers,
@@ -188,9 +192,14 @@ def _role(group: Group, pod: PodView | None) -> str:
 
 
 def _problem(
-    pod: PodView | None, claim: VolumeClaimView | None, failure: CreationFailure | None
+    pod: PodView | None,
+    claim: VolumeClaimView | None,
+    failure: CreationFailure | None,
+    now: datetime | None,
 ) -> Problem | None:
     """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
+    if pod and now and (late := stuck_pods.stuck(pod, now)):
+        return late
     if pod is None and failure:
         return Problem(reason=FAILED_CREATE, message=failure.message)
     found = claim.problem if claim and claim.problem else pod.problem if pod else None

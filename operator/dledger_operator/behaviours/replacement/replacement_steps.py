@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 from dledger_formats.http.status import NodeStatus
 from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
 from dledger_operator.behaviours.handover.candidates import MEMBER_LEAVING, NOT_A_VOTER
+from dledger_operator.behaviours.members import stuck_pods
 from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
 from dledger_operator.spec.replace_request import ReplaceRequest
 
@@ -38,7 +39,6 @@ MEMBER_SERVES: Final = "MemberServes"
 MEMBER_JOINING: Final = "MemberJoining"
 QUORUM_AT_RISK: Final = "QuorumAtRisk"
 STATEFUL_SET_MISSING: Final = "StatefulSetMissing"
-POD_TERMINATING: Final = "PodTerminating"
 CLAIM_TERMINATING: Final = "ClaimTerminating"
 NEW_VOLUME: Final = "NewVolume"
 POD_STARTING: Final = "PodStarting"
@@ -194,13 +194,8 @@ def _remove_pod(state: ReplaceState, claim: VolumeClaimView) -> Step:
         message = f"volume claim {claim.name} is being deleted"
         return Wait(reason=CLAIM_TERMINATING, message=message)
     if pod.leaving:
-        where = f" on node {pod.node}" if pod.node else ""
-        message = (
-            f"pod {pod.name}{where} is terminating. If the machine is off for good, delete its "
-            "Node, or give it the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; "
-            "the operator never forces it, since the member may still run there"
-        )
-        return Wait(reason=POD_TERMINATING, message=message)
+        message = f"{stuck_pods.where(pod)} is terminating. {stuck_pods.CURE}"
+        return Wait(reason=stuck_pods.POD_TERMINATING, message=message)
     # Its volume cannot be kept any more, but the member has come back and may be needed for now.
     if pod.ready and (risk := quorum_risk(state)):
         return Wait(reason=risk.reason, message=risk.message)

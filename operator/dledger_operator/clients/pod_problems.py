@@ -1,0 +1,54 @@
+"""Tells from a pod's status why it does not start."""
+
+from typing import Final
+
+from lightkube.models.core_v1 import ContainerStatus
+from lightkube.resources.core_v1 import Pod
+
+from dledger_operator.api_objects import Problem
+
+MESSAGE_LENGTH_MAX: Final = 512
+# Waiting reasons of a container that starts normally.
+_STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
+
+
+def problem_of(reason: str, message: str | None) -> Problem:
+    """Return a problem with a message of bounded length."""
+    return Problem(reason=reason, message=(message or "").strip()[:MESSAGE_LENGTH_MAX])
+
+
+def pod_problem(pod: Pod, container_name: str) -> Problem | None:
+    """Find why a pod does not start: scheduling, image pull, crash or eviction. A problem of the
+    named container comes before those of its sidecars.
+    """
+    status = pod.status
+    if status is None:
+        return None
+    if status.phase == "Failed" and status.reason:
+        return problem_of(status.reason, status.message)
+    for condition in status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return problem_of(condition.reason or "Unschedulable", condition.message)
+    for container in sorted(
+        status.containerStatuses or [], key=lambda each: each.name != container_name
+    ):
+        problem = None if container.ready else _container_problem(container)
+        if problem and container.name != container_name:
+            message = f"container {container.name}: {problem.message}"
+            return Problem(reason=problem.reason, message=message)
+        if problem:
+            return problem
+    return None
+
+
+def _container_problem(container: ContainerStatus) -> Problem | None:
+    waiting = container.state.waiting if container.state else None
+    if waiting is None or not waiting.reason or waiting.reason in _STARTING_REASONS:
+        return None
+    ended = container.lastState.terminated if container.lastState else None
+    if ended is None:
+        return problem_of(waiting.reason, waiting.message)
+    exit_reason = ended.reason or "no reason given"
+    last = f"the container last terminated with exit code {ended.exitCode} ({exit_reason})"
+    detail = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
+    return problem_of(waiting.reason, f"{waiting.message or ''}; {last}{detail}".lstrip("; "))
