@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, TRANSFER
+from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.backoff import pause_s
 from dledger_client.cluster.search import ask_all_members
 from dledger_client.errors import (
@@ -68,6 +69,10 @@ class GroupAdmin:
     token: str = field(repr=False)
     """The group's administration token; empty for none."""
     deadline_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline_s is not None:
+            check_seconds(self.deadline_s, "deadline_s")
 
     @property
     def group(self) -> str:

@@ -182,19 +182,19 @@ class DLedgerClient:
     ) -> list[Outcome]:
         """Append up to BATCH_MAX bodies concurrently and return one outcome for each.
 
-        A failed append does not raise; its outcome describes the failure. Raises ValueError if
-        there are more than BATCH_MAX bodies or IN_FLIGHT_BYTES bytes: `append_all` takes any
-        number.
+        A failed append does not raise; its outcome describes the failure. Raises TypeError if a
+        body is not bytes, and ValueError if there are more than BATCH_MAX bodies or IN_FLIGHT_BYTES
+        bytes: `append_all` takes any number.
         """
+        for body in bodies:
+            if not isinstance(body, bytes):
+                raise body_type_error(body)
         size_bytes = sum(map(len, bodies))
         if len(bodies) > BATCH_MAX or size_bytes > IN_FLIGHT_BYTES:
             raise ValueError(
                 f"a batch of {len(bodies)} bodies and {size_bytes} bytes is too large; at most "
                 f"{BATCH_MAX} bodies and {IN_FLIGHT_BYTES} bytes are allowed"
             )
-        for body in bodies:
-            if not isinstance(body, bytes):
-                raise body_type_error(body)
         async with self._require_session().batch_slots:
             outcomes = self._stream(bodies, BATCH_MAX, deadline_s)
             async with aclosing(outcomes):

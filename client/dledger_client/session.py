@@ -21,6 +21,7 @@ from dledger_client.calls.call import (
 )
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import MemberReads, ReadFrom
+from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.members import Timing
 from dledger_client.errors import ClientError, RefusedError
 from dledger_client.tasks import TaskScope
@@ -101,7 +102,8 @@ class Session:
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start to append one body. Refuse a body that is too large for an entry at once.
 
-        Raises TypeError if the body is not bytes.
+        Raises TypeError if the body is not bytes, and TypeError or ValueError for a deadline that
+        is no time.
         """
         if not isinstance(body, bytes):
             raise body_type_error(body)
@@ -114,7 +116,7 @@ class Session:
             request=AppendEntryRequest(group=self.group, remote_id=remote_id, body=body),
             is_repeatable=self._at_least_once or self._producer is not None,
             began_s=now_s,
-            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
+            deadline_s=now_s + self._timeout_s(deadline_s),
             handler=self.dispatcher,
             answer=self._loop.create_future(),
         )
@@ -197,7 +199,7 @@ class Session:
         await self._call_slots.acquire()
         try:
             call = self.start_append(body, deadline_s)
-        except TypeError:
+        except (TypeError, ValueError):
             self._call_slots.release()
             raise
         return await self._finish(call)
@@ -215,8 +217,9 @@ class Session:
 
         `answer_s` is how long the leader may delay its response.
         """
+        timeout_s = self._timeout_s(deadline_s)
         await self._call_slots.acquire()
-        call = self._call(kind, request, deadline_s, is_repeatable=is_repeatable)
+        call = self._call(kind, request, timeout_s, is_repeatable=is_repeatable)
         call.answer_s = answer_s
         self._submit(call)
         return await self._finish(call)
@@ -259,6 +262,11 @@ class Session:
         else:
             self.dispatcher.submit(call)
 
+    def _timeout_s(self, deadline_s: float | None) -> float:
+        if deadline_s is None:
+            return self.timing.deadline_s
+        return check_seconds(deadline_s, "deadline_s")
+
     def _call(
         self, kind: CallKind, request: Message, deadline_s: float | None, *, is_repeatable: bool
     ) -> Call:
@@ -268,7 +276,7 @@ class Session:
             request=request,
             is_repeatable=is_repeatable,
             began_s=now_s,
-            deadline_s=now_s + (self.timing.deadline_s if deadline_s is None else deadline_s),
+            deadline_s=now_s + self._timeout_s(deadline_s),
             handler=self.dispatcher,
             answer=self._loop.create_future(),
         )

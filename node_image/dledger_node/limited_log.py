@@ -57,9 +57,16 @@ class StrangersFilter(logging.Filter):
         if error is not None and type(error).__module__.startswith("aiohttp."):
             record.exc_info = record.exc_text = None  # the request is at fault, not this program
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-            text = f"{text}: {str(error)[:200]!r}"
+            text = f"{text}: {_in_words(error)}"
         record.msg, record.args = text + admitted, ()
         return True
+
+
+def _in_words(error: BaseException) -> str:
+    """Return what aiohttp says about a bad request, in one line, without the bytes of it."""
+    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines()]
+    kept = " ".join(line for line in lines if not line.startswith(("b'", 'b"', "^")))
+    return "".join(char if char.isprintable() else "?" for char in kept[:200]).strip(" :")
 
 
 def limit_libraries() -> None:

@@ -23,6 +23,7 @@ NOWHERE = ["127.0.0.1:1"]
         (NOWHERE, "x" * 256, ValueError),
         (NOWHERE, "\udcff", ValueError),
         ([7], "g", TypeError),
+        (7, "g", TypeError),
         (["http://127.0.0.1:1"], "g", AddressError),
         (["1"], "g", AddressError),
     ],
@@ -36,6 +37,12 @@ def test_one_text_may_name_all_servers() -> None:
     client = DLedgerClient("a:1,b:2", "g")
 
     assert [str(server) for server in client.servers] == ["a:1", "b:2"]
+
+
+@pytest.mark.parametrize("address", ["host", "host:", "host:0", "host:65536", ":1"])
+def test_an_address_that_is_none_says_what_to_write(address: str) -> None:
+    with pytest.raises(AddressError, match=r"expected HOST:PORT .* with a port of 1 to 65535"):
+        DLedgerClient([address], "g")
 
 
 def test_an_address_with_a_scheme_says_what_to_write() -> None:
@@ -61,7 +68,24 @@ CALLS: list[tuple[Callable[[DLedgerClient], Awaitable[Any]], type[Exception]]] =
     (lambda client: client.transfer(None), TypeError),  # type: ignore[arg-type]
     (lambda client: client.transfer("n1", term=-1), ValueError),
     (lambda client: client.change_membership("ADD_LEARNER", "n1"), TypeError),  # type: ignore[arg-type]
+    (lambda client: client.get(0, deadline_s=-1), ValueError),
+    (lambda client: client.get(0, deadline_s=float("nan")), ValueError),
+    (lambda client: client.bounds(deadline_s="1"), TypeError),  # type: ignore[arg-type]
+    (lambda client: client.transfer("n1", deadline_s=0), ValueError),
+    (lambda client: client.append(b"x", deadline_s=0), ValueError),
+    (lambda client: client.append_batch([b"x"], deadline_s=0), ValueError),
+    (lambda client: anext(client.append_all([b"x"], deadline_s=0)), ValueError),
+    (lambda client: anext(client.get_range(0, deadline_s=0)), ValueError),
 ]
+
+
+@pytest.mark.parametrize("bodies", [b"text", "text", [b"x", 7], [None]])
+async def test_a_batch_of_other_things_than_bytes_says_what_a_body_is(
+    group: Group, bodies: Any
+) -> None:
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(TypeError, match="a body must be bytes, not "):
+            await client.append_batch(bodies)
 
 
 @pytest.mark.parametrize(("call", "error"), CALLS)

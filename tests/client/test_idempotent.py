@@ -372,7 +372,7 @@ async def test_an_expired_append_does_not_register_the_producer(
 ) -> None:
     async with client_of(group) as client:
         with pytest.raises(GroupUnreachableError):
-            await client.append(b"x", deadline_s=0)
+            await client.append(b"x", deadline_s=1e-9)
         await client.append(b"y")
 
     assert group.log == [b"y"]

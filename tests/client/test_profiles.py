@@ -73,7 +73,12 @@ def test_variables_are_not_completed_by_the_default_profile(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[profiles.a]\nserver = 'x'", "is invalid: Object contains unknown field `server`"),
+        (
+            "[profiles.a]\nserver = 'x'",
+            "is invalid: profile 'a': Object contains unknown field `server`",
+        ),
+        ("[profiles.a]\n[profiles.b]\nservers = 5", "is invalid: profile 'b': Expected `str"),
+        ("profiles = 5", "is invalid: Expected `object"),
         ("default = 3", "is invalid: Expected `str"),
         ("[profiles", "is invalid: "),
         ("[profiles.a]", "has no profile 'ours'; the profiles there are: a"),

@@ -1,9 +1,12 @@
 """What a stranger sends costs a bounded number of short log lines."""
 
+import asyncio
 import logging
 
 import pytest
+from aiohttp import web
 from aiohttp.http_exceptions import BadStatusLine
+from aiohttp.test_utils import TestServer
 
 from dledger_node.limited_log import LINES_MAX, PERIOD_S, LineBudget, StrangersFilter
 from dledger_wire.listener import Clock
@@ -44,6 +47,30 @@ def test_a_bad_request_is_one_short_line_without_a_traceback(clock: Clock) -> No
     assert StrangersFilter(LineBudget(clock)).filter(record)
     assert record.exc_info is None
     assert (record.levelname, len(record.getMessage()) < 1000) == ("WARNING", True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"GET / HTTP/9.9\r\n\r\n", "Bad status line: Invalid HTTP version"),
+        (b"GET / HTTP/1.1\r\n\r\n", "Missing 'Host' header in request."),
+        (b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "Invalid character in Content-Length"),
+    ],
+)
+async def test_a_bad_request_is_told_in_words(
+    sent: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    only = StrangersFilter(LineBudget())
+    logging.getLogger("aiohttp.server").addFilter(only)
+    async with TestServer(web.Application()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    logging.getLogger("aiohttp.server").removeFilter(only)
+
+    assert caplog.messages == [f"Error handling request from 127.0.0.1: {told}"]
 
 
 def test_an_error_of_this_program_keeps_its_traceback(clock: Clock) -> None:

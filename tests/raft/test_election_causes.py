@@ -1,5 +1,6 @@
 """Every election has a cause, which the member logs and counts."""
 
+import itertools
 import logging
 from typing import cast
 
@@ -93,6 +94,22 @@ def test_changes_of_the_leader_are_logged_as_sentences(caplog: pytest.LogCapture
     assert told[0] == "leader: this member follows n1, the leader of term 1"
     assert "leader: this member knows no leader of term 1" in told
     assert told[-1].startswith("leader: this member leads term 2; entries up to 0 are committed")
+
+
+def test_the_same_sentence_about_the_leader_is_not_logged_twice_in_a_row(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        watched = Watched()
+        watched.driver.stand()
+        watched.turn()
+        for peer_id in watched.driver.voters():
+            watched.driver.receive(watched.driver.vote_from(peer_id))
+            watched.turn()
+
+    told = [line for line in caplog.messages if line.startswith("leader: ")]
+    assert watched.driver.raft.leads
+    assert told == [line for line, _ in itertools.groupby(told)]
 
 
 class Watched:

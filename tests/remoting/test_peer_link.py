@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -110,6 +111,17 @@ async def test_the_bytes_of_a_link_are_counted_at_both_ends() -> None:
         assert received.clients.received_bytes == hello_bytes
         assert 0 < sent.peers.sent_bytes - hello_bytes - owner.read_bytes < 1000
         assert sent.peers.received_bytes == received.clients.sent_bytes > 0
+
+
+async def test_a_refused_connection_is_logged_in_words(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with caplog.at_level(logging.INFO):
+            async with linked(Owner(), address):
+                await until(lambda: bool(caplog.messages))
+
+    assert caplog.messages == [f"no link to n0 at {address}: Connection refused"]
 
 
 async def test_every_refused_connection_is_reported_as_a_loss() -> None:

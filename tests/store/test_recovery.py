@@ -40,6 +40,10 @@ def test_a_killed_process_loses_no_entry(open_store: OpenStore, crashed: Crashed
     assert (again.recovery.verified_entries, again.recovery.cut_bytes) == (40, 0)
 
 
+def test_the_report_of_an_empty_log_counts_nothing(open_store: OpenStore) -> None:
+    assert str(open_store().recovery).startswith("it has no entry (")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_garbage_after_the_durable_index_is_cut(
     open_store: OpenStore, crashed: Crashed, seed: int

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from dledger_client.append import batches
 from dledger_client.append.batches import AppendStarter, Batch, body_type_error, outcome_of
 from dledger_client.append.outcomes import Outcome
+from dledger_client.cluster.arguments import check_seconds
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
@@ -29,8 +30,11 @@ async def append_stream(
     At most `in_flight` bodies or `in_flight_bytes` bytes are taken from `bodies` before the caller
     has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
     of the bodies before it. If the caller closes the generator early, it gets no outcome of the
-    remaining bodies, and those that were not sent yet are dropped.
+    remaining bodies, and those that were not sent yet are dropped. Raises TypeError or ValueError
+    for a deadline that is no time.
     """
+    if deadline_s is not None:
+        check_seconds(deadline_s, "deadline_s")
     window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
     feeder = spawn(window.feed(bodies))
     number = 0

@@ -43,7 +43,10 @@ def parse_server(text: str) -> ServerAddress:
     host, _, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
-        raise AddressError(f"invalid server address {text!r}: expected HOST:PORT or ID=HOST:PORT")
+        raise AddressError(
+            f"invalid server address {text!r}: expected HOST:PORT or ID=HOST:PORT, with a port of "
+            f"1 to {PORT_MAX}"
+        )
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
         raise AddressError(f"invalid member id in {text!r}: only letters, digits and _ are allowed")
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
@@ -55,6 +58,8 @@ def parse_servers(texts: str | Iterable[str]) -> list[ServerAddress]:
     Raises AddressError if an address is invalid or there is none at all, and TypeError for anything
     but texts.
     """
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"servers must be a str or several, not {type(texts).__name__}")
     texts = [texts] if isinstance(texts, str) else list(texts)
     for text in texts:
         if not isinstance(text, str):

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -12,7 +11,7 @@ from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.connection import Connection, ConnectionWatcher
 from dledger_client.errors import AddressError, ConnectionLostError, RefusedError
 from dledger_formats.json_objects import FormatError
-from dledger_formats.net.dialing import dial
+from dledger_formats.net.dialing import dial, reason_of
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.protocol.passing_on import PASS_ON_FLAG
@@ -167,9 +166,7 @@ class Members:
             async with asyncio.timeout(self.timing.connect_timeout_s):
                 _, connection = await dial(make, address.host, address.port)
         except OSError as error:  # TimeoutError is one
-            reason = error.strerror or f"no connection within {self.timing.connect_timeout_s:g} s"
-            if isinstance(error, ConnectionError) and error.errno:
-                reason = os.strerror(error.errno)  # asyncio says which call failed instead
+            reason = reason_of(error) or f"no connection within {self.timing.connect_timeout_s:g} s"
             raise ConnectionLostError(
                 f"{address} cannot be reached: {reason}", was_sent=False
             ) from error

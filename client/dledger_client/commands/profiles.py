@@ -110,13 +110,27 @@ def load() -> Config:
             raw = file.read(CONFIG_BYTES_MAX + 1)
         if len(raw) > CONFIG_BYTES_MAX:
             raise ProfileError(f"{path} has more than {CONFIG_BYTES_MAX} bytes")
-        return msgspec.convert(tomllib.loads(raw.decode()), Config)
+        return _convert(tomllib.loads(raw.decode()))
     except FileNotFoundError:
         return Config()
     except OSError as error:
         raise ProfileError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # of the TOML, of its text, or of what it holds
         raise ProfileError(f"{path} is invalid: {error}; see docs/client.md") from error
+
+
+def _convert(content: dict[str, object]) -> Config:
+    """Return the profiles of a file. Raises ValueError, which names the profile that is wrong."""
+    try:
+        return msgspec.convert(content, Config)
+    except msgspec.ValidationError:
+        found = content.get("profiles")
+        for name, profile in found.items() if isinstance(found, dict) else ():
+            try:
+                msgspec.convert(profile, Profile)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"profile {name!a}: {error}") from error
+        raise
 
 
 def config_path() -> Path:

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from dledger_client.calls.call import FOLLOW, GET, READ_RANGE, CallKind
+from dledger_client.cluster.arguments import check_seconds
 from dledger_client.read.entry_batch import EntryBatch, entries_of
 from dledger_client.read.range_reader import ANSWER_BYTES, RANGE_BYTES, read_batches
 from dledger_client.session import Session
@@ -21,6 +22,10 @@ class LogReader:
     session: Session
     group: str
     deadline_s: float | None
+
+    def __post_init__(self) -> None:
+        if self.deadline_s is not None:
+            check_seconds(self.deadline_s, "deadline_s")
 
     async def get(self, index: int) -> DLedgerEntry:
         """Read one entry. Raises NoEntryError if the log does not contain it."""

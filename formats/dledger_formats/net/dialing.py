@@ -5,6 +5,7 @@ the lookup, uvloop never retrieves the lookup's error and logs it as unhandled.
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,3 +29,10 @@ async def dial(
         except OSError as error:
             refused = error
     raise refused
+
+
+def reason_of(error: Exception) -> str:
+    """Return why there is no connection, in the system's words; empty if it took too long."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio says which call failed instead
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

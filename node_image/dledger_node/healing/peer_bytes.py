@@ -66,7 +66,7 @@ class HttpPeer:
             body = response.read(STORED_BYTES_MAX + 1)
         except http.client.HTTPException as error:
             self.close()
-            raise OSError(f"{self._address}: {error!r}") from error
+            raise OSError(f"{self._address} did not answer as a member does: {error}") from error
         except OSError:
             self.close()
             raise

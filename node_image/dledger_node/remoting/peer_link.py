@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from dledger_formats.json_objects import FormatError
-from dledger_formats.net.dialing import dial
+from dledger_formats.net.dialing import dial, reason_of
 from dledger_formats.protocol import codes, frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
@@ -176,7 +176,7 @@ class PeerLink:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 await connection.say_hello()
         except (OSError, TimeoutError, frames.FrameError) as error:
-            self._tell(str(error) or "timed out")
+            self._tell(reason_of(error) or "timed out")
             if connection is not None:
                 connection.close()
             return None

@@ -28,6 +28,7 @@ class LeaderWatch:
         self._core = core
         self._counted_term = -1
         self._reported_leader = self._leader()
+        self._told_leader = ""
         self._leader_changed = asyncio.Event()
         self._reported_joining = ""
         self._reported_election = core.last_election
@@ -43,7 +44,7 @@ class LeaderWatch:
             self._note_election()
         if leader != self._reported_leader:
             self._note_leader()
-            logger.info("leader: %s", describe_leader(self.leader_view()))
+            self._log_leader()
             term, leader_id, _ = leader
             if leader_id is not None and term != self._counted_term:
                 self._counted_term = term
@@ -55,6 +56,13 @@ class LeaderWatch:
         if joining != self._reported_joining:
             logger.warning("joining: %s", joining or "done, this member may vote now")
             self._reported_joining = joining
+
+    def _log_leader(self) -> None:
+        """Log which leader this member knows; not again while it may not yet say that it leads."""
+        told = describe_leader(self.leader_view())
+        if told != self._told_leader:
+            self._told_leader = told
+            logger.info("leader: %s", told)
 
     def _log_election(self) -> None:
         """Log why this member stands for election; of rounds without a winner only the first."""

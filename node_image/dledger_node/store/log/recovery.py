@@ -46,9 +46,10 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         """Describe the log and what was repaired."""
-        last = self.end_index
-        entries = f"entries {self.begin_index} to {last}" if last >= 0 else "no entry"
-        parts = [f"it has {entries}, of which {self.verified_entries} were verified"]
+        parts = ["it has no entry"]
+        if self.end_index >= 0:
+            entries = f"entries {self.begin_index} to {self.end_index}"
+            parts = [f"it has {entries}, of which {self.verified_entries} were verified"]
         if self.cut_bytes:
             parts.append(f"{self.cut_bytes} bytes behind them were cleared: {self.cut_reason}")
         if self.rebuilt_units:
