@@ -21,6 +21,13 @@ _GAUGES: Final = {
     "requests_waiting": "Requests that wait for the leader, or for its answer.",
     "pending_messages": "Messages and changes of the state that wait for a quorum.",
     "built_index": "Index up to which the consume queues have all messages; -1 before the first.",
+    "topics": "Topics, those of the system and of retries included.",
+    "queues": "Queues of all topics.",
+    "consumer_groups": "Consumer groups with settings.",
+    "consumer_offsets": "Offsets at which consumer groups continue.",
+    "group_clients": "Clients of consumer groups; a client of two groups counts twice.",
+    "locked_queues": "Queues that ordered consumers hold.",
+    "delayed_messages": "Messages that wait for the time of their delivery.",
 }
 
 
@@ -32,6 +39,8 @@ class BrokerCounters:
         """The counters and gauges without labels, by name."""
         self.requests: Counter[tuple[int, int]] = Counter()
         """Answered requests by request code, which this broker knows, and code of the answer."""
+        self.group_lags: dict[str, int] = {}
+        """Messages after the offsets of a group, of the groups that lag most."""
 
 
 class BrokerCollector(Collector):
@@ -55,3 +64,11 @@ class BrokerCollector(Collector):
         for (code, answer), count in list(self._counters.requests.items()):
             requests.add_metric([str(code), str(answer)], count)
         yield requests
+        lags = GaugeMetricFamily(
+            "dledger_broker_group_lag",
+            "Messages after the offsets of a consumer group; only the 200 groups that lag most.",
+            labels=["group"],
+        )
+        for group, lag in self._counters.group_lags.items():
+            lags.add_metric([group], lag)
+        yield lags

@@ -39,6 +39,7 @@ from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
+from dledger_broker.state_figures import StateFigures
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_formats.rocketmq.message_record import pack_host
 from dledger_node.config import store_folder
@@ -106,6 +107,9 @@ class Broker:
             self._serve_as_leader,
             counters,
             asyncio.get_running_loop().time,
+        )
+        self._figures = StateFigures(
+            lambda: self._owner.state, counters, asyncio.get_running_loop().time
         )
         self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
@@ -325,6 +329,7 @@ class Broker:
             self._undelivered.tick()
         if self._isolation is not None:
             self._isolation.tick()
+        self._figures.tick()
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count
