@@ -22,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="number of times that the end-to-end test deletes the leader's pod under load",
     )
     parser.addoption(
+        "--rounds",
+        type=int,
+        default=0,
+        help="number of times that an end-to-end test repeats a planned change; 0: its own number",
+    )
+    parser.addoption(
         "--fuzz-inputs",
         type=int,
         default=1_000_000,

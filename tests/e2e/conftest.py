@@ -38,6 +38,13 @@ def deployed() -> Iterator[Deployment]:
 
 
 @pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> Callable[[int], int]:
+    """A function that returns how often to repeat a planned change, unless `--rounds` says so."""
+    given = int(request.config.getoption("--rounds"))
+    return lambda usual: given or usual
+
+
+@pytest.fixture
 def make_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator[Make]:
     """A function that creates a group in a new namespace with restricted pod security."""
     with _groups_for(request.node, deployed) as make:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -20,13 +21,13 @@ def set_hibernate(group: Group, asleep: bool) -> None:
 
 
 def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
-    group: Group, capsys: pytest.CaptureFixture[str]
+    group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Load(group, per_second=500) as load:
         load.wait_for_more(1_000)
     claims = {pod: group.claim_uid_of(pod) for pod in group.pods()}
     times_s = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds(ROUNDS)):
         began_s = time.monotonic()
         set_hibernate(group, True)
         group.wait_for_condition("Ready", "False", "Hibernated")
@@ -39,10 +40,11 @@ def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
         times_s.append((asleep_s - began_s, time.monotonic() - asleep_s))
 
     with capsys.disabled():
-        shown = ", ".join(
-            f"asleep after {down:.1f} s, awake after {up:.1f} s" for down, up in times_s
+        asleep, awake = (sorted(each) for each in zip(*times_s, strict=True))
+        print(
+            f"\n{len(times_s)} times asleep after {asleep[0]:.1f} to {asleep[-1]:.1f} s, awake "
+            f"after {awake[0]:.1f} to {awake[-1]:.1f} s"
         )
-        print(f"\n{ROUNDS} times: {shown}")
     assert {pod: group.claim_uid_of(pod) for pod in group.pods()} == claims
     assert_nothing_was_lost(group, load)
     with Load(group, per_second=500) as later:

@@ -50,6 +50,8 @@ def test_a_member_whose_machine_is_gone_gets_a_new_volume_and_leads_with_everyth
     assert {pod for pod, uid in before.items() if after[pod] != uid} == {lost}
     assert replaced["claimUid"] == before[lost]
     assert load.refused == load.unknown == 0
+    told = [each for each in group.get("events")["items"] if each["reason"] == "MemberReadmitted"]
+    assert [each["message"].split()[0] for each in told] == [member_of(lost)]
     phases = {each: replaced[f"{each}Seconds"] for each in ("check", "volume", "join")}
     with capsys.disabled():
         print(f"\na replaced volume: {phases} s, {len(load.acknowledged)} entries")

@@ -1,12 +1,13 @@
 """Changing a setting of a group under load, with kubectl."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dledger_e2e.group import Group
-from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -38,27 +39,35 @@ def wait_until_rolled_out(group: Group) -> None:
     wait_for(rolled_out, f"{group.name} runs what its spec asks for", ROLLED_S)
 
 
-def test_a_setting_changes_under_load_without_a_failed_append_or_a_loss(group: Group) -> None:
-    before = uids(group)
-    leader = group.leader_pod()
+def test_a_setting_changes_under_load_without_a_failed_append_or_a_loss(
+    group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps_s: list[float] = []
     with Load(group, per_second=500) as load:
         load.wait_for_more(500)
-        since = len(load.acknowledged)
-        patch(group, {"log": {"flushDiskType": "AsyncFlush"}})
-        wait_until_rolled_out(group)
-        load.wait_for_more(500)
-        pause_s = load.longest_pause_s(since)
+        for number in range(rounds(1)):
+            before, leader, since = uids(group), group.leader_pod(), len(load.acknowledged)
+            flush_disk_type = ("AsyncFlush", "SyncFlush")[number % 2]
+            patch(group, {"log": {"flushDiskType": flush_disk_type}})
+            wait_until_rolled_out(group)
+            load.wait_for_more(500)
+            gaps_s.append(load.longest_pause_s(since))
+            assert_every_pod_was_replaced(group, before, leader)
+            assert group.status()["flushDiskType"] == flush_disk_type, "the members say so"
 
+    with capsys.disabled():
+        print(f"\n{len(gaps_s)} rolls: {summary(gaps_s)}")
+    assert (load.refused, load.unknown) == (0, 0), load.failures
+    assert max(gaps_s) < PAUSE_S_MAX
+    assert_nothing_was_lost(group, load)
+
+
+def assert_every_pod_was_replaced(group: Group, before: dict[str, str], leader: str) -> None:
     after = uids(group)
     assert after.keys() == before.keys()
     assert not set(after.values()) & set(before.values()), "every pod is another one"
-    assert group.status()["flushDiskType"] == "AsyncFlush", "the members say so"
-    assert (load.refused, load.unknown) == (0, 0)
-    assert pause_s < PAUSE_S_MAX
-    print(f"the longest pause between two acknowledgments was {pause_s:.2f} s")
-    assert_nothing_was_lost(group, load)
     events = [each for each in group.get("events")["items"] if each["reason"] == "PodReplaced"]
     in_order = sorted(events, key=lambda event: str(event["lastTimestamp"]))
-    replaced = [each["message"].split()[2] for each in in_order]
+    replaced = [each["message"].split()[2] for each in in_order][-len(before) :]
     assert sorted(replaced) == sorted(before)
     assert replaced[-1] == leader, "the leader last"

@@ -1,16 +1,25 @@
 """Scaling a group under load with `kubectl scale`."""
 
+import itertools
+import re
+import time
+from collections.abc import Callable
+
 import pytest
 
 from dledger_e2e.audits import audit
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
 from tools.deployment import CommandError
 
 pytestmark = pytest.mark.cluster
 
 SCALED_S = 240.0
+SIZES = (1, 3, 5, 7, 1)
+PAUSE_S_MAX = 10.0
+"""Far above what is seen, because the machine may be busy with other tests."""
 
 
 def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group) -> None:
@@ -33,6 +42,50 @@ def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group)
     scale(group, 5)
     wait_until_scaled(group, 5)
     assert_nothing_was_lost(group, load)
+
+
+def test_a_group_grows_through_every_size_and_shrinks_to_one_under_load(
+    make_group: Callable[..., Group], capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = make_group(replicas=1)
+    group.start_client()
+    group.wait_until_ready()
+    figures: list[str] = []
+    with PodWatch(group) as watch, Load(group, per_second=500) as load:
+        for before, after in itertools.pairwise(SIZES):
+            load.wait_for_more(200)
+            began_s, since = time.monotonic(), len(load.acknowledged)
+            scale(group, after)
+            seen = voters_until_scaled(group, after)
+            took_s = time.monotonic() - began_s
+            load.wait_for_more(200)
+            gap_s = load.longest_pause_s(since)
+            figures.append(f"{before} to {after}: {took_s:.1f} s, gap {gap_s:.3f} s, saw {seen}")
+            assert seen == sorted(seen, reverse=after < before), "one member after the other"
+            assert gap_s < PAUSE_S_MAX
+
+    with capsys.disabled():
+        print(f"\n{len(load.acknowledged)} appends; {'; '.join(figures)}")
+    assert (load.refused, load.unknown) == (0, 0), load.failures
+    assert not watch.double_masters
+    assert_nothing_was_lost(group, load)
+
+
+def voters_until_scaled(group: Group, replicas: int) -> list[int]:
+    """Wait until a group is scaled; return which numbers of voters Progressing told on the way."""
+    told: list[int] = []
+
+    def is_scaled() -> bool:
+        progressing = group.condition("Progressing")
+        count = re.match(r"the group has (\d+) voters", progressing["message"])
+        assert count is not None, progressing
+        if told[-1:] != [int(count[1])]:
+            told.append(int(count[1]))
+        return progressing["status"] == "False" and told[-1] == replicas
+
+    wait_for(is_scaled, f"{group.name} says that it has {replicas} members", SCALED_S)
+    wait_until_scaled(group, replicas)
+    return told
 
 
 def scale(group: Group, replicas: int) -> None:

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -147,6 +149,11 @@ class Load:
                 case "refused":
                     self.refused += 1
                     self.failures[outcome["reason"]] += 1
+
+
+def summary(gaps_s: Sequence[float]) -> str:
+    """Summarize the longest pause between acknowledgments in each round."""
+    return f"gap median {statistics.median(gaps_s):.3f} s, maximum {max(gaps_s):.3f} s"
 
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
