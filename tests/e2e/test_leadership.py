@@ -12,6 +12,7 @@ from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
+MEMBERS = 3
 SWITCHOVERS = 5
 PAUSE_S_MAX = 5.0
 """Far above what is seen, because the machine may be busy with other tests."""
@@ -53,12 +54,12 @@ def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
     with Load(group, per_second=500) as load:
         load.wait_for_more(500)
         for _ in range(rounds(1)):
-            leader, nodes = group.leader_pod(), nodes_of(group)
-            for pod in sorted(nodes, key=lambda each: each != leader):
+            leader = group.leader_pod()
+            for pod in sorted(group.pods(), key=lambda each: each != leader):
                 since = len(load.acknowledged)
                 drain_node_of(group, pod, nodes_of(group)[pod], leads=pod == leader)
                 load.wait_for_more(200)
-                wait_for(lambda: len(group.pods()) == len(nodes), "every member has a pod")
+                wait_for(lambda: len(group.pods()) == MEMBERS, "every member has a pod")
                 group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
                 gaps_s.append(load.longest_pause_s(since))
 

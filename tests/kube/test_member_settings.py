@@ -200,7 +200,7 @@ def test_a_wrong_setting_of_a_stored_group_is_named(spec: dict[str, Any], compla
     [
         ({"memory": "512Mi"}, "536870912"),
         ({"memory": 1_000_000_000}, "1000000000"),
-        ({"memory": "5e8"}, None),
+        ({"memory": "5e8"}, "500000000"),
         ({"cpu": "1"}, None),
         ({}, None),
     ],

@@ -15,6 +15,18 @@ _FACTOR: Final[dict[str | None, int]] = {
     **{f"{prefix}i": 1024**power for power, prefix in enumerate("KMGTPE", start=1)},
 }
 
+MEMORY_BYTES_MAX: Final = 1 << 62
+"""More than any machine has; a member refuses a larger number."""
+_ANY_LENGTH_MAX: Final = 64
+_ANY_QUANTITY: Final = re.compile(
+    r"[+]?(?P<number>\d+[.]?\d*|[.]\d+)(?:[eE](?P<exponent>[+-]?\d{1,2})|(?P<suffix>[num]|k|[MGTPE]i?|Ki))?"
+)
+"""Every form of a positive quantity that Kubernetes accepts."""
+_ANY_FACTOR: Final[dict[str | None, Decimal]] = {
+    **{suffix: Decimal(factor) for suffix, factor in _FACTOR.items()},
+    **{prefix: Decimal(1000) ** -power for power, prefix in enumerate("mun", start=1)},
+}
+
 
 def duration_ms(text: str) -> int:
     """Parse a duration such as `250ms`, `1s` or `1h30m` into milliseconds.
@@ -46,10 +58,19 @@ def quantity_bytes(value: str | int) -> int:
 
 
 def memory_limit_bytes(resources: Mapping[str, Any]) -> int:
-    """Return the memory limit of a container's resources; 0 if it has none, or one in a form that
-    Kubernetes knows and this package does not, such as 5e8.
+    """Return the memory limit of a container's resources, rounded down; 0 if it has none.
+
+    The API server has accepted the limit, so it may have any form of a quantity, such as 5e8 or
+    the thousandths of a byte that some autoscalers write: 536870912000m.
     """
-    try:
-        return quantity_bytes((resources.get("limits") or {})["memory"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    limits = resources.get("limits")
+    text = str(limits.get("memory", "")) if isinstance(limits, Mapping) else ""
+    match = _ANY_QUANTITY.fullmatch(text[:_ANY_LENGTH_MAX])
+    if match is None:
         return 0
+    number = Decimal(match["number"])
+    if match["exponent"]:
+        exact = number.scaleb(int(match["exponent"]))
+    else:
+        exact = number * _ANY_FACTOR[match["suffix"] or None]
+    return min(int(exact), MEMORY_BYTES_MAX)
