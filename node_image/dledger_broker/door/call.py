@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dledger_broker.door.connection import BrokerConnection
-from dledger_broker.door.door_frames import Way
+from dledger_broker.door.door_frames import PRESENCE, Way
 from dledger_broker.door.door_numbers import Number
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.metrics import BrokerCounters
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dledger_broker.door.waiting import Waiting
 
 _NO_FIELDS = NoFields()
-_KNOWN = frozenset(map(int, RequestCode))
+_KNOWN = frozenset(map(int, RequestCode)) | {PRESENCE}
 FieldsT = TypeVar("FieldsT", bound=ExtFields)
 
 

@@ -30,11 +30,19 @@ class BrokerRequests:
     """Handles the requests of all connections: it keeps nothing of one."""
 
     def __init__(
-        self, services: Mapping[int, Serve], leaders: Mapping[int, Serve], door: Leaders
+        self,
+        services: Mapping[int, Serve],
+        leaders: Mapping[int, Serve],
+        members: Mapping[int, Serve],
+        door: Leaders,
     ) -> None:
-        """`services` has the service for each code, `leaders` those that only the leader offers."""
+        """`services` has the service for each code, `leaders` those that only the leader offers.
+
+        `members` has those that the leader offers to the other members, not to clients.
+        """
         self._services = services
         self._leaders = leaders
+        self._members = {**leaders, **members}
         self._door = door
         self._now_s = asyncio.get_running_loop().time
 
@@ -67,14 +75,14 @@ class BrokerRequests:
 
     def take_passed_on(self, call: Call) -> None:
         """Take a request that another member has passed on."""
-        if call.command.code in self._leaders:
+        if call.command.code in self._members:
             self._door.take(call)
         else:
             _serve(call, None)
 
     def serve_as_leader(self, call: Call) -> None:
         """Serve a request that only the leader can serve; this member must lead."""
-        _serve(call, self._leaders[call.command.code])
+        _serve(call, self._members[call.command.code])
 
 
 def _serve(call: Call, serve: Serve | None) -> None:

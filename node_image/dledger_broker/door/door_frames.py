@@ -27,6 +27,8 @@ REGISTER: Final = 0
 """The code of a request for a registration, which no client may send: the answer's frame is the
 producer's identity, as 8 bytes.
 """
+PRESENCE: Final = 52032
+"""The code of a note about clients, which no client may send; its body is a `PresenceNote`."""
 _IDENTITY_BYTES: Final = 8
 
 
@@ -76,9 +78,22 @@ class DoorAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The frame for the client; empty if there is none."""
 
 
+class PresenceNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a member tells the leader about the clients that are connected to it."""
+
+    member: str
+    is_first: bool
+    """Whether this is the first part of all that it holds."""
+    seen: list[tuple[str, str]]
+    """Groups and client ids of which it has got heartbeats."""
+    gone: list[tuple[str, str]]
+    """Those whose last connection to it has closed."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _requests = msgspec.msgpack.Decoder(list[DoorRequest])
 _answers = msgspec.msgpack.Decoder(list[DoorAnswer])
+_presence = msgspec.msgpack.Decoder(PresenceNote)
 
 
 def encode_requests(requests: Sequence[DoorRequest]) -> bytes:
@@ -101,6 +116,16 @@ def decode_answers(body: bytes) -> list[DoorAnswer]:
     return _decode(_answers, body)
 
 
+def encode_presence(note: PresenceNote) -> bytes:
+    """Return the body of a note about clients."""
+    return _encode(note)
+
+
+def decode_presence(body: bytes) -> PresenceNote:
+    """Read the body of a note about clients. Raises FormatError."""
+    return _decode(_presence, body)
+
+
 def encode_identity(identity: int) -> bytes:
     """Return the identity of a producer as the frame of an answer."""
     return identity.to_bytes(_IDENTITY_BYTES, "big")
@@ -117,7 +142,7 @@ def _frame(code: int, body: bytes) -> bytes:
     return frames.encode(RemotingCommand(code=code, opaque=0, flag=ONEWAY_FLAG, body=body))
 
 
-def _decode(decoder: "msgspec.msgpack.Decoder[list[T]]", body: bytes) -> "list[T]":
+def _decode(decoder: "msgspec.msgpack.Decoder[T]", body: bytes) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -111,13 +111,24 @@ class GroupClients:
                 gone.append(membership)
         return gone
 
-    def left(self, line: BrokerConnection, group: str) -> None:
-        """Take note that the client of a connection has left a group."""
+    def left(self, line: BrokerConnection, group: str) -> list[Membership]:
+        """Take note that the client of a connection has left a group.
+
+        Returns the memberships that no other connection has.
+        """
         client = self._by_line.get(line)
         if client is None or group not in client.consumers:
-            return
+            return []
         others = {name: each for name, each in client.consumers.items() if name != group}
-        self.seen(line, client._replace(consumers=others))
+        return self.seen(line, client._replace(consumers=others))
+
+    def holds(self, membership: Membership) -> bool:
+        """Tell whether a connection to this member has said that it has this membership."""
+        return membership in self._holders
+
+    def held(self) -> list[Membership]:
+        """Return all memberships of clients that are connected to this member."""
+        return list(self._holders)
 
     def subscription(self, line: BrokerConnection, group: str, topic: str) -> Subscription | None:
         """Return what a pull of a connection wants, if the pull does not say it.

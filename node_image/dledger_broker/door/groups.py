@@ -1,18 +1,17 @@
-"""Consumer groups: heartbeats (34), clients that leave (35), lists of clients (38), and checks of a
-subscription (46).
-
-Every member takes them. The leader writes who joins and who leaves, so clients send their
-heartbeats to all members. A heartbeat is answered once this member lists the client.
+"""Consumer groups: the leader writes who joins (34) and who leaves (35); every member answers lists
+of clients (38) and checks of a subscription (46).
 """
 
 from typing import Final
 
+from dledger_broker.door import door_frames
 from dledger_broker.door.call import Call
-from dledger_broker.door.group_clients import Client, GroupClients
+from dledger_broker.door.door_frames import Way
+from dledger_broker.door.group_clients import Client
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
-from dledger_broker.leading.state_changes import StateChanges, not_committed
+from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages import tag_filter
 from dledger_broker.messages.retries import retry_topic
 from dledger_broker.messages.send_checks import RefusedError
@@ -30,51 +29,35 @@ from dledger_formats.rocketmq.consumer_groups import (
 from dledger_formats.rocketmq.state_records import ClientJoined
 from dledger_node.services.drafts import Outcome
 
-_BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
+BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
 
 
 class GroupRequests:
-    """Answers what clients ask as members of consumer groups."""
+    """Answers what clients ask as members of consumer groups, and members for their clients."""
 
     def __init__(
         self,
         owner: LogOwner,
         commits: OffsetCommits,
         changes: StateChanges,
-        clients: GroupClients,
         leases: ClientLeases,
     ) -> None:
         self._owner = owner
         self._commits = commits
         self._changes = changes
-        self._clients = clients
         self._leases = leases
 
-    def heartbeat(self, call: Call) -> None:
-        """Let a client join its groups. Raises FormatError, RefusedError."""
-        heartbeat = call.body(Heartbeat)
-        assert isinstance(heartbeat, Heartbeat)
-        consumers = {each.group_name: _ordered(each) for each in heartbeat.consumer_data_set}
-        client_id = heartbeat.client_id
-        for consumer in consumers.values():
-            _check(client_id, consumer)
-        client = Client(client_id, consumers, len(call.command.body))
-        for gone in self._clients.seen(call.connection, client):
-            self._leases.gone(gone)
-        if self._owner.is_proven:
-            self._join(call, client)
-        else:
-            call.answer(ResponseCode.SUCCESS, _BEAT)  # the leader gets one, too
+    def note(self, call: Call) -> None:
+        """Take a note of a member about the clients that it holds. Raises FormatError."""
+        note = door_frames.decode_presence(call.command.body)
+        knows_all = self._leases.noted(note.member, note.seen, note.gone, is_first=note.is_first)
+        call.answer(ResponseCode.SUCCESS if knows_all else ResponseCode.QUERY_NOT_FOUND)
 
-    def unregister(self, call: Call) -> None:
-        """Let a client leave a group. Raises FormatError."""
+    def leave(self, call: Call) -> None:
+        """Let a client leave a group, at the leader. Raises FormatError."""
         fields = call.fields(UnregisterClientFields)
-        group, client_id = fields.consumer_group, fields.client_id
-        if group is None:
-            call.answer(ResponseCode.SUCCESS)
-            return
-        self._clients.left(call.connection, group)
-        if not self._owner.is_proven or self._owner.state.consumer(group, client_id) is None:
+        group, client_id = fields.consumer_group or "", fields.client_id
+        if self._owner.state.consumer(group, client_id) is None:
             call.answer(ResponseCode.SUCCESS)
             return
 
@@ -82,9 +65,9 @@ class GroupRequests:
             if outcome is Outcome.COMMITTED:
                 call.answer(ResponseCode.SUCCESS)
             else:
-                call.refuse(not_committed())
+                call.turned(Way.IN_DOUBT)
 
-        self._leases.remove([(group, client_id)], left)
+        self._leases.remove([(group, client_id)], left, call.arrived_s)
 
     def client_ids(self, call: Call) -> None:
         """Answer the clients of a group. Raises FormatError."""
@@ -103,8 +86,12 @@ class GroupRequests:
         tag_filter.wanted_codes(request.subscription_data)
         call.answer(ResponseCode.SUCCESS)
 
-    def _join(self, call: Call, client: Client) -> None:
-        """Write what is new of a client, and answer. Raises FormatError, RefusedError."""
+    def join(self, call: Call) -> None:
+        """Write what is new of a client, at the leader, and answer once that is applied.
+
+        Raises FormatError, RefusedError.
+        """
+        client = client_of(call)
         state, client_id = self._owner.state, client.client_id
         created: list[str] = []
         records: list[bytearray] = []
@@ -115,12 +102,12 @@ class GroupRequests:
                 if state.consumer(group, client_id) != consumer or is_leaving or not is_known:
                     records += self._joining(client_id, consumer, created)
                 else:
-                    self._leases.seen((group, client_id))
+                    self._leases.joined((group, client_id))
         except BaseException:  # whatever it was: none of these topics gets into the log
             self._forget_topics(created)
             raise
         if not records:
-            call.answer(ResponseCode.SUCCESS, _BEAT)
+            call.answer(ResponseCode.SUCCESS, BEAT)
             return
 
         def joined(outcome: Outcome) -> None:
@@ -129,7 +116,7 @@ class GroupRequests:
                 return
             if outcome is Outcome.REFUSED:
                 self._forget_topics(created)
-            call.refuse(not_committed())
+            call.turned(Way.IN_DOUBT)
 
         self._changes.propose(records, joined, arrived_s=call.arrived_s)
 
@@ -158,12 +145,22 @@ class GroupRequests:
                 remark = f"{client.client_id} could not join {group}: there are too many clients"
                 call.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
                 return
-            self._leases.seen((group, client.client_id))
-        call.answer(ResponseCode.SUCCESS, _BEAT)
+            self._leases.joined((group, client.client_id))
+        call.answer(ResponseCode.SUCCESS, BEAT)
 
     def _forget_topics(self, names: list[str]) -> None:
         for name in names:
             self._owner.forget_topic(name)
+
+
+def client_of(call: Call) -> Client:
+    """Return what a heartbeat says. Raises FormatError, RefusedError."""
+    heartbeat = call.body(Heartbeat)
+    assert isinstance(heartbeat, Heartbeat)
+    consumers = {each.group_name: _ordered(each) for each in heartbeat.consumer_data_set}
+    for consumer in consumers.values():
+        _check(heartbeat.client_id, consumer)
+    return Client(heartbeat.client_id, consumers, len(call.command.body))
 
 
 def _ordered(consumer: Consumer) -> Consumer:

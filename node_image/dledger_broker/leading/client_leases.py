@@ -1,12 +1,12 @@
 """Which clients of consumer groups are still there.
 
-The log says which clients belong to a group; the leader alone removes them. A client leaves when it
-says so, 2 s after its last connection to the leader has closed, or when it was silent for 120 s. A
-new leader knows the clients from the log and gives each of them 40 s: they send a heartbeat to
-every member at least every 30 s.
+The log says which clients belong to a group; the leader alone removes them. Every member tells it
+which clients are connected there. A client leaves when it says so, 2 s after its last connection to
+the last member has closed, when it was silent for 120 s, or 40 s after its member was heard last. A
+new leader knows the clients from the log and gives each of them 40 s, until a member has them.
 """
 
-import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from dledger_broker.leading.log_owner import NO_TERM, LogOwner
@@ -17,9 +17,16 @@ from dledger_node.services.drafts import Outcome
 SILENT_S: Final = 120.0
 GONE_S: Final = 2.0
 ADOPTED_S: Final = 40.0
+UNHEARD_S: Final = 12.0
+"""A member that was not heard for so long is dead or cut off; it speaks every 5 s."""
+TOLD_S: Final = 10.0
+"""A member that tells about all of its clients has done so within this time."""
 TICK_S: Final = 0.5
 LEAVING_MAX: Final = 500
 """Clients that are removed with one proposal."""
+
+NOBODY: Final = ""
+"""Stands for the member of a client that no member has said to have."""
 
 Membership: TypeAlias = tuple[str, str]
 """A group and a client id."""
@@ -28,32 +35,62 @@ Membership: TypeAlias = tuple[str, str]
 class ClientLeases:
     """The time until which each client belongs to its groups, while this member leads."""
 
-    def __init__(self, owner: LogOwner, changes: StateChanges) -> None:
+    def __init__(self, owner: LogOwner, changes: StateChanges, now_s: Callable[[], float]) -> None:
+        """`now_s` returns seconds that never go back."""
         self._owner = owner
         self._changes = changes
-        self._loop = asyncio.get_running_loop()
+        self._now_s = now_s
         self._term = NO_TERM
-        self._until_s: dict[Membership, float] = {}
+        self._until_s: dict[Membership, dict[str, float]] = {}
+        """By the member that has said so; `NOBODY` until one has."""
+        self._heard_s: dict[str, float] = {}
+        """When each member was heard last that has told this leader about all of its clients."""
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
 
-    def seen(self, membership: Membership) -> None:
-        """Take note of a heartbeat of a client that belongs to the group."""
+    def joined(self, membership: Membership) -> None:
+        """Take note that a client has joined; the member that it is connected to will say so."""
         self._follow_term()
-        self._until_s[membership] = self._loop.time() + SILENT_S
+        self._until_s.setdefault(membership, {})[NOBODY] = self._now_s() + ADOPTED_S
 
-    def gone(self, membership: Membership) -> None:
-        """Take note that the last connection of a client has closed."""
-        until_s = self._until_s.get(membership)
-        if until_s is not None:
-            self._until_s[membership] = min(until_s, self._loop.time() + GONE_S)
+    def noted(
+        self, member: str, seen: Iterable[Membership], gone: Iterable[Membership], *, is_first: bool
+    ) -> bool:
+        """Take a note of a member about the clients whose heartbeats it got, and those that went.
+
+        `is_first` says that it begins to tell about all of them. Returns False if it must do so.
+        """
+        self._follow_term()
+        now_s = self._now_s()
+        if is_first:
+            self._limit(member, now_s + TOLD_S)
+        for membership in seen:
+            until_s = self._until_s.setdefault(membership, {})
+            until_s.pop(NOBODY, None)
+            until_s[member] = now_s + SILENT_S
+        for membership in gone:
+            until_s = self._until_s.setdefault(membership, {})
+            until_s.pop(NOBODY, None)
+            until_s[member] = now_s + GONE_S
+        is_known = is_first or member in self._heard_s
+        if is_known:
+            self._heard_s[member] = now_s
+        return is_known
+
+    def _limit(self, member: str, limit_s: float) -> None:
+        """Let what a member has said count until `limit_s` only, unless it says so again."""
+        for until_s in self._until_s.values():
+            if member in until_s:
+                until_s[member] = min(until_s[member], limit_s)
 
     def is_leaving(self, membership: Membership) -> bool:
         """Tell whether the removal of a client is on its way, so that it must join again."""
         return membership in self._leaving
 
-    def remove(self, memberships: list[Membership], done: Done) -> None:
+    def remove(
+        self, memberships: list[Membership], done: Done, arrived_s: float | None = None
+    ) -> None:
         """Remove clients of groups; `done` is called once that is applied, or cannot be."""
         self._leaving.update(memberships)
 
@@ -65,19 +102,23 @@ class ClientLeases:
             self._owner.change(ClientLeft(client_id=client_id, group=group))
             for group, client_id in memberships
         ]
-        self._changes.propose(records, ended)
+        self._changes.propose(records, ended, arrived_s=arrived_s)
 
     def tick(self) -> None:
         """Remove the clients whose time is up. Call it on the leader and on the others alike."""
-        now_s = self._loop.time()
+        now_s = self._now_s()
         if now_s < self._next_tick_s or not self._owner.is_proven:
             return
         self._next_tick_s = now_s + TICK_S
         self._follow_term()
+        for member, heard_s in list(self._heard_s.items()):
+            if now_s - heard_s >= UNHEARD_S:
+                del self._heard_s[member]
+                self._limit(member, heard_s + ADOPTED_S)
         state = self._owner.state
         expired: list[Membership] = []
         for membership, until_s in list(self._until_s.items()):
-            if until_s > now_s or membership in self._leaving:
+            if max(until_s.values()) > now_s or membership in self._leaving:
                 continue
             group, client_id = membership
             if state.consumer(group, client_id) is None:
@@ -92,5 +133,6 @@ class ClientLeases:
         if self._term == self._owner.term:
             return
         self._term = self._owner.term
-        until_s = self._loop.time() + ADOPTED_S
-        self._until_s = dict.fromkeys(self._owner.state.memberships(), until_s)
+        until_s = self._now_s() + ADOPTED_S
+        self._heard_s = {}
+        self._until_s = {each: {NOBODY: until_s} for each in self._owner.state.memberships()}

@@ -10,10 +10,13 @@ import msgspec
 from dledger_broker.door.door_frames import (
     DoorAnswer,
     DoorRequest,
+    PresenceNote,
     Way,
     decode_answers,
+    decode_presence,
     decode_requests,
     encode_answers,
+    encode_presence,
     encode_requests,
 )
 from dledger_broker.errors import NotABrokerLogError
@@ -231,7 +234,7 @@ def broker_entries() -> tuple[list[bytes], Feed]:
 
 
 def door_frames() -> tuple[list[bytes], Feed]:
-    """Requests that another member passes on, and the leader's answers."""
+    """Requests that another member passes on, the leader's answers, and notes about clients."""
     request = DoorRequest(1, 310, 2, 0, 479, {"b": "T"}, b"body", bytes(8), 7, 8, 1)
     answer = DoorAnswer(1, Way.STORED, b"frame")
     frame = frames.FrameDecoder()
@@ -240,9 +243,10 @@ def door_frames() -> tuple[list[bytes], Feed]:
         for encoded in (encode_requests([request, request]), encode_answers([answer]))
         for command in frame.feed(encoded)
     ]
+    seeds.append(encode_presence(PresenceNote("n1", True, [("g", "c1")], [("g", "c2")])))
 
     def feed(raw: bytes) -> None:
-        for decode in (decode_requests, decode_answers):
+        for decode in (decode_requests, decode_answers, decode_presence):
             with contextlib.suppress(FormatError):
                 decode(raw)
 

@@ -1,0 +1,326 @@
+"""The broker around a member: its parts, its listener and its clock."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dledger_broker.door import door_frames
+from dledger_broker.door.administration import Administration
+from dledger_broker.door.call import Call
+from dledger_broker.door.connection import BrokerConnection
+from dledger_broker.door.dispatcher import BrokerRequests, Serve
+from dledger_broker.door.from_doors import FromDoors
+from dledger_broker.door.group_clients import GroupClients
+from dledger_broker.door.groups import GroupRequests
+from dledger_broker.door.heartbeats import Heartbeats
+from dledger_broker.door.isolation import Isolation
+from dledger_broker.door.leader import Leadership, MemberLinks
+from dledger_broker.door.locks import LockRequests
+from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.presence import Presence
+from dledger_broker.door.pulls import Pulls
+from dledger_broker.door.returns import Returns
+from dledger_broker.door.sends import Sends
+from dledger_broker.door.tables import TableRequests
+from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.views import MessageViews
+from dledger_broker.leading.client_leases import ClientLeases
+from dledger_broker.leading.delay_walker import DelayWalker
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.leading.queue_locks import QueueLocks
+from dledger_broker.leading.state_changes import StateChanges
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import MessageReader
+from dledger_broker.queues.undelivered import UndeliveredMessages
+from dledger_broker.settings import BrokerSettings
+from dledger_broker.state_figures import StateFigures
+from dledger_formats.rocketmq.codes import RequestCode
+from dledger_formats.rocketmq.message_record import pack_host
+from dledger_node.config import store_folder
+from dledger_node.embedding import Member
+from dledger_node.errors import ListenError
+
+logger = logging.getLogger(__name__)
+
+CLOCK_S: Final = 0.05
+READERS: Final = 2
+
+
+class Broker:
+    """The broker of one member in service."""
+
+    def __init__(self, settings: BrokerSettings, member: Member, counters: BrokerCounters) -> None:
+        self._settings = settings
+        self._member = member
+        self._counters = counters
+        store_host = pack_host(*settings.own_address)
+        self._store_host = store_host
+        self._owner = LogOwner(member, store_host)
+        member.own(self._owner)
+        self._changes = StateChanges(self._owner)
+        self._commits = OffsetCommits(self._owner, self._changes)
+        self._clients = GroupClients(self._owner)
+        self._leases = ClientLeases(self._owner, self._changes, asyncio.get_running_loop().time)
+        self._locks = QueueLocks(self._owner, self._changes, asyncio.get_running_loop().time)
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
+        self._sends = Sends(settings, member, self._owner, self._threads, store_host)
+        self._to_leader = ToLeader(
+            Leadership(member, self._owner),
+            MemberLinks(settings.node, member).open,
+            self._serve_as_leader,
+            counters,
+            asyncio.get_running_loop().time,
+        )
+        self._figures = StateFigures(
+            lambda: self._owner.state, counters, asyncio.get_running_loop().time
+        )
+        now_s = asyncio.get_running_loop().time
+        self._presence = Presence(member.self_id, self._clients, self._to_leader, now_s)
+        self._heartbeats = Heartbeats(
+            self._owner, self._clients, self._leases, self._presence, self._to_leader
+        )
+        self._groups = GroupRequests(self._owner, self._commits, self._changes, self._leases)
+        self._requests: BrokerRequests | None = None
+        self._feed = QueueFeed(
+            member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
+        )
+        self._pulls: Pulls | None = None
+        self._isolation: Isolation | None = None
+        self._walker: DelayWalker | None = None
+        self._undelivered: UndeliveredMessages | None = None
+        self._listener: asyncio.Server | None = None
+        self._idle: asyncio.Event | None = None
+        """Set once all requests are answered; there only while this member drains."""
+        member.keep_entries(self._covered_index)
+        member.call_when_applied(lambda _: self._applied())
+
+    async def run(self) -> None:
+        """Open the queues, listen, and keep the clock going until cancelled."""
+        store = await self._feed.open()
+        member = self._member
+        reader = MessageReader(
+            store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
+        )
+        self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
+        self._isolation = Isolation(self._settings.node, member, self._pulls)
+        self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
+        self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
+        requests = self._requests = BrokerRequests(
+            self._services(self._pulls, reader) | self._views(reader),
+            self._leader_services(reader) | self._administration(),
+            self._member_services(),
+            self._to_leader,
+        )
+        from_doors = FromDoors(member, self._to_leader, requests.take_passed_on)
+        member.serve_peers(door_frames.REQUESTS_CODE, from_doors.serve)
+
+        def accept() -> BrokerConnection:
+            return BrokerConnection(member, requests, self._forget)
+
+        host, port = self._settings.node.listen_host, self._settings.own_address[1]
+        try:
+            self._listener = await asyncio.get_running_loop().create_server(
+                accept, host, port, backlog=1024
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
+        logger.info("the broker %s is listening on port %d", self._settings.name, port)
+        watch = asyncio.create_task(self._follow_leader())
+        try:
+            while True:
+                await asyncio.sleep(CLOCK_S)
+                self._tick()
+        finally:
+            watch.cancel()
+            self._listener.close()
+
+    async def _follow_leader(self) -> None:
+        """Let requests go on to each new leader."""
+        while True:
+            token = self._member.leader_token
+            self._to_leader.leader_changed()
+            self._presence.leader_changed()
+            await self._member.leader_changed(token)
+
+    async def drain(self) -> None:
+        """Read no further requests; answer those that were read, and the pulls that are held."""
+        if self._listener is not None:
+            self._listener.close()
+        self._member.gate.take_no_more()
+        self._idle = asyncio.Event()
+        await self._idle.wait()
+        if self._pulls is not None:
+            self._pulls.close()
+
+    async def close(self) -> None:
+        """Answer what waits, and stop the threads."""
+        self._commits.close()
+        self._to_leader.close()
+        if self._pulls is not None:
+            self._pulls.close()
+        await self._feed.close()
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
+        """Return the services that every member offers, by code."""
+        owner, member = self._owner, self._member
+        queues = QueueOffsets(owner, self._feed, reader, self._threads)
+        names = Names(self._settings, member, owner)
+        code = RequestCode
+        return {
+            int(key): serve
+            for key, serve in {
+                code.PULL_MESSAGE: pulls.pull,
+                code.LITE_PULL_MESSAGE: pulls.pull,
+                code.SEARCH_OFFSET_BY_TIMESTAMP: queues.search,
+                code.GET_MAX_OFFSET: queues.max_offset,
+                code.GET_MIN_OFFSET: queues.min_offset,
+                code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
+                code.HEART_BEAT: self._heartbeats.beat,
+                code.UNREGISTER_CLIENT: self._heartbeats.leave,
+                code.GET_CONSUMER_LIST_BY_GROUP: self._groups.client_ids,
+                code.CHECK_CLIENT_CONFIG: self._groups.check,
+                code.GET_ROUTEINFO_BY_TOPIC: names.route,
+                code.GET_BROKER_CLUSTER_INFO: names.cluster,
+                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: names.topics,
+            }.items()
+        }
+
+    def _views(self, reader: MessageReader) -> dict[int, Serve]:
+        """Return the services for administrators and other brokers that every member offers."""
+        owner = self._owner
+        tables = TableRequests(
+            self._settings, self._member, owner, self._threads, self._counters.values
+        )
+        views = MessageViews(owner, reader, self._threads)
+        code = RequestCode
+        return {
+            int(code.GET_ALL_TOPIC_CONFIG): tables.topics,
+            int(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): tables.groups,
+            int(code.GET_ALL_CONSUMER_OFFSET): tables.consumer_offsets,
+            int(code.GET_ALL_DELAY_OFFSET): tables.delay_offsets,
+            int(code.GET_ALL_MESSAGE_REQUEST_MODE): tables.request_modes,
+            int(code.GET_TOPIC_CONFIG): tables.topic,
+            int(code.GET_SUBSCRIPTIONGROUP_CONFIG): tables.group,
+            int(code.GET_BROKER_RUNTIME_INFO): tables.runtime,
+            int(code.VIEW_MESSAGE_BY_ID): views.message,
+            int(code.DELETE_TOPIC_IN_NAMESRV): Administration.delete_topic_from_names,
+        }
+
+    def _administration(self) -> dict[int, Serve]:
+        """Return the services for administrators that only the leader offers."""
+        changes = Administration(self._owner, self._commits, self._changes)
+        code = RequestCode
+        return {
+            int(code.UPDATE_AND_CREATE_TOPIC): changes.set_topic,
+            int(code.DELETE_TOPIC_IN_BROKER): changes.delete_topic,
+            int(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): changes.set_group,
+            int(code.DELETE_SUBSCRIPTIONGROUP): changes.delete_group,
+        }
+
+    def _leader_services(self, reader: MessageReader) -> dict[int, Serve]:
+        """Return the services that only the leader offers, by code."""
+        owner, send = self._owner, self._sends.send
+        offsets = GroupOffsets(self._commits)
+        returns = Returns(self._member, owner, reader, self._threads, self._store_host)
+        locks = LockRequests(owner, self._locks, self._settings.name)
+        code = RequestCode
+        return {
+            int(code.SEND_MESSAGE): send,
+            int(code.SEND_MESSAGE_V2): send,
+            int(code.SEND_BATCH_MESSAGE): send,
+            int(code.QUERY_CONSUMER_OFFSET): offsets.query,
+            int(code.UPDATE_CONSUMER_OFFSET): offsets.update,
+            int(code.CONSUMER_SEND_MSG_BACK): returns.take,
+            int(code.LOCK_BATCH_MQ): locks.lock,
+            int(code.UNLOCK_BATCH_MQ): locks.unlock,
+        }
+
+    def _member_services(self) -> dict[int, Serve]:
+        """Return the services that the leader offers to the members, for their clients, by code."""
+        return {
+            int(RequestCode.HEART_BEAT): self._groups.join,
+            int(RequestCode.UNREGISTER_CLIENT): self._groups.leave,
+            door_frames.PRESENCE: self._groups.note,
+        }
+
+    def _serve_as_leader(self, call: Call) -> None:
+        assert self._requests is not None
+        self._requests.serve_as_leader(call)
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def _applied(self) -> None:
+        """Let those go on who wait until this leader is ready."""
+        self._member.drafts.go_on()
+        self._to_leader.go_on()
+        self._heartbeats.go_on()
+        self._clients.notify_changed()
+        self._changes.go_on()
+
+    def _forget(self, line: BrokerConnection) -> None:
+        """Forget a connection that is gone."""
+        if self._pulls is not None:
+            self._pulls.forget(line)
+        for membership in self._clients.forget(line):
+            self._presence.gone(membership)
+
+    def _covered_index(self) -> int:
+        """Return the index up to which neither queues nor delayed messages need the log."""
+        if self._undelivered is None:
+            return -1
+        return min(self._feed.saved_index, self._undelivered.covered_index)
+
+    def _built(self, queues: Iterable[QueueId]) -> None:
+        if self._pulls is not None:
+            self._pulls.built(queues)
+        if self._walker is not None:
+            self._walker.tick()
+
+    def _rebuilding(self) -> None:
+        self._counters.values["queue_rebuilds"] += 1
+
+    def _has_answered_all(self) -> bool:
+        """Tell whether no request waits for its answer, held pulls apart."""
+        return (
+            self._to_leader.count == 0
+            and self._member.drafts.pending_count == 0
+            and self._sends.is_idle
+            and self._changes.is_idle
+            and self._commits.is_idle
+            and self._heartbeats.is_idle
+            and not any(
+                guest.reads_waiting
+                for guest in self._member.gate.everyone()
+                if isinstance(guest, BrokerConnection)
+            )
+        )
+
+    def _tick(self) -> None:
+        """End the waits that are too long, and show what waits."""
+        if self._idle is not None and self._has_answered_all():
+            self._idle.set()
+        self._to_leader.tick()
+        self._heartbeats.go_on()
+        self._presence.tick()
+        self._leases.tick()
+        self._locks.tick()
+        if self._walker is not None:
+            self._walker.tick()
+        if self._undelivered is not None:
+            self._undelivered.tick()
+        if self._isolation is not None:
+            self._isolation.tick()
+        self._figures.tick()
+        values = self._counters.values
+        values["requests_waiting"] = self._to_leader.count
+        values["pending_messages"] = self._member.drafts.pending_count
+        values["built_index"] = self._feed.built_index
+        if self._pulls is not None:
+            self._pulls.expire()
+            values["held_pulls"] = self._pulls.held_count

@@ -1,0 +1,96 @@
+"""What this member tells the leader about the clients that are connected to it.
+
+A client may be connected to any member, but only the leader removes the silent ones. So each member
+notes whose heartbeats it has got and whose last connection has closed, and says so soon; every 5 s
+it says that it is there. A leader that does not know the member asks for all of its clients.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import PRESENCE, PresenceNote, encode_presence
+from dledger_broker.door.group_clients import GroupClients
+from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.leading.client_leases import Membership
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import ResponseCode
+
+ALIVE_S: Final = 5.0
+PART_MAX: Final = 1000
+"""Memberships in one note, so that a note takes a few milliseconds."""
+RETRY_S: Final = 0.5
+
+
+class Presence:
+    """Keeps what the leader is to be told next. It is also the line to which answers come."""
+
+    born_host = bytes(8)
+
+    def __init__(
+        self,
+        self_id: str,
+        clients: GroupClients,
+        to_leader: ToLeader,
+        now_s: Callable[[], float],
+    ) -> None:
+        self.reads_waiting = 0
+        self._self_id = self_id
+        self._clients = clients
+        self._to_leader = to_leader
+        self._now_s = now_s
+        self._changes: dict[Membership, bool] = {}
+        """Whether a membership was seen; False for one whose last connection has closed."""
+        self._must_send_all = True
+        self._is_waiting = False
+        """Whether a note has no answer yet."""
+        self._next_s = 0.0
+        self._last = 0
+        """The number of the last note."""
+
+    def seen(self, membership: Membership) -> None:
+        """Take note of a heartbeat."""
+        self._changes[membership] = True
+
+    def gone(self, membership: Membership) -> None:
+        """Take note that the last connection of a client to this member has closed."""
+        self._changes[membership] = False
+
+    def leader_changed(self) -> None:
+        """Tell another leader everything."""
+        self._must_send_all = True
+        self._next_s = 0.0
+
+    def tick(self) -> None:
+        """Send the next note, if it is time."""
+        now_s = self._now_s()
+        if self._is_waiting or (now_s < self._next_s and not self._changes):
+            return
+        is_first, self._must_send_all = self._must_send_all, False
+        if is_first:
+            self._changes.update(dict.fromkeys(self._clients.held(), True))
+        part = list(self._changes.items())[:PART_MAX]
+        for membership, _ in part:
+            del self._changes[membership]
+        note = PresenceNote(
+            self._self_id,
+            is_first,
+            [membership for membership, is_seen in part if is_seen],
+            [membership for membership, is_seen in part if not is_seen],
+        )
+        self._is_waiting = True
+        self._next_s = now_s + ALIVE_S
+        self._last += 1
+        command = RemotingCommand(code=PRESENCE, opaque=self._last, body=encode_presence(note))
+        self._to_leader.take(Call(self, command, self._to_leader, now_s))
+
+    def send(self, data: bytes) -> None:
+        """Take the leader's answer."""
+        [answer] = FrameDecoder().feed(data)
+        self._is_waiting = False
+        if answer.code != ResponseCode.SUCCESS:
+            self._must_send_all = True
+            self._next_s = self._now_s() + RETRY_S
+
+    def go_on(self) -> None:
+        """Do nothing: no read waits."""

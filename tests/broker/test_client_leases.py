@@ -1,0 +1,266 @@
+"""Which clients a leader counts as members of their groups, by what the members say about them."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dledger_broker.door.door_frames import PRESENCE, PresenceNote, decode_presence
+from dledger_broker.door.presence import ALIVE_S, PART_MAX, Presence
+from dledger_broker.leading.client_leases import (
+    ADOPTED_S,
+    GONE_S,
+    SILENT_S,
+    TICK_S,
+    TOLD_S,
+    ClientLeases,
+    Membership,
+)
+from dledger_broker.metrics import BrokerCounters
+from dledger_formats.rocketmq.answers import encode_answer
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_node.services.drafts import Outcome
+
+ONE, TWO = ("g", "c1"), ("g", "c2")
+
+
+class Leader:
+    """A leader whose state has memberships, and a clock; removals are applied at once."""
+
+    def __init__(self, *memberships: Membership, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+        self.members = set(memberships)
+        self.term, self.is_proven = 1, True
+        self.state = self
+        self.leases = ClientLeases(self, self, lambda: self.now_s)  # type: ignore[arg-type]
+
+    def memberships(self) -> list[Membership]:
+        return sorted(self.members)
+
+    def consumer(self, group: str, client_id: str) -> object:
+        return "there" if (group, client_id) in self.members else None
+
+    def change(self, left: Any) -> Membership:
+        return left.group, left.client_id
+
+    def propose(self, records: Iterable[Membership], done: Any, *, arrived_s: float | None) -> None:
+        self.members -= {*records}
+        done(Outcome.COMMITTED)
+
+    def join(self, membership: Membership) -> None:
+        self.members.add(membership)
+        self.leases.joined(membership)
+
+    def note(self, member: str, *seen: Membership, first: bool = False) -> bool:
+        return self.leases.noted(member, seen, (), is_first=first)
+
+    def wait(self, seconds: float, *speaking: str) -> None:
+        """Let time pass, in which these members say every 5 s that they are there."""
+        end_s, spoken_s = self.now_s + seconds, self.now_s
+        while self.now_s < end_s:
+            self.now_s = min(end_s, self.now_s + TICK_S)
+            if self.now_s >= spoken_s + ALIVE_S:
+                spoken_s = self.now_s
+                for member in speaking:
+                    self.note(member)
+            self.leases.tick()
+
+
+def test_a_client_leaves_two_seconds_after_its_last_connection_has_closed() -> None:
+    leader = Leader(ONE)
+    leader.note("n1", ONE, first=True)
+    leader.note("n2", ONE, first=True)
+    leader.leases.noted("n1", (), [ONE], is_first=False)
+    leader.wait(GONE_S + TICK_S)
+    assert leader.members == {ONE}, "n2 still has it"
+
+    leader.leases.noted("n2", (), [ONE], is_first=False)
+    leader.wait(GONE_S - TICK_S)
+    assert leader.members == {ONE}
+    leader.wait(2 * TICK_S)
+    assert leader.members == set()
+
+
+def test_a_silent_client_leaves_although_its_connection_is_open() -> None:
+    leader = Leader(ONE, TWO)
+    leader.note("n1", ONE, TWO, first=True)
+    leader.wait(60, "n1")
+    leader.note("n1", TWO)
+    leader.wait(SILENT_S - 60 - TICK_S, "n1")
+    assert leader.members == {ONE, TWO}
+
+    leader.wait(2 * TICK_S, "n1")
+    assert leader.members == {TWO}
+
+
+def test_the_clients_of_a_member_that_died_leave_forty_seconds_after_it_was_heard() -> None:
+    leader = Leader(ONE, TWO)
+    leader.note("n1", ONE, first=True)
+    leader.note("n2", TWO, first=True)
+
+    leader.wait(ADOPTED_S - TICK_S, "n2")
+    assert leader.members == {ONE, TWO}
+    leader.wait(2 * TICK_S, "n2")
+    assert leader.members == {TWO}
+
+
+def test_a_new_leader_waits_forty_seconds_for_a_member_that_has_a_client() -> None:
+    leader = Leader(ONE, TWO)
+    leader.wait(ADOPTED_S - 2 * TICK_S)
+    assert leader.members == {ONE, TWO}
+    leader.note("n1", ONE, first=True)
+
+    leader.wait(3 * TICK_S, "n1")
+    assert leader.members == {ONE}
+
+
+def test_a_client_that_joins_has_time_until_its_member_speaks_of_it() -> None:
+    leader = Leader()
+    leader.join(ONE)
+
+    leader.wait(ADOPTED_S - TICK_S)
+    assert leader.members == {ONE}
+    leader.wait(2 * TICK_S)
+    assert leader.members == set()
+
+
+def test_a_member_that_has_started_again_has_only_the_clients_that_it_says() -> None:
+    leader = Leader(ONE, TWO)
+    leader.note("n1", ONE, TWO, first=True)
+    leader.note("n1", TWO, first=True)
+
+    leader.wait(TOLD_S - TICK_S, "n1")
+    assert leader.members == {ONE, TWO}
+    leader.wait(2 * TICK_S, "n1")
+    assert leader.members == {TWO}
+
+
+def test_a_member_that_was_silent_for_long_must_tell_of_all_its_clients() -> None:
+    leader = Leader(ONE)
+    assert not leader.note("n1")
+    assert leader.note("n1", ONE, first=True)
+    assert leader.note("n1")
+    leader.wait(15)
+
+    assert not leader.note("n1")
+
+
+class Member:
+    """A member with clients, whose notes may get lost."""
+
+    def __init__(self, member_id: str, group: "Group") -> None:
+        self.member_id = member_id
+        self.counters = BrokerCounters()
+        self.clients: set[Membership] = set()
+        self._group = group
+        self.presence = Presence(member_id, self, self, lambda: group.now_s)  # type: ignore[arg-type]
+
+    def held(self) -> list[Membership]:
+        return sorted(self.clients)
+
+    def take(self, call: Any) -> None:
+        assert call.command.code == PRESENCE
+        note = decode_presence(call.command.body)
+        code = ResponseCode.SERVICE_NOT_AVAILABLE
+        if not self._group.is_losing():
+            knows_all = self._group.take(note)
+            code = ResponseCode.SUCCESS if knows_all else ResponseCode.QUERY_NOT_FOUND
+        if self._group.is_losing():  # the answer is lost, and the request ends without one
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+        call.line.send(encode_answer(call.command.opaque, code))
+
+    def connect(self, client: Membership) -> None:
+        self.clients.add(client)
+        self.presence.seen(client)
+
+    def disconnect(self, client: Membership) -> None:
+        self.clients.discard(client)
+        self.presence.gone(client)
+
+
+class Group:
+    """Three members, a leader, and a network that loses some notes."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.losses = 0.5
+        self.leader = Leader()
+        self.members = [Member(f"n{number}", self) for number in range(3)]
+
+    @property
+    def now_s(self) -> float:
+        return self.leader.now_s
+
+    def is_losing(self) -> bool:
+        return self.rng.random() < self.losses
+
+    def take(self, note: PresenceNote) -> bool:
+        assert len(note.seen) + len(note.gone) <= PART_MAX
+        seen, gone = note.seen, note.gone
+        return self.leader.leases.noted(note.member, seen, gone, is_first=note.is_first)
+
+    def elect(self) -> None:
+        self.leader = Leader(*self.leader.members, now_s=self.now_s)
+        for member in self.members:
+            member.presence.leader_changed()
+
+    def tick(self) -> None:
+        self.leader.now_s += 0.1
+        for member in self.members:
+            member.presence.tick()
+        self.leader.leases.tick()
+
+    def heartbeats(self) -> None:
+        """Let every client send its heartbeat to its members; one that was removed joins again."""
+        for member in self.members:
+            for client in member.held():
+                member.presence.seen(client)
+                if client not in self.leader.members:
+                    self.leader.join(client)
+
+    def play(self) -> None:
+        clients = [("g", f"c{number}") for number in range(6)]
+        for _ in range(300):
+            member, client = self.rng.choice(self.members), self.rng.choice(clients)
+            match self.rng.randrange(12):
+                case 0 | 1:
+                    member.connect(client)
+                    if client not in self.leader.members:
+                        self.leader.join(client)
+                case 2 | 3 if client in member.clients:
+                    member.disconnect(client)
+                case 4:
+                    self.elect()
+                case 5:
+                    self.heartbeats()
+                case _:
+                    self.tick()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_exactly_the_clients_that_are_connected_somewhere_stay(seed: int) -> None:
+    """Whatever notes were lost: as soon as none is lost any more, and clients send heartbeats."""
+    group = Group(seed)
+    group.play()
+    group.losses = 0.0
+    for step in range(int(2 * ADOPTED_S / 0.1)):
+        if step % 300 == 0:
+            group.heartbeats()
+        group.tick()
+
+    assert group.leader.members == {client for member in group.members for client in member.clients}
+
+
+def test_many_clients_are_told_in_parts() -> None:
+    group = Group(0)
+    group.losses = 0.0
+    clients = {("g", f"c{number}") for number in range(3 * PART_MAX)}
+    group.members[0].clients = clients
+    group.leader.members |= clients
+    group.elect()
+    group.heartbeats()
+    for _ in range(int(2 * ADOPTED_S / 0.1)):
+        group.tick()
+
+    assert group.leader.members == clients
