@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -83,6 +83,19 @@ class LocalGroupProcess:
     @property
     def servers(self) -> list[str]:
         return [member["address"] for member in self.started["members"].values()]
+
+
+@contextlib.contextmanager
+def ended_at_last(pids: Iterable[int]) -> Iterator[None]:
+    """Kill what still runs of these processes at the end, also after a failure."""
+    handles = [os.pidfd_open(pid) for pid in pids]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
 
 
 def is_running(pid: int) -> bool:
@@ -191,19 +204,20 @@ def test_the_members_of_a_killed_group_are_named_with_the_command_that_stops_the
                 lambda lock=lock, pid=pid: lock.exists() and str(pid) in lock.read_text(),
                 f"{member} has opened its store",
             )
-        group.stop(signal.SIGKILL)
-    os.kill(pids.pop("n1"), signal.SIGKILL)
-    living = ", ".join(f"{member} (process {pid})" for member, pid in pids.items())
-    command = f"kill {' '.join(map(str, pids.values()))}"
+        with ended_at_last(pids.values()):
+            group.stop(signal.SIGKILL)
+            os.kill(pids.pop("n1"), signal.SIGKILL)
+            living = ", ".join(f"{member} (process {pid})" for member, pid in pids.items())
+            command = f"kill {' '.join(map(str, pids.values()))}"
 
-    code, in_folder = LocalGroupProcess(tmp_path / "one", 3, addable=1).finish()
+            code, in_folder = LocalGroupProcess(tmp_path / "one", 3, addable=1).finish()
 
-    assert code == 2
-    assert f"is in use by {living}, which a group that was killed has left running" in in_folder
-    assert f"stop them with `{command}`" in in_folder
-    subprocess.run(["sh", "-c", command], check=True)
-    for pid in pids.values():
-        wait_for(lambda pid=pid: not is_running(pid), "the remaining member has exited")
+            assert code == 2
+            assert f"is in use by {living}, which a group that was killed has left" in in_folder
+            assert f"stop them with `{command}`" in in_folder
+            subprocess.run(["sh", "-c", command], check=True)
+            for pid in pids.values():
+                wait_for(lambda pid=pid: not is_running(pid), "the remaining member has exited")
 
 
 def test_a_port_that_a_member_of_a_killed_group_listens_on_is_named_with_its_process(
@@ -214,14 +228,14 @@ def test_a_port_that_a_member_of_a_killed_group_listens_on_is_named_with_its_pro
         port = int(group.servers[0].rpartition(":")[2])
         with BlockingClient(group.servers, "local") as client:
             client.append(b"it listens")
-        group.stop(signal.SIGKILL)
+        with ended_at_last([pid]):
+            group.stop(signal.SIGKILL)
 
-    code, err = LocalGroupProcess(tmp_path / "two", 1, 0, f"--port={port}").finish()
+            code, err = LocalGroupProcess(tmp_path / "two", 1, 0, f"--port={port}").finish()
 
     assert code == 2
     assert f"cannot listen on port {port}: Address already in use by process {pid}" in err
     assert f"stop it with `kill {pid}`" in err
-    os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_running(pid), "the remaining member has exited")
 
 

@@ -73,6 +73,24 @@ def test_append_to_a_full_device_fails_and_says_so(group_in_thread: Group, optio
     assert group_in_thread.log == [b"x"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--body x", "dledger: appended entry 0\n"),
+        ("--body x --quiet", ""),
+        ("--body x -o json", "dledger: appended entry 0\n"),
+        ("--body x --body y -o json", "acknowledged    2\nunknown         0\n"),
+    ],
+)
+@pytest.mark.usefixtures("group_in_thread")
+def test_append_to_a_full_device_says_what_need_not_be_appended_again(
+    arguments: str, told: str
+) -> None:
+    done = run_in_shell(f"dledger append {arguments} > /dev/full")
+
+    assert done.stderr.startswith(told)
+
+
 @pytest.mark.parametrize("command", ["get 0", "get 0 -o json", "group", "--help", "get --help"])
 def test_output_to_a_full_device_fails_and_says_so(group_in_thread: Group, command: str) -> None:
     group_in_thread.log = [b"x"]

@@ -115,7 +115,8 @@ async def run(arguments: argparse.Namespace) -> int:
                 task.uncancel()
     elapsed_s = loop.time() - began_s
     is_read = problem is None or isinstance(problem, InputError)
-    _report(client, tally, arguments, elapsed_s, is_read=is_read)
+    unwritten = _report(client, tally, arguments, elapsed_s, is_read=is_read)
+    problem = problem or unwritten
     if isinstance(problem, InputError):
         if tally.exit_code is ExitCode.OK:
             raise UsageError(str(problem))
@@ -258,17 +259,31 @@ def _report(
     elapsed_s: float,
     *,
     is_read: bool,
-) -> None:
-    """Write the summary: to standard output as JSON if somebody reads it, else to the error."""
+) -> Exception | None:
+    """Write the summary: to standard output as JSON if somebody reads it, else to the error.
+
+    What standard output does not take goes to the error too, so that nobody appends it again.
+    Returns what went wrong with standard output.
+    """
     summary = tally.summary(client.statistics, elapsed_s)
-    if arguments.output == "json" and is_read:
-        common.write_json({"summary": summary})
-        return
-    if arguments.quiet and tally.exit_code is ExitCode.OK:
-        return
-    if tally.taken == tally.acknowledged == 1:
-        common.write_line(f"appended entry {tally.first_index}")
-        return
+    as_json = arguments.output == "json"
+    single = f"appended entry {tally.first_index}" if tally.taken == tally.acknowledged == 1 else ""
+    if arguments.quiet and tally.exit_code is ExitCode.OK and not (as_json and is_read):
+        return None
+    problem: Exception | None = None
+    try:
+        if as_json and is_read:
+            common.write_event({"summary": summary})
+            return None
+        if single and not as_json:
+            common.write_line(single)
+            streams.flush()
+            return None
+    except (OutputError, BrokenPipeError) as error:
+        problem = error
+    if single:
+        common.complain(f"dledger: {single}")
+        return problem
     hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
     if arguments.producer is not None:
         hint = " Run the command again: it goes on where it ended."
@@ -276,6 +291,7 @@ def _report(
     if tally.taken == 1 and tally.reasons:
         outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
         common.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")
-        return
+        return problem
     for line in tally.lines(summary, bodies.noun(arguments), hint):
         common.complain(line)
+    return problem
