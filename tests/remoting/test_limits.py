@@ -119,9 +119,13 @@ async def test_a_refused_sender_is_told_why_and_its_further_requests_are_dropped
         stranger = await listener.connect()
         await stranger.say(append_request(1, b"before") + hello("n9") + append_request(2, b"after"))
 
-        assert (await stranger.answer()).remark == "a stranger"
-        assert await stranger.is_cut()
+        answer = await stranger.answer()
         # The first append may be in a turn of its own, before that of the HELLO.
+        if listener.appended:
+            assert answer.opaque == 1
+            answer = await stranger.answer()
+        assert answer.remark == "a stranger"
+        assert await stranger.is_cut()
         assert [call.body for call in listener.appended] in ([], [b"before"])
 
 
