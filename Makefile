@@ -128,6 +128,10 @@ bench-peers: setup ## Measure this project, Kafka, NATS and etcd in one run (15 
 bench-client: setup ## Measure the client's own cost per append
 	$(RUN) -m bench.client
 
+.PHONY: bench-idle
+bench-idle: setup ## Measure what members cost while nothing happens, in each state that may last
+	$(RUN) -m bench.idle
+
 .PHONY: bench-failover
 bench-failover: setup ## Fail the leader 300 times and measure how long appends pause (needs root)
 	$(RUN) -m bench.failover

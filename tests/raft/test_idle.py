@@ -4,7 +4,7 @@ import pytest
 
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.member_state import Role
-from dledger_node.raft.messages import HeartBeatRequest
+from dledger_node.raft.messages import HeartBeatRequest, JoinRequest, PreVoteRequest
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
@@ -60,15 +60,31 @@ def test_a_margin_is_kept_before_a_timeout_and_not_before_a_heartbeat() -> None:
     assert leader.raft.idle_ticks(before_timeout=3) == HEARTBEAT_TICKS - 1
 
 
-def test_a_candidate_has_no_idle_ticks() -> None:
+def test_a_candidate_that_nobody_answers_stands_again_at_the_tick_after_its_idle_ticks() -> None:
     driver = CoreDriver()
     driver.stand()
+    driver.work()
 
-    assert driver.raft.idle_ticks() == 0
+    for _ in range(3):
+        idle_ticks = driver.raft.idle_ticks()
+        driver.raft.pass_idle_ticks(idle_ticks, idle_ticks)
+        assert driver.work() == []
+        assert idle_ticks > 0
+        assert len(of_type(PreVoteRequest, driver.tick())) == 2
 
 
-def test_a_joining_member_has_no_idle_ticks() -> None:
-    assert CoreDriver(joining=True).raft.idle_ticks() == 0
+def test_a_joining_member_is_idle_between_two_rounds_of_its_questions() -> None:
+    driver = CoreDriver(joining=True)
+    assert len(of_type(JoinRequest, driver.tick())) == 2
+    passed_ticks = 1
+
+    while passed_ticks < 3 * ELECTION_TICKS:
+        idle_ticks = driver.raft.idle_ticks()
+        driver.raft.pass_idle_ticks(idle_ticks, idle_ticks)
+        assert driver.work() == []
+        asked = of_type(JoinRequest, driver.tick())
+        passed_ticks += idle_ticks + 1
+        assert len(asked) == (2 if passed_ticks % HEARTBEAT_TICKS == 1 else 0)
 
 
 def test_a_leader_that_hands_over_has_no_idle_ticks() -> None:
