@@ -14,7 +14,7 @@ from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-ROUNDS = 2
+ROUNDS = 1
 PAUSE_S_MAX = 5.0
 """Far above what is seen, because the machine may be busy with other tests."""
 ROLLED_S = 240.0
