@@ -18,6 +18,7 @@ from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer, outcomes_of
 from dledger_audit.settle import AskAgain, Settled, ends_of, settle, sizes_of
 from dledger_audit.snapshots.gathering import Gathered, gather
+from dledger_audit.snapshots.replay import Replayed, replay
 from dledger_audit.verdict import CRITICAL, DIVERGENCE, HISTORY, REMOVED
 from dledger_formats.audit import Finding
 
@@ -42,16 +43,21 @@ def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
         comparer = PieceComparer(settled.electorate, comparison.disputed, comparison.fresh)
         outcomes = outcomes_of(passes.outcomes(settled.capture.manifests, comparer))
     gathered = gather(passes, {**settled.capture.manifests, **settled.again}, ask_again)
+    replayed = replay(passes, gathered)
     counted = totals(settled.table)
     return AuditResult(
-        findings=(*settled.capture.findings, *findings_of(settled, comparison, outcomes, gathered)),
+        findings=(
+            *settled.capture.findings,
+            *findings_of(settled, comparison, outcomes),
+            *snapshot_findings(gathered, replayed, settled.electorate),
+        ),
         totals={member: counted.get(member, NOTHING) for member in capture.manifests},
         outlooks=tuple(outlooks({**capture.manifests, **settled.again}, capture.voters)),
     )
 
 
 def findings_of(
-    settled: Settled, comparison: Comparison, outcomes: Sequence[Outcome], gathered: Gathered
+    settled: Settled, comparison: Comparison, outcomes: Sequence[Outcome]
 ) -> list[Finding]:
     """Judge what was read. Pure."""
     manifests, table = settled.capture.manifests, settled.table
@@ -68,7 +74,6 @@ def findings_of(
             *removed(manifests, settled.again, settled.electorate.held),
             *comparison.too_few,
             *_runs(outcomes),
-            *snapshots(gathered, settled.electorate),
         ]
     )
     undecided = {(each.kind, each.first_index): each.members for each in outcomes if each.members}
@@ -79,6 +84,16 @@ def findings_of(
             members=undecided.get((run.check, run.first_index), ""),
         )
         for run in runs
+    ]
+
+
+def snapshot_findings(
+    gathered: Gathered, replayed: Replayed, electorate: Electorate
+) -> list[Finding]:
+    """Judge the snapshots. Pure."""
+    return [
+        finding(run, is_elsewhere=False)
+        for run in merged(snapshots(gathered, electorate, replayed))
     ]
 
 

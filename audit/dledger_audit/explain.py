@@ -76,6 +76,13 @@ SNAPSHOTS: Final = {
         "the members' states differ; keep copies of the volumes, rebuild a member that a majority "
         "contradicts, and report a bug"
     ),
+    "wrong_snapshot": (
+        "the snapshot is not the state that the log leads to; keep copies of all volumes, rebuild "
+        "the members that the finding calls wrong, and report a bug"
+    ),
+    "state_not_replayed": (
+        "the log was not replayed between the snapshots; their bytes and places were checked"
+    ),
     "no_snapshot": (
         "these entries were removed, and no sound snapshot is left that includes them; the member "
         "has the state only in memory: do not restart it until it has saved another snapshot"

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from dledger_audit.pieces import OUTCOMES, PieceComparer
 from dledger_audit.snapshots.gathering import SnapshotPass
@@ -19,18 +20,23 @@ from dledger_audit.snapshots.reading import (
     SNAPSHOTS,
     Listed,
     SnapshotRead,
+    data_of,
     log_term,
     read_snapshot,
     reads_of,
     row_of,
 )
+from dledger_audit.snapshots.registers import DELTA
+from dledger_audit.snapshots.replay import ReplayPass
+from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
 from dledger_formats.http.status import Manifest
-from pyspark_dledger.copies import Copy
+from pyspark_dledger.files import ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.options import DIGESTS, MEMBERS, PACKS
+from pyspark_dledger.ranges import IndexRange
 
 
-class Passes(SnapshotPass, Protocol):
+class Passes(SnapshotPass, ReplayPass, Protocol):
     """Reads members' logs up to the committed indexes of these manifests."""
 
     def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
@@ -75,12 +81,45 @@ class SparkPasses:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     listed, url = tasks[number]
-                    with HttpFiles(url) as files:
+                    with _open(url) as files:
                         found = read_snapshot(files, listed)
-                    yield row_of(number, found, log_term(copies, listed.index, Copy.open))
+                    yield row_of(number, found, log_term(copies, listed.index))
 
         numbers = self.spark.range(0, len(tasks), 1, len(tasks))
         return reads_of(wanted, numbers.mapInArrow(read, SNAPSHOTS).toArrow())
+
+    def changes(
+        self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
+    ) -> pa.Table | None:
+        """Return what the entries of each step do, each key once a step."""
+        tasks = step_tasks(copies_of(manifests, self.urls), steps)
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from read_task(tasks[number])
+
+        numbers = self.spark.range(0, len(tasks), 1, max(1, len(tasks)))
+        rows = (
+            numbers.mapInArrow(read, DELTA)
+            .groupBy("step", "key")
+            .agg(
+                sql.min("first").alias("first"),
+                sql.max("last").alias("last"),
+                sql.max_by("value", "last").alias("value"),
+            )
+            .limit(rows_max + 1)
+            .toArrow()
+        )
+        return rows if len(rows) <= rows_max else None
+
+    def data(self, listed: Listed) -> bytes | None:
+        """Return the data of a snapshot; None if it cannot be read any more."""
+        try:
+            with _open(self.urls[listed.member]) as files:
+                return b"".join(data_of(files, listed))
+        except ReadError:
+            return None
 
     def _read(
         self,
@@ -103,9 +142,6 @@ class SparkPasses:
         )
 
 
-def copies_of(manifests: Mapping[str, Manifest], urls: Mapping[str, str]) -> list[Copy]:
-    """Return the members' logs as copies to read entries from."""
-    return [
-        Copy(member=member, place=urls[member], manifest=manifest)
-        for member, manifest in manifests.items()
-    ]
+def _open(url: str) -> HttpFiles:
+    """Open the snapshots of a member. One that hangs delays a task by 20 seconds."""
+    return HttpFiles(url, timeout_seconds=10, attempts_max=2)

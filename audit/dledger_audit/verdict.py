@@ -33,6 +33,8 @@ SNAPSHOT_TERM: Final = "snapshot_term"
 SNAPSHOT_AHEAD: Final = "snapshot_ahead"
 SNAPSHOT_DIFFERS: Final = "snapshot_differs"
 NO_SNAPSHOT: Final = "no_snapshot"
+WRONG_SNAPSHOT: Final = "wrong_snapshot"
+STATE_NOT_REPLAYED: Final = "state_not_replayed"
 SNAPSHOT_UNREAD: Final = "snapshot_unread"
 SNAPSHOT_NOT_SERVED: Final = "snapshot_not_served"
 

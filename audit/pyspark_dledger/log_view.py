@@ -55,7 +55,7 @@ class LogView:
 
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a task. Raises NoIntactCopyError."""
-        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=_open) as reader:
+        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy) as reader:
             for piece in task.pieces:
                 for each in reader.read(task.copies, piece.first, piece.last):
                     run = each.entries.part(each.start, each.end)
@@ -80,7 +80,7 @@ def log_tasks(found: Group, wanted: Sequence[IndexRange], task_bytes: int) -> li
         return []
     copies = found.copies
     widest = max(copies, key=lambda copy: copy.committed_index - copy.first_index)
-    with _open(widest) as files:
+    with open_copy(widest) as files:
         divided = splits.tasks(widest, files, parts, task_bytes)
     return [
         LogTask(tuple(pieces), _copies(copies, number, pieces))
@@ -88,7 +88,7 @@ def log_tasks(found: Group, wanted: Sequence[IndexRange], task_bytes: int) -> li
     ]
 
 
-def _open(copy: Copy) -> AbstractContextManager[Files]:
+def open_copy(copy: Copy) -> AbstractContextManager[Files]:
     """Open a copy. A member that hangs delays a task by 20 seconds; then others are read."""
     return opened(copy.place, timeout_seconds=10, attempts_max=2)
 

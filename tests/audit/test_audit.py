@@ -131,14 +131,14 @@ def test_the_other_members_are_audited_if_some_cannot_be_read(
 
 
 def test_snapshots_are_verified_over_http(spark: SparkSession, tmp_path: Path) -> None:
-    """n0 has a rotten one, n1 cannot read one from its disk, and n2 is sound."""
+    """n0 has a rotten one, n1 cannot read one from its disk, and n2 has another state in one."""
     entries = register_history(COUNT)
     logs = {f"n{k}": write_log(tmp_path / f"n{k}", entries, LARGE) for k in range(3)}
     says = {}
     for number, (name, log) in enumerate(logs.items()):
         held = [
-            write_snapshot(log.root, k, entries[k].term, register_after(entries, k))
-            for k in (5000 + number, 8500)
+            write_snapshot(log.root, k, entries[k].term, register_after(entries, applied))
+            for k, applied in ((5000 + number, 5000 + number - 4 * (number == 2)), (8500, 8500))
         ]
         says[name] = with_snapshots(manifest(log, name, peers=logs), *held)
     path = logs["n0"].root / snapshot_file(8500, SNAPSHOT_DATA)
@@ -152,6 +152,7 @@ def test_snapshots_are_verified_over_http(spark: SparkSession, tmp_path: Path) -
     assert findings(summary) == {
         ("bad_snapshot", "n0", 8500, 8500),
         ("bad_snapshot", "n1", 5001, 5001),
+        ("wrong_snapshot", "n2", 5002, 5002),
     }
     assert "a sector is bad" in next(
         each.detail for each in summary.first_findings if each.member == "n1"

@@ -1,7 +1,7 @@
 """Snapshots of the state are verified by their bytes, by the log, and by each other."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +9,9 @@ import pytest
 
 from dledger_audit.checks.electorate import Electorate, Held
 from dledger_audit.checks.snapshot import snapshots
-from dledger_audit.snapshots.gathering import Gathered
+from dledger_audit.snapshots.gathering import Gathered, gather
 from dledger_audit.snapshots.reading import Listed, Outcome, SnapshotRead
+from dledger_audit.snapshots.replay import Replayed
 from dledger_audit.verdict import CRITICAL
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.http.retention import HeldSnapshot
@@ -28,6 +29,12 @@ COUNT = 400
 ENTRIES = register_history(COUNT)
 KEPT = {"n0": (250, 300, 350), "n1": (260, 300, 370), "n2": (300, 390)}
 """The snapshots of each member, by their last included index."""
+ELECTORATE = Electorate(
+    voters=frozenset(KEPT),
+    counted=frozenset(KEPT),
+    held={member: Held(first=0, last=9) for member in KEPT},
+    cuts=(),
+)
 
 
 @pytest.fixture
@@ -225,7 +232,33 @@ def test_the_snapshots_of_a_member_that_heals_are_not_judged(
     assert [each.check for each in summary.first_findings] == ["not_counted"]
 
 
-def judged(*held: tuple[str, int, bytes], voters: str = "n0 n1 n2") -> list[tuple[str, int]]:
+class Silent:
+    """Members that answer no request for a snapshot."""
+
+    def __init__(self) -> None:
+        self.asked: list[Listed] = []
+
+    def snapshots(
+        self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
+    ) -> list[SnapshotRead]:
+        self.asked += wanted
+        return [SnapshotRead(each, Outcome.UNREAD, "timed out") for each in wanted]
+
+
+@pytest.mark.parametrize(("answers", "looks"), [(True, 2), (False, 1)])
+def test_a_silent_member_is_asked_again_only_if_it_answers_otherwise(
+    says: dict[str, Manifest], answers: bool, looks: int
+) -> None:
+    silent = Silent()
+
+    gathered = gather(silent, {"n2": says["n2"]}, lambda: says if answers else {})
+
+    assert [each.index for each in silent.asked if each.member == "n2"] == looks * [300, 390]
+    named = [run.check for run in snapshots(gathered, ELECTORATE, Replayed())]
+    assert set(named) == {"snapshot_unread"}
+
+
+def judged(*held: tuple[str, int, bytes]) -> list[tuple[str, int]]:
     """Return the members and snapshots that differ, of (member, index, digest)."""
     reads = [
         SnapshotRead(
@@ -240,14 +273,7 @@ def judged(*held: tuple[str, int, bytes], voters: str = "n0 n1 n2") -> list[tupl
         )
         for member, index, digest in held
     ]
-    members = frozenset(voters.split())
-    electorate = Electorate(
-        voters=members,
-        counted=members,
-        held={member: Held(first=0, last=9) for member in members},
-        cuts=(),
-    )
-    found_runs = snapshots(Gathered({}, tuple(reads)), electorate)
+    found_runs = snapshots(Gathered({}, tuple(reads)), ELECTORATE, Replayed())
     runs = [run for run in found_runs if run.check == "snapshot_differs"]
     assert all(run.severity == CRITICAL for run in runs)
     return [(run.member, run.first_index) for run in runs]

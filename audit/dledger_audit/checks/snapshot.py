@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, run_of
+from dledger_audit.checks.replayed import proven, wrong_snapshots
 from dledger_audit.snapshots.gathering import Gathered, listed_by
 from dledger_audit.snapshots.reading import Listed, Outcome, SnapshotRead
+from dledger_audit.snapshots.replay import Replayed
 from dledger_audit.verdict import (
     BAD_SNAPSHOT,
     CRITICAL,
@@ -25,13 +27,14 @@ from dledger_audit.verdict import (
 )
 
 
-def snapshots(gathered: Gathered, electorate: Electorate) -> Iterator[Run]:
+def snapshots(gathered: Gathered, electorate: Electorate, replayed: Replayed) -> Iterator[Run]:
     """Yield a run for each fault of a snapshot."""
+    yield from wrong_snapshots(replayed, electorate)
     yield from _unread(gathered)
     yield from _damaged(gathered)
     whole = [read for read in gathered.reads if read.outcome is Outcome.WHOLE]
     yield from _misplaced(gathered, whole)
-    yield from _differing(whole, electorate)
+    yield from _differing(whole, electorate, proven(replayed))
     yield from _without_snapshot(gathered)
 
 
@@ -76,21 +79,26 @@ def _misplaced(gathered: Gathered, whole: Sequence[SnapshotRead]) -> Iterator[Ru
             yield _run(SNAPSHOT_AHEAD, CRITICAL, read.listed, reason)
 
 
-def _differing(whole: Sequence[SnapshotRead], electorate: Electorate) -> Iterator[Run]:
-    """Yield the snapshots of one index that differ: those of a minority, or else all."""
+def _differing(
+    whole: Sequence[SnapshotRead], electorate: Electorate, proven: set[tuple[int, bytes]]
+) -> Iterator[Run]:
+    """Yield the snapshots of one index that differ: those that are not the log's state.
+
+    If that is not known, those that a majority contradicts, or else all.
+    """
     of_index = defaultdict[int, dict[bytes, list[SnapshotRead]]](lambda: defaultdict(list))
     for read in whole:
         of_index[read.listed.index][read.digest].append(read)
-    for versions in of_index.values():
+    for index, versions in of_index.items():
         if len(versions) < 2:
             continue
-        agreed = [
+        agreed = [digest for digest in versions if (index, digest) in proven] or [
             digest
             for digest, reads in versions.items()
             if len({read.listed.member for read in reads} & electorate.counted)
             >= electorate.majority
         ]
-        others = "a majority of the voters has" if agreed else "members have different ones:"
+        others = "the right one has" if agreed else "members have different ones:"
         for digest, reads in versions.items():
             for read in reads if digest not in agreed else ():
                 held = read.listed.held

@@ -63,7 +63,11 @@ def gather(
         reads |= {read.listed: read for read in found}
         if all(read.outcome is Outcome.WHOLE for read in found):
             break
-        latest |= ask_again()
+        present = ask_again()
+        latest |= present
+        for read in found:
+            if read.listed.member not in present:
+                looks[read.listed] = LOOKS  # each attempt may take 20 seconds
     counted, reads = _counted(latest), _standing(reads, latest)
     readers = {read.listed.member for read in reads.values()}
     return Gathered(

@@ -6,8 +6,7 @@ bytes, and the log's entry at the snapshot's last index is looked up.
 
 import enum
 import hashlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,12 +17,14 @@ from dledger_formats.http.served_files import SNAPSHOT_DATA, SNAPSHOT_META, snap
 from dledger_formats.log import snapshot_meta
 from dledger_formats.log.checksum import crc32
 from pyspark_dledger.copies import Copy
-from pyspark_dledger.files import DiskError, Files, GoneError, ReadError
+from pyspark_dledger.files import DiskError, GoneError, ReadError
 from pyspark_dledger.intact import NoIntactCopyError, Reader
+from pyspark_dledger.log_view import open_copy
 from pyspark_dledger.ranges import IndexRange
 
 WINDOW_BYTES: Final = 8 << 20
 REASON_LENGTH_MAX: Final = 160
+HEAD_BYTES: Final = 64
 
 SNAPSHOT_SCHEMA: Final = pa.schema(
     [
@@ -31,10 +32,13 @@ SNAPSHOT_SCHEMA: Final = pa.schema(
         ("outcome", pa.string()),
         ("reason", pa.string()),
         ("digest", pa.binary()),
+        ("head", pa.binary()),
         ("log_term", pa.int64()),
     ]
 )
-SNAPSHOTS: Final = "number int, outcome string, reason string, digest binary, log_term long"
+SNAPSHOTS: Final = (
+    "number int, outcome string, reason string, digest binary, head binary, log_term long"
+)
 """SNAPSHOT_SCHEMA in Spark's language: one row for each snapshot, which `number` numbers."""
 
 
@@ -72,6 +76,8 @@ class SnapshotRead:
     reason: str = ""
     digest: bytes = b""
     """SHA-256 of the data, if it is whole."""
+    head: bytes = b""
+    """The first bytes of the data, which tell what kind of state it is."""
     log_term: int = -1
     """The term of the last included entry in the log; -1 if no member's log has it intact."""
 
@@ -90,19 +96,17 @@ class ServedFiles(Protocol):
 def read_snapshot(files: ServedFiles, listed: Listed) -> SnapshotRead:
     """Read a snapshot and compute its checksums."""
     try:
-        digest = _whole(files, listed)
+        digest, head = _whole(files, listed)
     except GoneError as error:
         return SnapshotRead(listed, Outcome.GONE, _short(error))
     except (DiskError, ValueError) as error:
         return SnapshotRead(listed, Outcome.DAMAGED, _short(error))
     except ReadError as error:
         return SnapshotRead(listed, Outcome.UNREAD, _short(error))
-    return SnapshotRead(listed, Outcome.WHOLE, digest=digest)
+    return SnapshotRead(listed, Outcome.WHOLE, digest=digest, head=head)
 
 
-def log_term(
-    copies: Sequence[Copy], index: int, open_copy: Callable[[Copy], AbstractContextManager[Files]]
-) -> int:
+def log_term(copies: Sequence[Copy], index: int) -> int:
     """Return the term of an entry; -1 if no copy has it intact."""
     holding = [copy for copy in copies if copy.first_index <= index <= copy.committed_index]
     if not holding:
@@ -124,6 +128,7 @@ def row_of(number: int, read: SnapshotRead, term: int) -> pa.RecordBatch:
         "outcome": read.outcome.value,
         "reason": read.reason,
         "digest": read.digest,
+        "head": read.head,
         "log_term": term,
     }
     return pa.RecordBatch.from_pylist([row], schema=SNAPSHOT_SCHEMA)
@@ -137,14 +142,15 @@ def reads_of(wanted: Sequence[Listed], rows: pa.Table) -> list[SnapshotRead]:
             Outcome(row["outcome"]),
             row["reason"],
             row["digest"],
+            row["head"],
             row["log_term"],
         )
         for row in rows.to_pylist()
     ]
 
 
-def _whole(files: ServedFiles, listed: Listed) -> bytes:
-    """Return the digest of a snapshot's data. Raises ReadError, or ValueError if it is damaged."""
+def _whole(files: ServedFiles, listed: Listed) -> tuple[bytes, bytes]:
+    """Return digest and head of a snapshot's data. Raises ReadError, or ValueError for damage."""
     held = listed.held
     raw = files.read_file(
         snapshot_file(listed.index, SNAPSHOT_META), 0, snapshot_meta.META_BYTES_MAX + 1
@@ -161,17 +167,15 @@ def _whole(files: ServedFiles, listed: Listed) -> bytes:
     ):
         if found != said:
             raise ValueError(f"{SNAPSHOT_META} says {name} {found}, and the member {said}")
-    return _data_digest(files, listed)
+    return _data(files, listed)
 
 
-def _data_digest(files: ServedFiles, listed: Listed) -> bytes:
-    name, size_bytes = snapshot_file(listed.index, SNAPSHOT_DATA), listed.held.data_bytes
-    digest, checksum, at = hashlib.sha256(), 0, 0
-    while at <= size_bytes:  # one byte more than there should be
-        raw = files.read_file(name, at, min(size_bytes + 1, at + WINDOW_BYTES))
-        if not raw:
-            break
+def _data(files: ServedFiles, listed: Listed) -> tuple[bytes, bytes]:
+    size_bytes = listed.held.data_bytes
+    digest, head, checksum, at = hashlib.sha256(), b"", 0, 0
+    for raw in data_of(files, listed):
         digest.update(raw)
+        head = head or bytes(raw[:HEAD_BYTES])
         checksum = crc32(raw, checksum)
         at += len(raw)
     if at != size_bytes:
@@ -179,7 +183,18 @@ def _data_digest(files: ServedFiles, listed: Listed) -> bytes:
         raise ValueError(f"{SNAPSHOT_DATA} has {has} bytes instead of {size_bytes}")
     if checksum != listed.held.data_crc32:
         raise ValueError(f"the CRC-32 of {SNAPSHOT_DATA} is {checksum}, not what its meta says")
-    return digest.digest()
+    return digest.digest(), head
+
+
+def data_of(files: ServedFiles, listed: Listed) -> Iterator[bytes | bytearray]:
+    """Yield the data of a snapshot, and one byte more if there is more. Raises ReadError."""
+    name, at = snapshot_file(listed.index, SNAPSHOT_DATA), 0
+    while at <= listed.held.data_bytes:
+        raw = files.read_file(name, at, min(listed.held.data_bytes + 1, at + WINDOW_BYTES))
+        if not raw:
+            return
+        yield raw
+        at += len(raw)
 
 
 def _short(error: Exception) -> str:

@@ -1,16 +1,14 @@
 """Whole audits of logs on disk, without Spark or HTTP: the same passes, in this process."""
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ManifestSource, capture
-from dledger_audit.passes import copies_of
 from dledger_audit.pieces import OUTCOME_SCHEMA, PieceComparer
 from dledger_audit.report import summarize
 from dledger_audit.snapshots.reading import (
@@ -18,26 +16,25 @@ from dledger_audit.snapshots.reading import (
     Listed,
     ServedFiles,
     SnapshotRead,
+    data_of,
     log_term,
     read_snapshot,
     reads_of,
     row_of,
 )
+from dledger_audit.snapshots.registers import DELTA_SCHEMA
+from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
 from dledger_formats.audit import AuditSummary
 from dledger_formats.http.status import Manifest
 from dledger_logs.layout import Log, manifest
 from dledger_scan.scanning import LocalFiles
 from pyspark_dledger import plan
 from pyspark_dledger.digests import DIGEST_SCHEMA, digests
-from pyspark_dledger.files import Files
+from pyspark_dledger.files import Files, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.packs import PACK_SCHEMA, packs
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, scan
-
-
-class AllFiles(Files, ServedFiles, Protocol):
-    """A member's log, small files and snapshots."""
 
 
 @dataclass(frozen=True)
@@ -60,24 +57,46 @@ class LocalPasses:
         ]
         return pa.Table.from_batches(batches, schema=DIGEST_SCHEMA)
 
-    def _files(self, member: str, said: Manifest) -> AllFiles:
+    def _files(self, member: str, said: Manifest) -> Files:
         return LocalFiles(self.logs[member].root, self.serves.get(member, said))
 
     def snapshots(
         self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
     ) -> list[SnapshotRead]:
         """Read snapshots, one after the other."""
-        copies = copies_of(manifests, {member: member for member in manifests})
+        copies = copies_of(manifests, self._places(manifests))
         rows = []
         for number, listed in enumerate(wanted):
-            found = read_snapshot(self._files(listed.member, manifests[listed.member]), listed)
-            term = log_term(
-                copies,
-                listed.index,
-                lambda copy: nullcontext(self._files(copy.member, copy.manifest)),
-            )
-            rows.append(row_of(number, found, term))
+            found = read_snapshot(self._small_files(listed.member), listed)
+            rows.append(row_of(number, found, log_term(copies, listed.index)))
         return reads_of(wanted, pa.Table.from_batches(rows, schema=SNAPSHOT_SCHEMA))
+
+    def changes(
+        self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
+    ) -> pa.Table | None:
+        """Return what the entries of each step do, each key once a step."""
+        tasks = step_tasks(copies_of(manifests, self._places(manifests)), steps)
+        read = [batch for task in tasks for batch in read_task(pickle.loads(pickle.dumps(task)))]
+        merged: dict[tuple[int, int], dict[str, int]] = {}
+        for row in pa.Table.from_batches(read, schema=DELTA_SCHEMA).to_pylist():
+            known = merged.setdefault((row["step"], row["key"]), row)
+            latest = max(known, row, key=lambda each: each["last"])
+            merged[row["step"], row["key"]] = latest | {"first": min(known["first"], row["first"])}
+        rows = list(merged.values())
+        return pa.Table.from_pylist(rows, DELTA_SCHEMA) if len(rows) <= rows_max else None
+
+    def data(self, listed: Listed) -> bytes | None:
+        """Return the data of a snapshot; None if it cannot be read any more."""
+        try:
+            return b"".join(data_of(self._small_files(listed.member), listed))
+        except ReadError:
+            return None
+
+    def _places(self, manifests: Mapping[str, Manifest]) -> dict[str, str]:
+        return {member: str(self.logs[member].root) for member in manifests}
+
+    def _small_files(self, member: str) -> ServedFiles:
+        return LocalFiles(self.logs[member].root, manifest(self.logs[member], member))
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces."""
@@ -103,9 +122,11 @@ class RemotePasses(LocalPasses):
     """The same passes over the HTTP of running members."""
 
     _open: Mapping[str, HttpFiles]
+    _urls: Mapping[str, str]
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         super().__init__({})
+        object.__setattr__(self, "_urls", urls)
         object.__setattr__(self, "_open", {key: HttpFiles(url) for key, url in urls.items()})
 
     def close(self) -> None:
@@ -113,8 +134,14 @@ class RemotePasses(LocalPasses):
         for files in self._open.values():
             files.__exit__(None, None, None)
 
-    def _files(self, member: str, said: Manifest) -> AllFiles:
+    def _files(self, member: str, said: Manifest) -> Files:
         return self._open[member]
+
+    def _small_files(self, member: str) -> ServedFiles:
+        return self._open[member]
+
+    def _places(self, manifests: Mapping[str, Manifest]) -> dict[str, str]:
+        return dict(self._urls)
 
 
 @dataclass(frozen=True, slots=True)
