@@ -33,6 +33,9 @@ from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.queue_locks import QueueLocks
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCounters
+from dledger_broker.names import routes
+from dledger_broker.names.name_servers import NameServers
+from dledger_broker.names.registration import Standing
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
@@ -85,6 +88,9 @@ class Broker:
             self._owner, self._clients, self._leases, self._presence, self._to_leader
         )
         self._groups = GroupRequests(self._owner, self._commits, self._changes, self._leases)
+        self._name_servers = NameServers(
+            settings, self._standing, lambda: self._owner.state.tables, self._threads, counters
+        )
         self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
@@ -94,6 +100,7 @@ class Broker:
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
         self._listener: asyncio.Server | None = None
+        self._registering: asyncio.Task[None] | None = None
         self._idle: asyncio.Event | None = None
         """Set once all requests are answered; there only while this member drains."""
         member.keep_entries(self._covered_index)
@@ -131,12 +138,14 @@ class Broker:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
         logger.info("the broker %s is listening on port %d", self._settings.name, port)
         watch = asyncio.create_task(self._follow_leader())
+        self._registering = asyncio.create_task(self._name_servers.run())
         try:
             while True:
                 await asyncio.sleep(CLOCK_S)
                 self._tick()
         finally:
             watch.cancel()
+            self._registering.cancel()
             self._listener.close()
 
     async def _follow_leader(self) -> None:
@@ -149,6 +158,8 @@ class Broker:
 
     async def drain(self) -> None:
         """Read no further requests; answer those that were read, and the pulls that are held."""
+        if self._registering is not None:
+            self._registering.cancel()  # so the name servers forget this member
         if self._listener is not None:
             self._listener.close()
         self._member.gate.take_no_more()
@@ -285,6 +296,13 @@ class Broker:
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
 
+    def _standing(self) -> Standing:
+        """Return what name servers should know."""
+        member, tables = self._member, self._owner.state.tables
+        leads = self._owner.is_proven
+        broker_id = routes.broker_id(self._settings, member.self_id, leads=leads)
+        return Standing(broker_id, member.term, tables.topics_version)
+
     def _has_answered_all(self) -> bool:
         """Tell whether no request waits for its answer, held pulls apart."""
         return (
@@ -317,6 +335,7 @@ class Broker:
         if self._isolation is not None:
             self._isolation.tick()
         self._figures.tick()
+        self._name_servers.tick()
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count

@@ -28,6 +28,7 @@ Settings are environment variables: those of dledger-node (dledger-node --help),
   DLEDGER_BROKER_NAME                the broker's name (default: the name of the group)
   DLEDGER_BROKER_CLUSTER             the name of the cluster (default: DefaultCluster)
   DLEDGER_BROKER_AUTO_CREATE_TOPICS  true or false: whether a message creates its topic (true)
+  DLEDGER_BROKER_NAME_SERVERS        where members register: HOST:port;HOST:port (none)
 
 Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."""
 

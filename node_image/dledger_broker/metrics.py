@@ -41,6 +41,8 @@ class BrokerCounters:
         """Answered requests by request code, which this broker knows, and code of the answer."""
         self.group_lags: dict[str, int] = {}
         """Messages after the offsets of a group, of the groups that lag most."""
+        self.registered: dict[str, bool] = {}
+        """Whether the last registration at each name server, by address, has succeeded."""
 
 
 class BrokerCollector(Collector):
@@ -72,3 +74,11 @@ class BrokerCollector(Collector):
         for group, lag in self._counters.group_lags.items():
             lags.add_metric([group], lag)
         yield lags
+        registered = GaugeMetricFamily(
+            "dledger_broker_registered",
+            "1 while this member is registered at the name server, else 0.",
+            labels=["name_server"],
+        )
+        for address, is_registered in self._counters.registered.items():
+            registered.add_metric([address], is_registered)
+        yield registered

@@ -1,5 +1,6 @@
 """The broker's own settings, read from the environment beside the member's."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -14,7 +15,11 @@ _ADDRESSES: Final = f"{BROKER_PREFIX}ADDRESSES"
 _NAME: Final = f"{BROKER_PREFIX}NAME"
 _CLUSTER: Final = f"{BROKER_PREFIX}CLUSTER"
 _AUTO_CREATE: Final = f"{BROKER_PREFIX}AUTO_CREATE_TOPICS"
-_KNOWN: Final = (_ADDRESSES, _NAME, _CLUSTER, _AUTO_CREATE)
+_NAME_SERVERS: Final = f"{BROKER_PREFIX}NAME_SERVERS"
+_KNOWN: Final = (_ADDRESSES, _NAME, _CLUSTER, _AUTO_CREATE, _NAME_SERVERS)
+NAME_SERVERS_MAX: Final = 16
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_PORT: Final = re.compile(r"[0-9]{1,5}")
 _THRESHOLD: Final = f"{PREFIX}SNAPSHOT_THRESHOLD"
 SNAPSHOT_THRESHOLD: Final = 100_000
 """Entries between two snapshots, if no setting says otherwise. A state is larger than a register,
@@ -35,6 +40,8 @@ class BrokerSettings:
     cluster: str = "DefaultCluster"
     auto_create_topics: bool = True
     """Whether a message to an unknown topic creates the topic."""
+    name_servers: tuple[str, ...] = ()
+    """Host and port of each name server at which the members register themselves."""
 
     @property
     def own_address(self) -> tuple[str, int]:
@@ -64,6 +71,7 @@ class BrokerSettings:
             name=_name(_NAME, given.get(_NAME, node.group)),
             cluster=_name(_CLUSTER, given.get(_CLUSTER, "DefaultCluster")),
             auto_create_topics=_truth(given.get(_AUTO_CREATE, "true")),
+            name_servers=_name_servers(given.get(_NAME_SERVERS, "")),
         )
 
 
@@ -89,6 +97,19 @@ def _addresses(text: str, node: NodeSettings) -> dict[str, str]:
 def _divided(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return str(ip_address(host.strip("[]"))), int(port)
+
+
+def _name_servers(text: str) -> tuple[str, ...]:
+    servers = tuple(dict.fromkeys(filter(None, text.split(";"))))
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not (_HOST.fullmatch(host) and _PORT.fullmatch(port) and 0 < int(port) < 65536):
+            raise SettingsError(f"{_NAME_SERVERS} has {server!r}; the form is HOST:PORT;HOST:PORT")
+    if len(servers) > NAME_SERVERS_MAX:
+        raise SettingsError(
+            f"{_NAME_SERVERS} has {len(servers)} name servers; {NAME_SERVERS_MAX} are allowed"
+        )
+    return servers
 
 
 def _name(key: str, text: str) -> str:

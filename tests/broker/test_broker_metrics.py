@@ -6,7 +6,7 @@ from pathlib import Path
 from dledger_broker.metrics import BrokerCollector, BrokerCounters
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-ROW = r"^\| `(dledger_broker_[a-z_]+)(?:\{[a-z, ]+\})?` \| (\w+) \| (.+) \|$"
+ROW = r"^\| `(dledger_broker_[a-z_]+)(?:\{[a-z_, ]+\})?` \| (\w+) \| (.+) \|$"
 
 
 def test_the_page_lists_every_metric_of_the_broker() -> None:

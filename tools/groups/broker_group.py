@@ -17,9 +17,12 @@ from tools.groups.waiting import wait_for
 class BrokerGroup(NodeGroup):
     """Members n0, n1, … of the group `g`, as processes of `dledger-broker`."""
 
-    def __init__(self, folder: Path, members: int = 3, **settings: object) -> None:
-        """`settings` override fields of `NodeSettings`."""
+    def __init__(
+        self, folder: Path, members: int = 3, *, registered_at: str = "", **settings: object
+    ) -> None:
+        """`registered_at` lists name servers; `settings` override fields of `NodeSettings`."""
         super().__init__(folder, members, addable=0, **settings)
+        self._registered_at = registered_at
         self.broker_addresses = {member: f"127.0.0.1:{next_port()}" for member in self.peers}
 
     @property
@@ -50,4 +53,5 @@ class BrokerGroup(NodeGroup):
             del given["DLEDGER_SNAPSHOT_THRESHOLD"]
         environment |= given
         environment[f"{BROKER_PREFIX}ADDRESSES"] = format_peers(self.broker_addresses)
+        environment[f"{BROKER_PREFIX}NAME_SERVERS"] = self._registered_at
         return subprocess.Popen(self.command(member), env=environment, stdout=log, stderr=log)

@@ -34,18 +34,20 @@ def broker_data(settings: BrokerSettings, leader_id: str | None) -> BrokerData:
     Without a leader there is no id 0, so clients ask again before they send.
     """
     addresses = {
-        str(number + 1): address
-        for number, (member, address) in enumerate(sorted(settings.addresses.items()))
-        if member != leader_id
+        str(broker_id(settings, member, leads=member == leader_id)): address
+        for member, address in settings.addresses.items()
     }
-    if leader_id is not None and leader_id in settings.addresses:
-        addresses[str(MASTER_ID)] = settings.addresses[leader_id]
     return BrokerData(
         broker_name=settings.name,
         cluster=settings.cluster,
         broker_addrs=addresses,
         enable_acting_master=False,
     )
+
+
+def broker_id(settings: BrokerSettings, member: str, *, leads: bool) -> int:
+    """Return the id of a member: 0 for the leader, else its ordinal + 1."""
+    return MASTER_ID if leads else 1 + sorted(settings.addresses).index(member)
 
 
 def config_of(settings: BrokerSettings, name: str, topic: Topic | None) -> TopicConfig | None:

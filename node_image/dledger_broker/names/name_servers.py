@@ -1,0 +1,198 @@
+"""Registration of this member at name servers: by itself, and again and again.
+
+Each name server has a connection and a task of its own, so one that is down or slow holds up no
+other. It forgets the member when the connection ends. A registration is repeated every 30 s and
+after each change, and until it is answered; serving clients never waits for any of this.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.names import registration
+from dledger_broker.names.registration import Standing
+from dledger_broker.settings import BrokerSettings
+from dledger_broker.state.tables import Tables
+from dledger_formats.net.dialing import dial, reason_of
+from dledger_formats.protocol.frames import FrameDecoder, FrameError, RemotingCommand
+from dledger_node.config import split_address
+from dledger_node.limited_log import LineBudget
+
+logger = logging.getLogger(__name__)
+
+REPEAT_S: Final = 30.0
+RETRY_S: Final = 0.5
+PAUSE_S: Final = 0.2
+"""The shortest time between two registrations at a name server, however often topics change."""
+DIAL_S: Final = 3.0
+ANSWER_S: Final = 10.0
+"""Java waits 24 s."""
+_SUCCESS: Final = 0
+
+
+class RegistrationError(Exception):
+    """A name server did not take a registration."""
+
+
+class NameServers:
+    """Keeps this member registered."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        standing: Callable[[], Standing],
+        tables: Callable[[], Tables],
+        threads: ThreadPoolExecutor,
+        counters: BrokerCounters,
+    ) -> None:
+        """`standing` and `tables` return what is to be told; a thread reads the tables."""
+        self.settings = settings
+        self.standing = standing
+        self._tables = tables
+        self._threads = threads
+        self._told = standing()
+        self._servers = [NameServer(address, self, counters) for address in settings.name_servers]
+
+    async def run(self) -> None:
+        """Register until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for server in self._servers:
+                tasks.create_task(server.run(), name=f"name server {server.address}")
+
+    def tick(self) -> None:
+        """Tell the name servers soon what has changed."""
+        if self._servers and (standing := self.standing()) != self._told:
+            self._told = standing
+            for server in self._servers:
+                server.changed.set()
+
+    async def topics(self, standing: Standing) -> bytes:
+        """Return the body of a registration; a thread makes it."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, registration.body, self.settings, standing, self._tables()
+        )
+
+
+class NameServer:
+    """One name server, and the connection to it."""
+
+    def __init__(self, address: str, owner: NameServers, counters: BrokerCounters) -> None:
+        self.address = address
+        self.changed = asyncio.Event()
+        """Set when there is something to tell, or the connection has ended."""
+        self._owner = owner
+        self._registered = counters.registered
+        self._registered[address] = False
+        self._log = LineBudget()
+        self._opaques = itertools.count(1)
+
+    async def run(self) -> None:
+        """Register, and connect again whenever the connection ends, until cancelled."""
+        while True:
+            link: NameServerLink | None = None
+            try:
+                host, port = split_address(self.address)
+                async with asyncio.timeout(DIAL_S):
+                    _, link = await dial(
+                        lambda: NameServerLink(self.changed), host.strip("[]"), port
+                    )
+                await self._keep_registered(link)
+            except (OSError, RegistrationError, FrameError, ValueError) as error:
+                if (left_out := self._log.admit(self.address)) is not None:
+                    reason = reason_of(error) or f"it did not accept within {DIAL_S:g} s"
+                    logger.warning(
+                        "not registered at the name server %s: %s%s", self.address, reason, left_out
+                    )
+            finally:
+                self._registered[self.address] = False
+                if link is not None:
+                    link.abort()
+            await asyncio.sleep(RETRY_S)
+
+    async def _keep_registered(self, link: "NameServerLink") -> None:
+        """Register again and again. Raises RegistrationError once the connection has ended."""
+        while True:
+            self.changed.clear()
+            standing = self._owner.standing()
+            topics = await self._owner.topics(standing)
+            opaque = next(self._opaques)
+            answer = await link.ask(
+                registration.frame(self._owner.settings, standing, topics, opaque), opaque
+            )
+            if answer.code != _SUCCESS:
+                raise RegistrationError(f"it answers {answer.code}: {(answer.remark or '')[:200]}")
+            if not self._registered[self.address]:
+                self._registered[self.address] = True
+                logger.info("registered at the name server %s", self.address)
+            await asyncio.sleep(PAUSE_S)
+            if self._owner.standing() == standing:
+                try:
+                    async with asyncio.timeout(REPEAT_S):
+                        await self.changed.wait()
+                except TimeoutError:
+                    continue
+
+
+class NameServerLink(asyncio.Protocol):
+    """A connection to a name server, over which one request is under way at a time."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        """`changed` is set when the connection has ended."""
+        self._changed = changed
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._asked: tuple[int, asyncio.Future[RemotingCommand]] | None = None
+        self._end: Exception | None = None
+
+    async def ask(self, frame: bytes, opaque: int) -> RemotingCommand:
+        """Send a request and return its answer. Raises RegistrationError or FrameError."""
+        if self._end is not None:
+            raise self._end
+        assert self._transport is not None
+        answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._asked = opaque, answer
+        self._transport.write(frame)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        except TimeoutError:
+            raise RegistrationError(f"it did not answer within {ANSWER_S:g} s") from None
+        finally:
+            self._asked = None
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- called by the event loop ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = transport  # type: ignore[assignment]  # uvloop's has all methods
+
+    def data_received(self, data: bytes) -> None:
+        """Take the answer; whatever else a name server sends is ignored."""
+        try:
+            for command in self._decoder.feed(data):
+                if self._asked is not None and self._asked[0] == command.opaque:
+                    _, answer = self._asked
+                    if not answer.done():  # else it came too late
+                        answer.set_result(command)
+        except FrameError as error:
+            self._fail(error)
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End the request that is under way."""
+        self._fail(RegistrationError("it closed the connection"))
+
+    def _fail(self, error: Exception) -> None:
+        self._end = self._end or error
+        self._changed.set()
+        if self._asked is not None and not self._asked[1].done():
+            self._asked[1].set_exception(self._end)

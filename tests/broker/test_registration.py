@@ -1,0 +1,202 @@
+"""What a member tells name servers, and name servers that are down, slow or wrong."""
+
+import json
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dledger_broker.names import registration
+from dledger_broker.names.registration import Standing
+from dledger_broker.settings import BrokerSettings
+from dledger_broker.state.broker_state import BrokerState
+from dledger_broker.state.tables import TableVersion
+from dledger_broker_client.client import BrokerClient
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.answers import encode_answer
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.names import RegisterBroker, RegisterBrokerFields, body_checksum
+from dledger_formats.settings import NodeSettings, SettingsError
+from tools.groups.broker_group import BrokerGroup
+from tools.groups.node_group import next_port
+from tools.groups.waiting import wait_for
+
+GOLDEN = Path(__file__).parents[1] / "formats" / "golden" / "rocketmq-frames.jsonl"
+MEMBERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
+SETTINGS = BrokerSettings(
+    node=NodeSettings(group="g", self_id="n1", peers=MEMBERS, store_base_dir="/nowhere"),
+    addresses=MEMBERS,
+    name="b",
+)
+
+
+def registered(standing: Standing) -> RemotingCommand:
+    """Return the registration of a broker without topics of its own."""
+    tables = BrokerState().tables
+    tables.topics_version = standing.topics
+    body = registration.body(SETTINGS, standing, tables)
+    [command] = FrameDecoder().feed(registration.frame(SETTINGS, standing, body, 7))
+    return command
+
+
+def test_a_registration_has_the_fields_that_javas_broker_sends() -> None:
+    golden = [
+        command
+        for line in GOLDEN.read_text().splitlines()
+        if json.loads(line)["name"] == "register-broker-id0-ok"
+        for command in FrameDecoder().feed(bytes.fromhex(json.loads(line)["hex"]))
+        if not command.is_response and "enableActingMaster" in (command.ext_fields or {})
+    ]
+    assert golden
+
+    ours = registered(Standing(0, 5, TableVersion(3, 4)))
+
+    for theirs in golden:
+        assert (theirs.ext_fields or {}).keys() == (ours.ext_fields or {}).keys()
+        wrapper = json.loads(theirs.body)["topicConfigSerializeWrapper"]
+        assert json.loads(ours.body)["topicConfigSerializeWrapper"].keys() <= wrapper.keys()
+
+
+def test_a_registration_says_which_leader_it_comes_from() -> None:
+    command = registered(Standing(0, 5, TableVersion(3, 4)))
+
+    fields = RegisterBrokerFields.from_ext(command.ext_fields)
+    version = RegisterBroker.from_json(command.body).topic_config_serialize_wrapper.data_version
+    assert (fields.broker_id, fields.broker_addr) == (0, "127.0.0.1:2")
+    assert fields.body_crc32 == body_checksum(command.body)
+    assert (version.counter, version.timestamp, version.state_version) == (3, 4, 5)
+
+
+def test_the_first_registration_has_more_than_one_topic() -> None:
+    """A name server refuses one with a single topic."""
+    body = registration.body(SETTINGS, Standing(2, 1, TableVersion()), BrokerState().tables)
+
+    assert len(RegisterBroker.from_json(body).topic_config_serialize_wrapper.topic_config_table) > 1
+
+
+class NameServer:
+    """Takes registrations, and answers each as it is told to."""
+
+    def __init__(self) -> None:
+        self.requests: list[RegisterBrokerFields] = []
+        self.topics: list[set[str]] = []
+        self.answer: Callable[[RemotingCommand], bytes] = lambda request: encode_answer(
+            request.opaque, 0
+        )
+        self.open = 0
+        owner = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                owner.open += 1
+                decoder = FrameDecoder()
+                try:
+                    while data := self.request.recv(65536):
+                        for command in decoder.feed(data):
+                            owner.take(command)
+                            self.request.sendall(owner.answer(command))
+                except OSError:
+                    pass  # the member has closed the connection
+                finally:
+                    owner.open -= 1
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = daemon_threads = True
+
+        self._server = Server(("127.0.0.1", next_port()), Handler)
+        host, port = self._server.server_address[:2]
+        self.address = f"{host!s}:{port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def take(self, command: RemotingCommand) -> None:
+        body = RegisterBroker.from_json(command.body)
+        self.topics.append({*body.topic_config_serialize_wrapper.topic_config_table})
+        self.requests.append(RegisterBrokerFields.from_ext(command.ext_fields))
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def name_server() -> Iterator[NameServer]:
+    server = NameServer()
+    yield server
+    server.close()
+
+
+def is_registered(group: BrokerGroup, address: str) -> bool:
+    page = group.get("n0", "/metrics")[1].decode()
+    return f'dledger_broker_registered{{name_server="{address}"}} 1.0' in page
+
+
+@pytest.mark.group
+def test_a_new_topic_is_told_at_once_and_the_end_of_the_member_ends_the_connection(
+    tmp_path: Path, name_server: NameServer
+) -> None:
+    with BrokerGroup(tmp_path, 1, registered_at=name_server.address) as group:
+        group.master()
+        wait_for(lambda: is_registered(group, name_server.address), "it is registered")
+        with BrokerClient(group.broker_addresses["n0"]) as client:
+            client.send("new")
+        wait_for(lambda: "new" in name_server.topics[-1], "the topic is registered")
+        assert name_server.open == 1
+        group.stop("n0")
+        wait_for(lambda: name_server.open == 0, "the connection is closed")
+
+    last = name_server.requests[-1]
+    assert (last.broker_id, last.broker_addr) == (0, group.broker_addresses["n0"])
+
+
+def silent(_: RemotingCommand) -> bytes:
+    return b""
+
+
+def refusing(request: RemotingCommand) -> bytes:
+    return encode_answer(request.opaque, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+
+
+def broken(_: RemotingCommand) -> bytes:
+    return b"\xff" * 64
+
+
+def asking(request: RemotingCommand) -> bytes:
+    """Answer with a request of its own and with the answer to another request, then rightly."""
+    strange = RemotingCommand(code=40, opaque=request.opaque + 1000, ext_fields={})
+    another, right = encode_answer(request.opaque + 1, 1), encode_answer(request.opaque, 0)
+    return frames.encode(strange) + another + right
+
+
+@pytest.mark.group
+@pytest.mark.parametrize("answer", [silent, refusing, broken])
+def test_a_name_server_that_does_not_do_its_work_disturbs_nobody(
+    tmp_path: Path, name_server: NameServer, answer: Any
+) -> None:
+    name_server.answer = answer
+    other = NameServer()
+    servers = f"{name_server.address};127.0.0.1:{next_port()};{other.address}"
+    with BrokerGroup(tmp_path, 1, registered_at=servers) as group:
+        group.master()
+        with BrokerClient(group.broker_addresses["n0"]) as client:
+            assert client.send("served").code == ResponseCode.SUCCESS
+        wait_for(lambda: is_registered(group, other.address), "it is registered at the other one")
+        wait_for(lambda: len(name_server.requests) > 0, "it asked the first one, too")
+        assert not is_registered(group, name_server.address)
+        name_server.answer = asking
+        if answer is not silent:  # that one has 10 s for its answer
+            wait_for(lambda: is_registered(group, name_server.address), "it tries again")
+    other.close()
+
+
+@pytest.mark.parametrize("text", ["host", "host:", ":9876", "host:0", "a:1,b:2", "a:٣"])
+def test_a_list_of_name_servers_that_cannot_be_read_is_refused(text: str) -> None:
+    environment = SETTINGS.node.to_environment() | {
+        "DLEDGER_BROKER_ADDRESSES": "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3",
+        "DLEDGER_BROKER_NAME_SERVERS": text,
+    }
+    with pytest.raises(SettingsError, match="the form is HOST:PORT"):
+        BrokerSettings.from_environment(environment)
