@@ -104,6 +104,9 @@ class NodeSettings:
     election_timeout_ms: int = 1000
     """Election timeout: a follower's is random between this and twice this."""
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    """flushDiskType: with SyncFlush a member flushes entries before it confirms them; with
+    AsyncFlush it confirms them first, and flushes them every few milliseconds.
+    """
     flush_stall_ms: int = 5000
     """Duration of a flush after which the disk counts as stalled: a leader hands over, and the
     member waits for its disk.

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="dledger-node",
         usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER",
-        description="Run one member of a DLedger group, until SIGTERM. `dledger-node store` "
-        "inspects the files of a member that is not running; see dledger-node store --help.",
+        description="Run one member of a DLedger group, until SIGTERM. `dledger-node store`\n"
+        "inspects the files of a member that is not running; see its --help.",
         epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""The help of `dledger` says the default and the unit of every option."""
+"""The help of `dledger` and `dledger-node store` says the default and the unit of every option."""
 
 import argparse
 from collections.abc import Iterator
@@ -7,21 +7,32 @@ import pytest
 
 from dledger_client import cli
 from dledger_client.cli import main
+from dledger_node.store_command import command as store_command
 
 UNITS = {"SECONDS": ("second", "timeout"), "S": ("second",)}
 
 
-def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """Yield each option of a parser and of its commands, with its command line."""
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and those of its commands."""
+    yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for child in dict.fromkeys(action.choices.values()):
-                yield from options(child)
-        elif action.option_strings and action.dest not in ("help", "version"):
-            yield f"{parser.prog} {action.option_strings[-1]}", action
+                yield from parsers(child)
 
 
-OPTIONS = dict(options(cli.parser()))
+def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Yield each option of a parser and of its commands, with its command line."""
+    for one in parsers(parser):
+        for action in one._actions:
+            is_standard = action.dest in ("help", "version")
+            if action.option_strings and not action.required and not is_standard:
+                yield f"{one.prog} {action.option_strings[-1]}", action
+
+
+PROGRAMS = (cli.parser(), store_command.parser())
+OPTIONS = dict(option for program in PROGRAMS for option in options(program))
+COMMANDS = [one.prog for program in PROGRAMS for one in parsers(program)]
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -35,6 +46,17 @@ def test_the_help_of_an_option_says_its_unit(option: str) -> None:
     words = UNITS.get(str(action.metavar), ("",))
 
     assert any(word in f"{action.help} {action.metavar}".lower() for word in words)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_fits_80_columns(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    programs = (cli.parser(), store_command.parser())
+    found = {one.prog: one for program in programs for one in parsers(program)}
+
+    assert max(map(len, found[command].format_help().splitlines())) <= 80
 
 
 def test_dledger_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,11 +108,9 @@ def new_parser(
     """
     width = max(map(len, examples))
     columns = max(HELP_COLUMNS_MIN, min(HELP_COLUMNS, terminal_columns() - 2))
-    is_wide = columns == HELP_COLUMNS
-    lines = [
-        f"  {example:{width}}  {meaning}" if is_wide else f"  {example}\n    {meaning}"
-        for example, meaning in examples.items()
-    ]
+    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
+    if max(map(len, lines)) > terminal_columns():
+        lines = [f"  {example}\n    {meaning}" for example, meaning in examples.items()]
     codes = textwrap.wrap(f"Exit codes: {exit_codes}", columns)
     epilog = "\n".join(["examples:", *lines, "", *codes])
     parser: argparse.ArgumentParser = commands.add_parser(

@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
     )
     cut.add_argument(
-        "--yes", action="store_true", help="repair; without it, only report what would be repaired"
+        "--yes", action="store_true", help="repair (default: only report what would be repaired)"
     )
     cut.set_defaults(run=_repair_tail)
     for command in (check, dump, cut, _add_adopt(commands)):
@@ -124,13 +124,13 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
         type=parse_peers,
         default={},
         metavar="ID-HOST:PORT;…",
-        help=f"where members serve HTTP, if not on port {HTTP_PORT} of their host",
+        help=f"where members serve HTTP (default: on port {HTTP_PORT} of their host)",
     )
     survivor.add_argument(
-        "--group", default="", help="name of the group, if its folder does not say it"
+        "--group", default="", help="name of the group (default: the one that its folder says)"
     )
     survivor.add_argument(
-        "--yes", action="store_true", help="adopt; without it, only report what would be lost"
+        "--yes", action="store_true", help="adopt (default: only report what would be lost)"
     )
     survivor.set_defaults(run=_adopt)
     return survivor
