@@ -26,6 +26,7 @@ QUICK = (
     "leader_counts_what_it_has_not_flushed",
     "window_is_not_kept",
     "entry_after_the_range_is_believed",
+    "requests_are_answered_during_a_slow_cut",
 )
 SEED_COUNT = 100
 
