@@ -83,7 +83,10 @@ class Broker:
             lambda: self._owner.state, counters, asyncio.get_running_loop().time
         )
         now_s = asyncio.get_running_loop().time
-        self._presence = Presence(member.self_id, self._clients, self._to_leader, now_s)
+        self._presence = Presence(
+            member.self_id, self._clients, self._to_leader, now_s,
+            may_send=lambda: member.leader_id is not None and self._idle is None,
+        )  # fmt: skip
         self._heartbeats = Heartbeats(
             self._owner, self._clients, self._leases, self._presence, self._to_leader
         )

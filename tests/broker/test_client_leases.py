@@ -154,12 +154,19 @@ class Member:
         self.counters = BrokerCounters()
         self.clients: set[Membership] = set()
         self._group = group
-        self.presence = Presence(member_id, self, self, lambda: group.now_s)  # type: ignore[arg-type]
+        self.presence = Presence(
+            member_id,
+            self,
+            self,
+            lambda: group.now_s,
+            lambda: group.has_leader,  # type: ignore[arg-type]
+        )
 
     def held(self) -> list[Membership]:
         return sorted(self.clients)
 
     def take(self, call: Any) -> None:
+        assert self._group.has_leader
         assert call.command.code == PRESENCE
         note = decode_presence(call.command.body)
         code = ResponseCode.SERVICE_NOT_AVAILABLE
@@ -185,6 +192,7 @@ class Group:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.losses = 0.5
+        self.has_leader = True
         self.leader = Leader()
         self.members = [Member(f"n{number}", self) for number in range(3)]
 
@@ -234,6 +242,8 @@ class Group:
                     self.elect()
                 case 5:
                     self.heartbeats()
+                case 6:
+                    self.has_leader = not self.has_leader
                 case _:
                     self.tick()
 
@@ -243,7 +253,7 @@ def test_exactly_the_clients_that_are_connected_somewhere_stay(seed: int) -> Non
     """Whatever notes were lost: as soon as none is lost any more, and clients send heartbeats."""
     group = Group(seed)
     group.play()
-    group.losses = 0.0
+    group.losses, group.has_leader = 0.0, True
     for step in range(int(2 * ADOPTED_S / 0.1)):
         if step % 300 == 0:
             group.heartbeats()

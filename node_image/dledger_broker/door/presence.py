@@ -33,12 +33,15 @@ class Presence:
         clients: GroupClients,
         to_leader: ToLeader,
         now_s: Callable[[], float],
+        may_send: Callable[[], bool],
     ) -> None:
+        """`may_send` tells whether there is a leader, and this member does not stop."""
         self.reads_waiting = 0
         self._self_id = self_id
         self._clients = clients
         self._to_leader = to_leader
         self._now_s = now_s
+        self._may_send = may_send
         self._changes: dict[Membership, bool] = {}
         """Whether a membership was seen; False for one whose last connection has closed."""
         self._must_send_all = True
@@ -65,6 +68,8 @@ class Presence:
         """Send the next note, if it is time."""
         now_s = self._now_s()
         if self._is_waiting or (now_s < self._next_s and not self._changes):
+            return
+        if not self._may_send():
             return
         is_first, self._must_send_all = self._must_send_all, False
         if is_first:
