@@ -26,9 +26,11 @@ def reasons(events: ConditionEvents, before: list[Manifest], after: list[Manifes
 
 def test_a_lost_and_a_restored_majority_yield_one_event_each() -> None:
     events = ConditionEvents()
-    healthy, lost = conditions(observed_group()), conditions(LOST)
+    healthy, at_first = conditions(observed_group()), conditions(LOST)
+    lost = conditions(LOST, age_s=6.0)
 
-    assert reasons(events, healthy, lost) == ["QuorumLost"]
+    assert reasons(events, healthy, at_first) == []
+    assert reasons(events, at_first, lost) == ["QuorumLost"]
     assert reasons(events, lost, lost) == []
     assert reasons(events, lost, healthy) == ["QuorumRestored"]
     assert reasons(events, healthy, healthy) == []
@@ -37,8 +39,19 @@ def test_a_lost_and_a_restored_majority_yield_one_event_each() -> None:
 def test_a_new_group_without_a_majority_yields_no_event() -> None:
     events = ConditionEvents()
 
-    assert reasons(events, [], conditions(LOST)) == []
-    assert reasons(events, conditions(LOST), conditions(observed_group())) == []
+    lost = conditions(LOST, age_s=6.0)
+
+    assert reasons(events, [], lost) == []
+    assert reasons(events, lost, lost) == []
+    assert reasons(events, lost, conditions(observed_group())) == []
+
+
+def test_a_majority_that_is_missing_only_during_an_election_yields_no_event() -> None:
+    events = ConditionEvents()
+    healthy = conditions(observed_group())
+
+    assert reasons(events, healthy, conditions(LOST, age_s=1.0)) == []
+    assert reasons(events, conditions(LOST), healthy) == []
 
 
 def test_a_lasting_endpoint_mismatch_yields_one_event() -> None:
@@ -64,7 +77,10 @@ def test_a_group_that_falls_asleep_yields_no_warning() -> None:
     leaving = [member(k, ready=False, leaving=True, reason="terminating") for k in range(3)]
     asleep = observed_group(hibernate=True, members=tuple(leaving), endpoints=WRONG)
 
-    assert reasons(events, conditions(observed_group()), conditions(asleep, age_s=60.0)) == []
+    sleeping, waking = conditions(asleep, age_s=60.0), conditions(LOST, age_s=60.0)
+
+    assert reasons(events, conditions(observed_group()), sleeping) == []
+    assert reasons(events, sleeping, waking) == [], "its members are starting"
 
 
 def test_the_event_of_a_leader_change_names_the_previous_leader() -> None:

@@ -17,6 +17,8 @@ from dledger_operator.resources.event import NORMAL, WARNING
 
 # During a failover the endpoints mismatch for a moment, which does not merit an Event.
 MISMATCH_AGE_MIN: Final = timedelta(seconds=5)
+LOSS_AGE_MIN: Final = timedelta(seconds=2)
+"""During an election no member is ready, so a planned handover would be a loss."""
 
 
 def leader_change_event(change: LeaderChange) -> EventNote:
@@ -33,6 +35,7 @@ class ConditionEvents:
     """Derives Events from changed conditions; keeps state so that a change yields one Event."""
 
     def __init__(self) -> None:
+        self._had_quorum = False
         self._quorum_lost = False
         self._mismatched = False
 
@@ -43,22 +46,27 @@ class ConditionEvents:
         now: datetime,
     ) -> list[EventNote]:
         """Compare two lists of conditions and return the Events to record."""
-        return [*self._quorum_events(before, after), *self._endpoint_events(after, now)]
+        return [*self._quorum_events(before, after, now), *self._endpoint_events(after, now)]
 
     def _quorum_events(
-        self, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+        self,
+        before: Sequence[Mapping[str, Any]],
+        after: Sequence[Mapping[str, Any]],
+        now: datetime,
     ) -> list[EventNote]:
         healthy = _find(after, quorum_healthy.TYPE)
-        if healthy["status"] == "False":
-            was_healthy = _find(before, quorum_healthy.TYPE).get("status") == "True"
-            if not was_healthy or healthy["reason"] in quorum_healthy.ON_PURPOSE:
-                return []
-            self._quorum_lost = True
-            return [EventNote(severity=WARNING, reason=QUORUM_LOST, message=healthy["message"])]
-        if not self._quorum_lost:
+        if healthy["status"] == "True":
+            restored, self._had_quorum, self._quorum_lost = self._quorum_lost, True, False
+            note = EventNote(severity=NORMAL, reason=QUORUM_RESTORED, message=healthy["message"])
+            return [note] if restored else []
+        self._had_quorum |= _find(before, quorum_healthy.TYPE).get("status") == "True"
+        if healthy["reason"] in quorum_healthy.ON_PURPOSE:
+            self._had_quorum = False  # members that are starting again have lost nothing
+        age = now - datetime.fromisoformat(healthy["lastTransitionTime"])
+        if self._quorum_lost or not self._had_quorum or age < LOSS_AGE_MIN:
             return []
-        self._quorum_lost = False
-        return [EventNote(severity=NORMAL, reason=QUORUM_RESTORED, message=healthy["message"])]
+        self._quorum_lost = True
+        return [EventNote(severity=WARNING, reason=QUORUM_LOST, message=healthy["message"])]
 
     def _endpoint_events(
         self, after: Sequence[Mapping[str, Any]], now: datetime
