@@ -35,6 +35,25 @@ def test_append_reads_standard_input(group_in_thread: Group) -> None:
     assert group_in_thread.log == [b"a", b"b"]
 
 
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ([], b"dledger: the log is empty; waiting for entry 5\n"),
+        ([b"a", b"b"], b"dledger: the log ends with entry 1; waiting for entry 5\n"),
+    ],
+)
+def test_tail_from_beyond_the_end_says_what_it_waits_for(
+    group_in_thread: Group, log: list[bytes], told: bytes
+) -> None:
+    group_in_thread.log = log
+    with start_dledger("tail", "--from", "5") as process:
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline() == told
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_append_after_printing_the_summary(
     group_in_thread: Group, number: signal.Signals

@@ -74,10 +74,15 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _first(client: DLedgerClient, arguments: argparse.Namespace) -> int | None:
     first: int | None = arguments.first
-    if arguments.last is None:
-        return first
+    if arguments.last is None and first is None:
+        return None
     bounds = await client.bounds()
     end, begin = bounds.end_index, bounds.begin_index
+    if first is not None:
+        if first > end + 1:
+            log = f"the log ends with entry {end}" if end >= 0 else "the log is empty"
+            common.complain(f"dledger: {log}; waiting for entry {first}")
+        return first
     first = max(begin, end + 1 - arguments.last)
     if arguments.output == "json":
         return first  # which prints every entry
