@@ -15,20 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from dledger_audit.pieces import OUTCOMES, PieceComparer
-from dledger_audit.snapshots.gathering import SnapshotPass
+from dledger_audit.snapshots.gathering import SnapshotPass, newest_held, newest_of
 from dledger_audit.snapshots.reading import (
     SNAPSHOTS,
     Listed,
     SnapshotRead,
     data_of,
     log_term,
-    read_snapshot,
+    read_newest,
     reads_of,
     row_of,
 )
 from dledger_audit.snapshots.registers import DELTA
 from dledger_audit.snapshots.replay import ReplayPass
 from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
+from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.status import Manifest
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.http_reader import HttpFiles
@@ -75,18 +76,19 @@ class SparkPasses:
     ) -> list[SnapshotRead]:
         """Read snapshots, each in a task of its own."""
         copies = copies_of(manifests, self.urls)
-        tasks = [(each, self.urls[each.member]) for each in wanted]
+        newest = newest_of(wanted)
+        tasks = [(each, self.urls[each.member], each in newest) for each in wanted]
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    listed, url = tasks[number]
+                    listed, url, is_newest = tasks[number]
                     with _open(url) as files:
-                        found = read_snapshot(files, listed)
-                    yield row_of(number, found, log_term(copies, listed.index))
+                        found = read_following(files, listed, is_newest=is_newest)
+                    yield row_of(found, log_term(copies, found.listed.index))
 
         numbers = self.spark.range(0, len(tasks), 1, len(tasks))
-        return reads_of(wanted, numbers.mapInArrow(read, SNAPSHOTS).toArrow())
+        return reads_of(numbers.mapInArrow(read, SNAPSHOTS).toArrow())
 
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
@@ -140,6 +142,18 @@ class SparkPasses:
             .option("ranges", json.dumps(ranges))
             .load(",".join(f"{member}={self.urls[member]}" for member in manifests))
         )
+
+
+def read_following(files: HttpFiles, listed: Listed, *, is_newest: bool) -> SnapshotRead:
+    """Read a snapshot, or if it is the newest one of its member, the one that replaced it."""
+
+    def newest() -> HeldSnapshot | None:
+        try:
+            return newest_held(files.manifest()) if is_newest else None
+        except ReadError:
+            return None
+
+    return read_newest(files, listed, newest)
 
 
 def _open(url: str) -> HttpFiles:

@@ -27,7 +27,7 @@ class Verdict(enum.StrEnum):
     DAMAGED = "Damaged"
     """A member has bytes that it cannot have written, or lacks entries."""
     DIVERGED = "Diverged"
-    """Members hold different committed entries."""
+    """Members hold different committed entries, or different states."""
 
 
 class ExitCode(enum.IntEnum):

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -139,3 +141,37 @@ def test_what_members_with_a_state_write_is_sound_until_a_snapshot_rots(tmp_path
     assert ("bad_snapshot", member, newest) in found
     # The log may continue no other one.
     assert found <= {("bad_snapshot", member, newest), ("no_snapshot", member, 0)}
+
+
+def test_a_group_that_writes_snapshots_and_removes_its_front_while_it_is_read_is_sound(
+    tmp_path: Path,
+) -> None:
+    with NodeGroup(
+        tmp_path, segment_size_bytes=1 << 16, index_segment_size_bytes=1 << 12,
+        retention_bytes=2 << 16, state_machine="register", snapshot_threshold=1,
+        snapshots_reserved=1,
+    ) as group:  # fmt: skip
+        stopping = threading.Event()
+
+        def write() -> None:
+            while not stopping.is_set():
+                asyncio.run(set_registers(group, 500))
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            try:
+                wait_for(
+                    lambda: all(
+                        group.status(member).ledger_begin_index > 0 for member in group.peers
+                    ),
+                    "each member removes segments",
+                )
+                summaries = [audited(group) for _ in range(8)]
+            finally:
+                stopping.set()
+                writing.result()
+
+    for summary in summaries:
+        assert summary.verdict is Verdict.SOUND, summary
+        assert not summary.first_findings, summary
+    assert summaries[-1].agreed_index > summaries[0].agreed_index

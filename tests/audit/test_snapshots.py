@@ -10,7 +10,7 @@ import pytest
 from dledger_audit.checks.electorate import Electorate, Held
 from dledger_audit.checks.snapshot import snapshots
 from dledger_audit.snapshots.gathering import Gathered, gather
-from dledger_audit.snapshots.reading import Listed, Outcome, SnapshotRead
+from dledger_audit.snapshots.reading import Listed, Outcome, SnapshotRead, read_newest
 from dledger_audit.snapshots.replay import Replayed
 from dledger_audit.verdict import CRITICAL
 from dledger_formats.audit import AuditSummary, Verdict
@@ -24,6 +24,7 @@ from dledger_logs.layout import Log, manifest
 from dledger_logs.state import register_after, remove_snapshot, with_snapshots, write_snapshot
 from dledger_logs.write import write_log
 from dledger_scan.local_audit import local_audit
+from dledger_scan.scanning import LocalFiles
 
 COUNT = 400
 ENTRIES = register_history(COUNT)
@@ -230,6 +231,21 @@ def test_the_snapshots_of_a_member_that_heals_are_not_judged(
     summary = local_audit(logs, says | {"n0": replace(says["n0"], status=heals)})
 
     assert [each.check for each in summary.first_findings] == ["not_counted"]
+
+
+def test_the_snapshot_that_replaced_the_newest_one_is_read_in_its_place(
+    logs: dict[str, Log], says: dict[str, Manifest]
+) -> None:
+    files = LocalFiles(logs["n1"].root, says["n1"])
+    gone, later = (saved(logs, "n1", k) for k in (370, 380))
+    remove_snapshot(logs["n1"].root, 370)
+
+    followed = read_newest(files, Listed("n1", gone), lambda: later)
+    not_followed = [read_newest(files, Listed("n1", gone), lambda held=held: held)
+                    for held in (None, gone)]  # fmt: skip
+
+    assert (followed.outcome, followed.listed.index) == (Outcome.WHOLE, 380)
+    assert [(each.outcome, each.listed.index) for each in not_followed] == [(Outcome.GONE, 370)] * 2
 
 
 class Silent:

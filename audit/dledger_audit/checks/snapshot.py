@@ -68,13 +68,14 @@ def _damaged(gathered: Gathered) -> Iterator[Run]:
 
 def _misplaced(gathered: Gathered, whole: Sequence[SnapshotRead]) -> Iterator[Run]:
     """Yield the snapshots whose last entry is not the one of the log."""
+    listed = {each for said in gathered.manifests.values() for each in listed_by(said)}
     ends = [said.status.ledger_end_index for said in gathered.manifests.values()]
     for read in whole:
         term = read.listed.held.last_included_term
         if read.log_term >= 0 and read.log_term != term:
             reason = f"it says term {term}, and the entry has term {read.log_term}"
             yield _run(SNAPSHOT_TERM, CRITICAL, read.listed, reason)
-        if read.listed.index > max(ends, default=-1):
+        if read.listed in listed and read.listed.index > max(ends, default=-1):
             reason = f"the logs that were read end with entry {max(ends, default=-1)}"
             yield _run(SNAPSHOT_AHEAD, CRITICAL, read.listed, reason)
 

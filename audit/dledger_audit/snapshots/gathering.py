@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from dledger_audit.checks.electorate import is_counted
 from dledger_audit.snapshots.reading import Listed, Outcome, SnapshotRead
+from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.status import Manifest
 
 ROUNDS_MAX: Final = 4
@@ -27,7 +28,10 @@ class SnapshotPass(Protocol):
     def snapshots(
         self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
     ) -> list[SnapshotRead]:
-        """Read these snapshots, and the entries of the log where they end."""
+        """Read these snapshots, and the entries of the log where they end.
+
+        Where the newest one of a member is gone, the one that replaced it is read.
+        """
         ...
 
 
@@ -83,6 +87,20 @@ def listed_by(said: Manifest) -> list[Listed]:
     """Return the snapshots that a member lists, the oldest first."""
     held = said.retention.snapshots if said.retention is not None else []
     return [Listed(said.status.self_id, each) for each in held[-SNAPSHOTS_MAX:]]
+
+
+def newest_of(wanted: Sequence[Listed]) -> set[Listed]:
+    """Return the newest snapshot of each member."""
+    newest = dict[str, Listed]()
+    for each in sorted(wanted, key=lambda each: each.index):
+        newest[each.member] = each
+    return set(newest.values())
+
+
+def newest_held(said: Manifest) -> HeldSnapshot | None:
+    """Return the newest snapshot that a member lists."""
+    listed = listed_by(said)
+    return listed[-1].held if listed else None
 
 
 def _standing(

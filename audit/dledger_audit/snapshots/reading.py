@@ -6,7 +6,7 @@ bytes, and the log's entry at the snapshot's last index is looked up.
 
 import enum
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -28,7 +28,11 @@ HEAD_BYTES: Final = 64
 
 SNAPSHOT_SCHEMA: Final = pa.schema(
     [
-        ("number", pa.int32()),
+        ("member", pa.string()),
+        ("index", pa.int64()),
+        ("term", pa.int64()),
+        ("data_bytes", pa.int64()),
+        ("data_crc32", pa.int64()),
         ("outcome", pa.string()),
         ("reason", pa.string()),
         ("digest", pa.binary()),
@@ -37,9 +41,12 @@ SNAPSHOT_SCHEMA: Final = pa.schema(
     ]
 )
 SNAPSHOTS: Final = (
-    "number int, outcome string, reason string, digest binary, head binary, log_term long"
+    "member string, index long, term long, data_bytes long, data_crc32 long, "
+    "outcome string, reason string, digest binary, head binary, log_term long"
 )
-"""SNAPSHOT_SCHEMA in Spark's language: one row for each snapshot, which `number` numbers."""
+"""SNAPSHOT_SCHEMA in Spark's language: one row for each snapshot that was read."""
+FOLLOWS_MAX: Final = 3
+"""How often the newest snapshot is looked for in place of one that is gone."""
 
 
 class Outcome(enum.StrEnum):
@@ -93,6 +100,24 @@ class ServedFiles(Protocol):
         ...
 
 
+def read_newest(
+    files: ServedFiles, listed: Listed, newest: Callable[[], HeldSnapshot | None]
+) -> SnapshotRead:
+    """Read a snapshot, or the newest one if it is gone; `newest` asks the member for that.
+
+    A busy member that keeps one snapshot replaces it every second.
+    """
+    read = read_snapshot(files, listed)
+    for _ in range(FOLLOWS_MAX):
+        if read.outcome is not Outcome.GONE:
+            break
+        held = newest()
+        if held is None or held.last_included_index <= read.listed.index:
+            break
+        read = read_snapshot(files, Listed(listed.member, held))
+    return read
+
+
 def read_snapshot(files: ServedFiles, listed: Listed) -> SnapshotRead:
     """Read a snapshot and compute its checksums."""
     try:
@@ -121,10 +146,15 @@ def log_term(copies: Sequence[Copy], index: int) -> int:
     return -1
 
 
-def row_of(number: int, read: SnapshotRead, term: int) -> pa.RecordBatch:
+def row_of(read: SnapshotRead, term: int) -> pa.RecordBatch:
     """Return a row of SNAPSHOT_SCHEMA."""
+    held = read.listed.held
     row = {
-        "number": number,
+        "member": read.listed.member,
+        "index": held.last_included_index,
+        "term": held.last_included_term,
+        "data_bytes": held.data_bytes,
+        "data_crc32": held.data_crc32,
         "outcome": read.outcome.value,
         "reason": read.reason,
         "digest": read.digest,
@@ -134,11 +164,19 @@ def row_of(number: int, read: SnapshotRead, term: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=SNAPSHOT_SCHEMA)
 
 
-def reads_of(wanted: Sequence[Listed], rows: pa.Table) -> list[SnapshotRead]:
+def reads_of(rows: pa.Table) -> list[SnapshotRead]:
     """Return what rows of SNAPSHOT_SCHEMA say."""
     return [
         SnapshotRead(
-            wanted[row["number"]],
+            Listed(
+                row["member"],
+                HeldSnapshot(
+                    last_included_index=row["index"],
+                    last_included_term=row["term"],
+                    data_bytes=row["data_bytes"],
+                    data_crc32=row["data_crc32"],
+                ),
+            ),
             Outcome(row["outcome"]),
             row["reason"],
             row["digest"],

@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ManifestSource, capture
+from dledger_audit.passes import read_following
 from dledger_audit.pieces import OUTCOME_SCHEMA, PieceComparer
 from dledger_audit.report import summarize
+from dledger_audit.snapshots.gathering import newest_of
 from dledger_audit.snapshots.reading import (
     SNAPSHOT_SCHEMA,
     Listed,
@@ -66,10 +68,13 @@ class LocalPasses:
         """Read snapshots, one after the other."""
         copies = copies_of(manifests, self._places(manifests))
         rows = []
-        for number, listed in enumerate(wanted):
-            found = read_snapshot(self._small_files(listed.member), listed)
-            rows.append(row_of(number, found, log_term(copies, listed.index)))
-        return reads_of(wanted, pa.Table.from_batches(rows, schema=SNAPSHOT_SCHEMA))
+        for listed in wanted:
+            found = self._read_snapshot(listed, is_newest=listed in newest_of(wanted))
+            rows.append(row_of(found, log_term(copies, found.listed.index)))
+        return reads_of(pa.Table.from_batches(rows, schema=SNAPSHOT_SCHEMA))
+
+    def _read_snapshot(self, listed: Listed, *, is_newest: bool) -> SnapshotRead:
+        return read_snapshot(self._small_files(listed.member), listed)
 
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
@@ -139,6 +144,9 @@ class RemotePasses(LocalPasses):
 
     def _small_files(self, member: str) -> ServedFiles:
         return self._open[member]
+
+    def _read_snapshot(self, listed: Listed, *, is_newest: bool) -> SnapshotRead:
+        return read_following(self._open[listed.member], listed, is_newest=is_newest)
 
     def _places(self, manifests: Mapping[str, Manifest]) -> dict[str, str]:
         return dict(self._urls)
