@@ -1,6 +1,5 @@
 """Nodes are drained under load while more goes on: another drain, or a roll that has halted."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -75,20 +74,21 @@ def spread_again(group: Group) -> None:
             wait_until_whole(group)
 
 
-def patch(group: Group, spec: dict[str, Any]) -> None:
-    group.kubectl("patch", "dlg", group.name, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-
 def halted_pod(group: Group) -> str:
-    """Wait until a roll has halted; return the pod whose image cannot be pulled."""
-    group.wait_for_condition("Progressing", "True", "RollHalted")
-    waiting = [
-        pod
-        for pod, found in group.pods().items()
-        if not found["status"].get("containerStatuses", [{"ready": True}])[0]["ready"]
-    ]
-    assert len(waiting) == 1, waiting
-    return waiting[0]
+    """Wait until a roll has halted, because the image of one pod cannot be pulled; return it."""
+
+    def found() -> str | None:
+        waiting = [pod for pod, each in group.pods().items() if cannot_pull(each)]
+        halted = group.condition("Progressing").get("reason") == "RollHalted"
+        return waiting[0] if halted and len(waiting) == 1 else None
+
+    return wait_for(found, "the roll has halted", ROLLED_S)
+
+
+def cannot_pull(pod: dict[str, Any]) -> bool:
+    states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+    reasons = [each.get("waiting", {}).get("reason") for each in states]
+    return any(reason in ("ErrImagePull", "ImagePullBackOff") for reason in reasons)
 
 
 def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
@@ -97,7 +97,7 @@ def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
     with PodWatch(group) as watch, Load(group, per_second=500) as load:
         load.wait_for_more(500)
         since = len(load.acknowledged)
-        patch(group, {"image": {"tag": "missing"}})
+        group.change(image={"tag": "missing"})
         halted = halted_pod(group)
         before = group.pods()[halted]["metadata"]["uid"]
         with drained(group, node_of(group, halted)):
@@ -116,24 +116,11 @@ def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
         assert halted_pod(group) == halted
         load.wait_for_more(200)
 
-        patch(group, {"image": {"tag": None}, "restartedAt": "2026-01-01T00:00:00Z"})
-        wait_until_rolled_out(group)
+        group.change(image={"tag": None}, restartedAt="2026-01-01T00:00:00Z")
+        wait_for(group.is_as_asked, "every pod runs what the spec asks for", ROLLED_S)
         load.wait_for_more(200)
         gap_s = load.longest_pause_s(since)
 
     with capsys.disabled():
         print(f"\na halted roll and two drains: {summary([gap_s])}")
     assert_served(group, load, watch, [gap_s])
-
-
-def wait_until_rolled_out(group: Group) -> None:
-    """Wait until every pod runs what the spec asks for."""
-
-    def rolled_out() -> bool:
-        found = group.get("dlg", group.name)
-        status = found.get("status", {})
-        current = status.get("observedGeneration") == found["metadata"]["generation"]
-        settled = group.condition("Progressing").get("status") == "False"
-        return current and "plan" not in status and settled
-
-    wait_for(rolled_out, f"{group.name} runs what its spec asks for", ROLLED_S)

@@ -1,6 +1,5 @@
 """A group with entries is put to sleep and woken, on the cluster."""
 
-import json
 import time
 from collections.abc import Callable
 
@@ -15,11 +14,6 @@ pytestmark = pytest.mark.cluster
 ROUNDS = 2
 
 
-def set_hibernate(group: Group, asleep: bool) -> None:
-    spec = json.dumps({"spec": {"hibernate": asleep}})
-    group.kubectl("patch", "dlg", group.name, "--type=merge", "-p", spec)
-
-
 def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -29,12 +23,12 @@ def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
     times_s = []
     for _ in range(rounds(ROUNDS)):
         began_s = time.monotonic()
-        set_hibernate(group, True)
+        group.change(hibernate=True)
         group.wait_for_condition("Ready", "False", "Hibernated")
         wait_for(lambda: not group.pods(), "no pod is left")
         assert {each["membership"] for each in group.status()["members"]} == {"Voter"}
         asleep_s = time.monotonic()
-        set_hibernate(group, False)
+        group.change(hibernate=False)
         group.wait_for_condition("Ready", "True")
         group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
         times_s.append((asleep_s - began_s, time.monotonic() - asleep_s))

@@ -1,8 +1,6 @@
 """Changing a setting of a group under load, with kubectl."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -21,24 +19,6 @@ def uids(group: Group) -> dict[str, str]:
     return {name: str(pod["metadata"]["uid"]) for name, pod in group.pods().items()}
 
 
-def patch(group: Group, spec: dict[str, Any]) -> None:
-    group.kubectl("patch", "dlg", group.name, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-
-def wait_until_rolled_out(group: Group) -> None:
-    """Wait until the status describes the current spec, and says that all pods run it."""
-
-    def rolled_out() -> bool:
-        found = group.get("dlg", group.name)
-        status = found.get("status", {})
-        current = status.get("observedGeneration") == found["metadata"]["generation"]
-        return (
-            current and "plan" not in status and group.condition("Progressing")["status"] == "False"
-        )
-
-    wait_for(rolled_out, f"{group.name} runs what its spec asks for", ROLLED_S)
-
-
 def test_a_setting_changes_under_load_without_a_failed_append_or_a_loss(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,8 +28,8 @@ def test_a_setting_changes_under_load_without_a_failed_append_or_a_loss(
         for number in range(rounds(1)):
             before, leader, since = uids(group), group.leader_pod(), len(load.acknowledged)
             flush_disk_type = ("AsyncFlush", "SyncFlush")[number % 2]
-            patch(group, {"log": {"flushDiskType": flush_disk_type}})
-            wait_until_rolled_out(group)
+            group.change(log={"flushDiskType": flush_disk_type})
+            wait_for(group.is_as_asked, "every pod runs what the spec asks for", ROLLED_S)
             load.wait_for_more(500)
             gaps_s.append(load.longest_pause_s(since))
             assert_every_pod_was_replaced(group, before, leader)

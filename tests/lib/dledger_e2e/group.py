@@ -1,5 +1,6 @@
 """A DLedgerGroup on the cluster, handled with kubectl as a user would."""
 
+import json
 import subprocess
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,23 @@ class Group:
             "spec": {**small, **spec},
         }
         self.deployment.kubernetes.apply(manifest, self._in_namespace)
+
+    def change(self, **spec: Any) -> None:
+        """Change the group's spec; None removes a field."""
+        patch = json.dumps({"spec": spec})
+        self.kubectl("patch", "dlg", self.name, "--type=merge", "-p", patch)
+
+    def is_as_asked(self) -> bool:
+        """Tell whether the status describes the current spec, and says that it is reached."""
+        found = self.get("dlg", self.name)
+        status, replicas = found.get("status", {}), found["spec"]["replicas"]
+        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        progressing = next(
+            (each for each in status.get("conditions", []) if each["type"] == "Progressing"), {}
+        )
+        settled = progressing.get("status") == "False" and "plan" not in status
+        whole = status.get("membersReady") == f"{replicas}/{replicas}"
+        return current and settled and whole and len(self.pods()) == replicas
 
     def wait_until_ready(self, within_s: float = READY_S) -> None:
         """Wait for the condition Ready with `kubectl wait`. Raises CommandError."""
