@@ -16,11 +16,17 @@ from dledger_operator.names import FIELD_MANAGER
 BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 
 
-def entry(manager: str, time: str, **fields: str) -> dict[str, str]:
+def entry(manager: str, time: str, **fields: object) -> dict[str, object]:
     return {"manager": manager, "time": time, **fields}
 
 
-def child(generation: int, *entries: dict[str, str], kind: str = "StatefulSet") -> dict[str, Any]:
+NOTE = {"f:metadata": {"f:annotations": {"f:note": {}}}}
+"""A field that the operator does not own; the other client keeps it."""
+
+
+def child(
+    generation: int, *entries: dict[str, object], kind: str = "StatefulSet"
+) -> dict[str, Any]:
     metadata = {"name": "flights", "generation": generation, "managedFields": list(entries)}
     return {"kind": kind, "metadata": metadata}
 
@@ -33,9 +39,17 @@ class Watched:
         self.watch = ChildWatch(lambda: self.now_s, self.events.append)
 
     def edit(self, by: str = "vpa", kind: str = "StatefulSet") -> bool:
-        """Let a client change a child; return whether it is put back at once."""
+        """Let a client change a child, and the operator put it back in the same second; return
+        whether the operator was to do so at once.
+        """
+        changed = self._event(BEFORE, by, NOTE | {"f:spec": {"f:replicas": {}}}, kind)
+        self._event(NOW, by, NOTE, kind)
+        return changed
+
+    def _event(self, operator_time: str, by: str, fields: dict[str, object], kind: str) -> bool:
         self.generation += 1
-        changed = child(self.generation, entry(FIELD_MANAGER, BEFORE), entry(by, NOW), kind=kind)
+        entries = (entry(FIELD_MANAGER, operator_time), entry(by, NOW, fieldsV1=fields))
+        changed = child(self.generation, *entries, kind=kind)
         return self.watch.calls_for_reconcile("MODIFIED", changed)
 
 
@@ -100,6 +114,6 @@ def test_deletions_are_edits_whoever_wrote_last() -> None:
     ],
 )
 def test_the_last_editor_is_read_from_the_owners_of_the_fields(
-    entries: list[dict[str, str]], editor: str
+    entries: list[dict[str, object]], editor: str
 ) -> None:
     assert last_editor(child(1, *entries)) == editor

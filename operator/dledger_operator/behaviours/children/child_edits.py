@@ -6,9 +6,9 @@ After these it waits for its next look at the group, once a minute, until the ch
 alone for a while.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dledger_operator import names
 from dledger_operator.behaviours.report.event_recorder import EventNote
@@ -30,20 +30,30 @@ class _Edits:
     last_s: float
 
 
+_Owned: TypeAlias = dict[str, tuple[str, frozenset[str]]]
+"""By client: when it last changed an object, and the fields of it that it owns."""
+
+
 class ChildEdits:
     """Counts what other clients do to the children of a group."""
 
     def __init__(self) -> None:
         self._edits: dict[tuple[str, str], _Edits] = {}
+        self._owned: dict[tuple[str, str], _Owned] = {}
+        """What the last event of each child said."""
 
     def take(self, kind: str | None, body: Mapping[str, Any], now_s: float) -> EventNote | None:
         """Count a watch event of a child that has changed or was deleted. Return the Event to
         record when its edits are no longer put back at once.
         """
+        key = _key(body)
+        before_it, owned = self._owned.get(key, {}), _owned(body)
+        self._owned[key] = owned
         editor = "somebody" if kind == "DELETED" else last_editor(body)
         if not editor:
             return None
-        key = _key(body)
+        if kind != "DELETED" and not _has_changed(editor, before_it, owned):
+            return None  # the operator has put the child back, in the second of the last edit
         before = self._edits.get(key)
         if before is None or now_s - before.last_s >= QUIET_S_MIN:
             before = _Edits(0, now_s)
@@ -77,6 +87,33 @@ def last_editor(body: Mapping[str, Any]) -> str:
     own = max((time for time, manager in changes if manager == names.FIELD_MANAGER), default="")
     others = [each for each in changes if each[1] != names.FIELD_MANAGER and each[0] >= own]
     return max(others, default=("", ""))[1]
+
+
+def _owned(body: Mapping[str, Any]) -> _Owned:
+    entries = body["metadata"].get("managedFields") or []
+    return {
+        str(each.get("manager", "")): (
+            str(each.get("time", "")),
+            frozenset(_paths(each.get("fieldsV1") or {})),
+        )
+        for each in entries
+        if each.get("subresource") != _STATUS
+    }
+
+
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, inner in fields.items():
+        yield f"{prefix}/{name}"
+        yield from _paths(inner, f"{prefix}/{name}")
+
+
+def _has_changed(editor: str, before: _Owned, after: _Owned) -> bool:
+    """Tell whether a client has written since the event before. When the operator puts a child
+    back, a client loses fields and its time stays.
+    """
+    time, fields = before.get(editor, ("", frozenset()))
+    now, owned = after[editor]
+    return now != time or not owned <= fields
 
 
 def _key(body: Mapping[str, Any]) -> tuple[str, str]:
