@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_formats.http.status import STORE_IS_OPENING, NodeStatus, StorageState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,14 @@ class TroubleWatch:
     def learn(self, status: NodeStatus) -> StorageTrouble | OutOfService | None:
         """Return the trouble of a status, unless its reason has been returned already.
 
-        A store that is not open counts from the second status in a row on, with the same reason:
-        at a start, it is being opened.
+        A store that is not open counts from the second status in a row on, with the same reason.
+        One that is being opened, however long that takes, is no trouble.
         """
         is_closed = not status.ready and not status.voters
         has_failed = status.storage is not StorageState.SOUND
         self.is_suspected = is_closed and not has_failed
-        if not (is_closed or has_failed):
+        is_opening = is_closed and status.reason == STORE_IS_OPENING
+        if is_opening or not (is_closed or has_failed):
             self._reason = ""
             return None
         is_same, self._reason = status.reason == self._reason, status.reason

@@ -43,6 +43,10 @@ class FlushDiskType(enum.StrEnum):
     ASYNC_FLUSH = "AsyncFlush"
 
 
+STORE_IS_OPENING: Final = "the store is being opened"
+"""The reason of a member that reads its log at its start, which may take minutes."""
+
+
 class StorageState(enum.StrEnum):
     """Whether a member can use its volume; `reason` explains it."""
 

@@ -15,7 +15,13 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from aiohttp import web
 
-from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, StorageState
+from dledger_formats.http.status import (
+    STORE_IS_OPENING,
+    LeaderView,
+    Manifest,
+    NodeStatus,
+    StorageState,
+)
 from dledger_formats.settings import NodeSettings
 from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import (
@@ -144,7 +150,7 @@ class Lifecycle:
         self._serve = serve
         self._heal = heal
         self._stopping = stopping
-        self._shown = CurrentSource(self._outage(StorageState.SOUND, "the store is being opened"))
+        self._shown = CurrentSource(self._outage(StorageState.SOUND, STORE_IS_OPENING))
         self._runner: web.AppRunner | None = None
         self._http_listener: asyncio.Server | None = None
         self._deputy: Deputy | None = None
