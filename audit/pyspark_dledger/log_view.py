@@ -11,7 +11,7 @@ from pyspark_dledger import columns, group, splits
 from pyspark_dledger.copies import Copy, RefusedError, opened
 from pyspark_dledger.files import Files
 from pyspark_dledger.group import Group
-from pyspark_dledger.intact import HARMLESS, Reader
+from pyspark_dledger.intact import HARMLESS, NoIntactCopyError, Reader, Slice
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.options import SKIP, Options
 from pyspark_dledger.ranges import NOTHING, IndexRange, cut
@@ -54,12 +54,34 @@ class LogView:
         return log_tasks(found, wanted, self._options.task_bytes)
 
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of a task. Raises NoIntactCopyError."""
+        """Yield the entries of a task. Raises NoIntactCopyError, RefusedError."""
         with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy) as reader:
             for piece in task.pieces:
-                for each in reader.read(task.copies, piece.first, piece.last):
+                for each in self._slices(reader, task.copies, piece):
                     run = each.entries.part(each.start, each.end)
                     yield columns.batch(run, each.member, each.segment, self._schema)
+
+    def _slices(self, reader: Reader, copies: Sequence[Copy], piece: Piece) -> Iterator[Slice]:
+        """Yield the entries of a piece, without those that retention removes meanwhile."""
+        index = piece.first
+        while index <= piece.last:
+            try:
+                for each in reader.read(copies, index, piece.last):
+                    yield each
+                    index = each.first_index + len(each)
+            except NoIntactCopyError:
+                first = self._first_left()
+                if first <= index:
+                    raise
+                index = first
+
+    def _first_left(self) -> int:
+        """Ask the members which entries they have left. Raises RefusedError."""
+        found = group.ask(self._options.members)
+        first = self._options.first_wanted
+        if first is not None and self._options.on_removed != SKIP:
+            check_front(found, first)
+        return found.first_index if found.committed_index >= 0 else 0
 
 
 def check_front(found: Group, first: int) -> None:

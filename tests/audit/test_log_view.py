@@ -1,13 +1,17 @@
 """The view `log`: each committed entry once, from a member that has it intact. Without Spark."""
 
 import random
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
 from dledger_logs import damage
 from dledger_logs.histories import history, small_shape, with_membership
@@ -180,6 +184,58 @@ def test_entries_that_all_have_removed_are_an_error_unless_they_may_be_skipped(
         with pytest.raises(RefusedError, match="onRemoved=skip"):
             rows_of(path, ranges=f"[[3, 4], [{begin}, {begin + 5}]]")
         assert rows_of(path, startingIndex=3, onRemoved="skip") == expected(first=begin)
+
+
+class Shrinking:
+    """Members whose retention removes segments while they are read."""
+
+    def __init__(self, logs: dict[str, Log], counts: dict[str, int], after: int) -> None:
+        """`counts` are the segments to remove, once the members were asked `after` times."""
+        self.logs, self._counts, self._left = logs, counts, after
+        self._lock = threading.Lock()
+
+    def says(self, member: str) -> Manifest:
+        return manifest(self.logs[member], member, peers=self.logs)
+
+    def asked(self, path: str) -> None:
+        with self._lock:
+            self._left -= path != "/manifest"
+            if self._left == 0:
+                for member, count in self._counts.items():
+                    self.logs[member] = damage.remove_front(self.logs[member], count)
+
+    @property
+    def first_index(self) -> int:
+        return min(log.first_index for log in self.logs.values())
+
+
+@contextmanager
+def serving(shrinking: Shrinking) -> Iterator[str]:
+    names = list(shrinking.logs)
+    says = {member: partial(shrinking.says, member) for member in names}
+    with members(shrinking.logs, says, dict.fromkeys(names, shrinking.asked)) as path:
+        yield path
+
+
+@pytest.mark.parametrize("after", [1, 3, 6])
+@pytest.mark.parametrize("counts", [(2, 2, 2), (1, 3, 2)])
+def test_entries_that_are_removed_while_a_query_runs_are_left_out_or_an_error(
+    tmp_path: Path, counts: tuple[int, int, int], after: int
+) -> None:
+    """Members are asked after planning, so the query has planned to read them."""
+    for number, given in enumerate(({}, {"onRemoved": "skip", "startingIndex": 0})):
+        logs = group(tmp_path / str(number))
+        removal = dict(zip(logs, counts, strict=True))
+        group_of = Shrinking(logs, removal, after)
+        with serving(group_of) as path:
+            rows = rows_of(path, taskBytes=1500, **given)
+        assert [row["index"] for row in rows][-1] == COUNT - 1
+        held = [row for row in rows if row["index"] >= group_of.first_index]
+        assert held == expected(first=group_of.first_index)
+
+    group_of = Shrinking(group(tmp_path / "error"), removal, after)
+    with serving(group_of) as path, pytest.raises(RefusedError, match="startingIndex="):
+        rows_of(path, taskBytes=1 << 20, startingIndex=0)
 
 
 def test_an_empty_log_and_a_range_without_entries_have_no_rows(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 SOURCE: Final[web.AppKey["Source"]] = web.AppKey("source")
 REGISTRY: Final[web.AppKey[CollectorRegistry]] = web.AppKey("registry")
 WAITERS: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("waiters", asyncio.Semaphore)
-FILES: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("files", asyncio.Semaphore)
+FILES: Final[web.AppKey[file_answers.Places]] = web.AppKey("files", file_answers.Places)
 
 
 Folder: TypeAlias = Literal["data", "index"]
@@ -100,7 +100,7 @@ def application(
     app[SOURCE] = source
     app[REGISTRY] = registry
     app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)
-    app[FILES] = asyncio.Semaphore(file_answers.FILES_MAX)
+    app[FILES] = file_answers.Places()
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
         "/status": status_page,
         "/leader": leader_page,
@@ -186,8 +186,6 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
 async def file_page(request: web.Request) -> web.StreamResponse:
     """Send a range of a small file or of a snapshot's file, as it is on the disk."""
     source, name, places = request.app[SOURCE], request.match_info["name"], request.app[FILES]
-    if places.locked():
-        raise web.HTTPServiceUnavailable(text=f"{file_answers.FILES_MAX} files are being sent\n")
 
     async def is_listed() -> bool:
         index = served_files.snapshot_index(name)
@@ -195,7 +193,7 @@ async def file_page(request: web.Request) -> web.StreamResponse:
         held = retention.snapshots if retention is not None else []
         return any(each.last_included_index == index for each in held)
 
-    async with places:
+    with places.take(request.remote or ""):
         return await file_answers.send_file(request, name, source.open_file, is_listed)
 
 

@@ -29,16 +29,18 @@ def never(_: str) -> None:
 @contextmanager
 def served(
     root: Path,
-    manifest: Manifest,
+    manifest: Manifest | Callable[[], Manifest],
     interrupt: Interrupt = never,
     *,
     cut_after: Sequence[int] = (),
 ) -> Iterator[str]:
     """Serve a member's files on a free loopback port while the block runs; yield the URL.
 
+    The manifest of a member whose files change is called for each request.
     The first answers break off after the numbers of bytes in `cut_after`.
     """
-    handler = _handler(root, manifest, interrupt, list(cut_after))
+    now = (lambda: manifest) if isinstance(manifest, Manifest) else manifest
+    handler = _handler(root, now, interrupt, list(cut_after))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -51,12 +53,14 @@ def served(
         thread.join()
 
 
-def _handler(  # noqa: C901 - one class with one short method per kind of answer
-    root: Path, manifest: Manifest, interrupt: Interrupt, cuts: list[int]
-) -> type[BaseHTTPRequestHandler]:
-    files = {("data", file.name): file for file in manifest.data}
-    files |= {("index", file.name): file for file in manifest.index}
+def _listed(manifest: Manifest, folder: str, name: str) -> SegmentFile | None:
+    files = manifest.data if folder == "data" else manifest.index
+    return next((file for file in files if file.name == name), None)
 
+
+def _handler(  # noqa: C901 - one class with one short method per kind of answer
+    root: Path, now: Callable[[], Manifest], interrupt: Interrupt, cuts: list[int]
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -70,7 +74,7 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
             elif refused is not None:
                 self._answer(refused)
             elif self.path == "/manifest":
-                self._answer(200, manifest.to_json())
+                self._answer(200, now().to_json())
             elif self.path.startswith("/files/"):
                 self._file(self.path.removeprefix("/files/"))
             else:
@@ -84,7 +88,7 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
 
         def _segment(self) -> None:
             asked = SEGMENT.fullmatch(self.path)
-            file = files.get((asked[1], asked[2])) if asked else None
+            file = _listed(now(), asked[1], asked[2]) if asked else None
             if asked is None or file is None:
                 self._answer(404)
                 return

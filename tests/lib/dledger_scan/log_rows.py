@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -18,11 +18,13 @@ COLUMNS = {"index": "bigint", "term": "bigint", "kind": "string", "body": "binar
 @contextmanager
 def members(
     logs: Mapping[str, Log],
-    says: Mapping[str, Manifest] | None = None,
+    says: Mapping[str, Manifest | Callable[[], Manifest]] | None = None,
     interrupts: Mapping[str, Interrupt] | None = None,
 ) -> Iterator[str]:
     """Serve logs as the members of a group; yield the argument of `load`."""
-    said = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
+    said: dict[str, Manifest | Callable[[], Manifest]] = {
+        member: manifest(log, member, peers=logs) for member, log in logs.items()
+    }
     said |= says or {}
     with ExitStack() as stack:
         urls = {
