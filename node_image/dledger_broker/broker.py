@@ -79,6 +79,8 @@ class Broker:
             counters,
             asyncio.get_running_loop().time,
         )
+        self._from_doors = FromDoors(member, self._to_leader)
+        member.serve_peers(door_frames.REQUESTS_CODE, self._from_doors.serve)
         self._figures = StateFigures(
             lambda: self._owner.state, counters, asyncio.get_running_loop().time
         )
@@ -126,8 +128,7 @@ class Broker:
             self._member_services(),
             self._to_leader,
         )
-        from_doors = FromDoors(member, self._to_leader, requests.take_passed_on)
-        member.serve_peers(door_frames.REQUESTS_CODE, from_doors.serve)
+        self._from_doors.open(requests.take_passed_on)
 
         def accept() -> BrokerConnection:
             return BrokerConnection(member, requests, self._forget)

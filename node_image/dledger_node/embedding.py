@@ -98,15 +98,16 @@ class Member:
         """Return the first frame of a connection to another member, which it answers."""
         return native.encode_hello(self._server.clients.peers.hello(peer_id), opaque)
 
-    def register_producer(self, done: Callable[[int | None], None]) -> None:
+    def register_producer(self, done: Callable[[DLedgerResponseCode, int], None]) -> None:
         """Register a producer of numbered drafts. This member must lead.
 
-        `done` is called with the producer's identity once that is committed; None if it cannot be.
+        `done` is called with SUCCESS and the producer's identity once that is committed, or with
+        the code that says why it is not.
         """
 
         def answered(answer: Message) -> None:
             assert isinstance(answer, RegisterProducerResponse)
-            done(answer.producer if answer.code is DLedgerResponseCode.SUCCESS else None)
+            done(answer.code, answer.producer)
 
         clients = self._server.clients
         request = RegisterProducerRequest(group=clients.group, remote_id=clients.self_id)

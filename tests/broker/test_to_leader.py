@@ -9,10 +9,13 @@ import pytest
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import REGISTER, Way
 from dledger_broker.door.door_numbers import COUNT_MAX
-from dledger_broker.door.to_leader import WAITING_MAX
+from dledger_broker.door.waiting import Waiting
+from dledger_broker.door.waiting_room import CLIENT_BYTES_MAX, CLIENT_MAX, WAITING_MAX
 from dledger_broker_client.played_leaders import Group, Line, Link, call_of
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_batch import BatchMessage
 
 Code = ResponseCode
 
@@ -133,15 +136,79 @@ def test_what_may_be_repeated_is_sent_again_without_a_number() -> None:
 
 
 def test_only_so_many_requests_wait() -> None:
-    group, line = Group(), Line()
-    for opaque in range(1, WAITING_MAX + 2):
-        group.door.take(call_of(group, line, opaque))
+    group, clients, last = Group(), [Line(1), Line(2)], Line(3)
+    for opaque in range(CLIENT_MAX):
+        for line in clients:
+            group.door.take(call_of(group, line, opaque))
+    group.door.take(call_of(group, last, 1))
 
-    assert line.codes == {WAITING_MAX + 1: Code.SERVICE_NOT_AVAILABLE}
+    assert last.codes == {1: Code.SERVICE_NOT_AVAILABLE}
     assert group.door.count == WAITING_MAX
     group.door.close()
-    assert len(line.codes) == WAITING_MAX + 1
+    assert [len(line.codes) for line in clients] == [CLIENT_MAX, CLIENT_MAX]
     assert group.door.count == 0
+
+
+def test_one_client_leaves_room_for_others() -> None:
+    group, busy, other = Group(), Line(1), Line(2)
+    for opaque in range(CLIENT_MAX + 1):
+        group.door.take(call_of(group, busy, opaque))
+    group.door.take(call_of(group, other, 1))
+
+    assert busy.codes == {CLIENT_MAX: Code.SERVICE_NOT_AVAILABLE}
+    assert other.codes == {}
+
+
+def test_the_ext_fields_of_requests_that_wait_are_counted() -> None:
+    group, line = Group(), Line()
+    for opaque in range(2000):
+        ext = {"i": "p" * 30_000}
+        command = RemotingCommand(
+            code=RequestCode.SEND_MESSAGE_V2, opaque=opaque, ext_fields=ext, body=b"x"
+        )
+        group.door.take(Call(line, command, group.door, group.now_s))
+
+    assert CLIENT_BYTES_MAX * 0.9 < group.door.count * 30_000 < CLIENT_BYTES_MAX
+
+
+def test_a_request_that_this_member_began_to_serve_still_ends_in_time() -> None:
+    group, line = Group(), Line()
+    begun = call_of(group, line, 1)
+    wait(group, 1.0)
+    group.door.take(call_of(group, line, 2))
+    group.door.turned(begun, Way.NOT_STORED)
+
+    wait(group, 1.1)
+
+    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("code", "field"), [(RequestCode.SEND_MESSAGE_V2, "m"), (RequestCode.SEND_MESSAGE, "batch")]
+)
+def test_a_batch_gets_a_number_for_each_message_however_its_flag_is_written(
+    code: RequestCode, field: str
+) -> None:
+    group, line = Group(), Line()
+    body = message_batch.encode(BatchMessage(0, b"%d" % n, b"") for n in range(3))
+    for flag in ("true", "TRUE", "True", "false", "FALSE"):
+        command = RemotingCommand(code=code, opaque=1, ext_fields={field: flag}, body=body)
+        waiting = Waiting(Call(line, command, group.door, 0.0), 0)
+
+        assert waiting.count == (3 if flag.lower() == "true" else 1)
+
+
+def test_a_request_that_fits_no_frame_is_refused_in_words() -> None:
+    group, line = Group(), Line()
+    group.elect(random.Random(0), here=False)
+    command = RemotingCommand(
+        code=RequestCode.UPDATE_CONSUMER_OFFSET, opaque=1, ext_fields={}, body=bytes(16 << 20)
+    )
+    group.door.take(Call(line, command, group.door, group.now_s))
+
+    assert line.codes == {1: Code.MESSAGE_ILLEGAL}
+    assert "at most" in (line.remarks[1] or "")
+    assert group.links[0].arriving == []
 
 
 def test_a_request_that_another_member_passed_on_is_not_passed_on_again() -> None:

@@ -143,8 +143,6 @@ class Call:
         return self.encoded(error.code, remark=error.remark)
 
 
-def may_be_stored() -> RefusedError:
-    """Return the refusal of a message whose end is not known."""
-    return RefusedError(
-        ResponseCode.SYSTEM_ERROR, "no quorum answered in time; the message may be stored"
-    )
+def may_be_stored(doubt: str = "no quorum answered in time") -> RefusedError:
+    """Return the refusal of a message whose end is not known, and why it is not."""
+    return RefusedError(ResponseCode.SYSTEM_ERROR, f"{doubt}; the message may be stored")

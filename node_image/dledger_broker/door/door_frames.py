@@ -17,6 +17,7 @@ import msgspec
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.decoding import Int32, Int64
 from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
 
@@ -24,12 +25,19 @@ T = TypeVar("T")
 REQUESTS_CODE: Final = 52030
 ANSWERS_CODE: Final = 52031
 REGISTER: Final = 0
-"""The code of a request for a registration, which no client may send: the answer's frame is the
-producer's identity, as 8 bytes.
+"""The code of a request for a registration, which no client may send. The answer's frame is the
+producer's identity, as 8 bytes, or the code of the refusal, as 4.
 """
 PRESENCE: Final = 52032
 """The code of a note about clients, which no client may send; its body is a `PresenceNote`."""
 _IDENTITY_BYTES: Final = 8
+_REFUSAL_BYTES: Final = 4
+_REQUEST_BYTES: Final = 512
+_FIELD_BYTES: Final = 128
+"""What a request counts beside its body and fields, and a field beside its letters."""
+_LETTER_BYTES_MAX: Final = 4
+REQUEST_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - 4096
+"""The longest request that fits a frame, as `request_bytes` counts."""
 
 
 class Way(enum.IntEnum):
@@ -96,9 +104,24 @@ _answers = msgspec.msgpack.Decoder(list[DoorAnswer])
 _presence = msgspec.msgpack.Decoder(PresenceNote)
 
 
-def encode_requests(requests: Sequence[DoorRequest]) -> bytes:
-    """Return the frame of requests. Raises ValueError if it would be too long."""
-    return _frame(REQUESTS_CODE, _encode(requests))
+def request_bytes(body: bytes, ext_fields: dict[str, str] | None) -> int:
+    """Return a bound for what a request takes in memory, and for its part of a frame."""
+    size = len(body) + _REQUEST_BYTES
+    for key, value in (ext_fields or {}).items():
+        size += _FIELD_BYTES + _text_bytes(key) + _text_bytes(value)
+    return size
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else _LETTER_BYTES_MAX * len(text)
+
+
+def encode_requests(requests: Sequence[DoorRequest], opaque: int = 0) -> bytes:
+    """Return the frame of requests. Raises ValueError if it would be too long.
+
+    A member that does not know these frames refuses each of them under its `opaque`.
+    """
+    return _frame(REQUESTS_CODE, _encode(requests), opaque)
 
 
 def encode_answers(answers: Sequence[DoorAnswer]) -> bytes:
@@ -138,8 +161,23 @@ def decode_identity(frame: bytes) -> int:
     return int.from_bytes(frame, "big")
 
 
-def _frame(code: int, body: bytes) -> bytes:
-    return frames.encode(RemotingCommand(code=code, opaque=0, flag=ONEWAY_FLAG, body=body))
+def encode_refusal(code: DLedgerResponseCode) -> bytes:
+    """Return the reason why a producer is not registered as the frame of an answer."""
+    return code.to_bytes(_REFUSAL_BYTES, "big", signed=True)
+
+
+def decode_refusal(frame: bytes) -> DLedgerResponseCode:
+    """Read why a producer is not registered: UNKNOWN for a code of a later release.
+
+    Raises FormatError.
+    """
+    if len(frame) != _REFUSAL_BYTES:
+        raise FormatError(f"the refusal of a registration has {len(frame)} bytes")
+    return DLedgerResponseCode(int.from_bytes(frame, "big", signed=True))
+
+
+def _frame(code: int, body: bytes, opaque: int = 0) -> bytes:
+    return frames.encode(RemotingCommand(code=code, opaque=opaque, flag=ONEWAY_FLAG, body=body))
 
 
 def _decode(decoder: "msgspec.msgpack.Decoder[T]", body: bytes) -> T:

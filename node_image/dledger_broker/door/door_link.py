@@ -12,11 +12,12 @@ from dledger_broker.door import door_frames
 from dledger_broker.door.door_frames import DoorAnswer, DoorRequest
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial
-from dledger_formats.protocol.frames import FrameDecoder, FrameError
+from dledger_formats.protocol.codes import SystemCode
+from dledger_formats.protocol.frames import FrameDecoder, FrameError, RemotingCommand
 
 REQUESTS_MAX: Final = 128
 BYTES_MAX: Final = 256 * 1024
-"""A frame has at most so many requests, and so many bytes unless one request has more."""
+"""A frame has at most so many requests, and so many bytes unless it has one request only."""
 
 
 class LinkOwner(Protocol):
@@ -24,6 +25,9 @@ class LinkOwner(Protocol):
 
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Take the answers of one frame."""
+
+    def refused(self, requests: range) -> None:
+        """Take note that the other member does not take these requests: they had no effect."""
 
     def link_lost(self, link: "DoorLink") -> None:
         """Take note that the connection is gone, or could not be made."""
@@ -45,6 +49,12 @@ class DoorLink(asyncio.Protocol):
         self._decoder = FrameDecoder()
         self._next: list[DoorRequest] = []
         self._next_bytes = 0
+        self._frames: dict[int, range] = {}
+        """The requests of each frame, by its opaque, until the first answer proves that the other
+        member takes requests.
+        """
+        self._last_frame = 0
+        self._has_answers = False
         self._unsent: list[bytes] = []
         self._has_ended = False
 
@@ -55,12 +65,13 @@ class DoorLink(asyncio.Protocol):
 
     def send(self, request: DoorRequest) -> None:
         """Send a request at the end of this turn of the event loop."""
+        size = door_frames.request_bytes(request.body, request.ext_fields)
+        if len(self._next) >= REQUESTS_MAX or self._next_bytes + size > BYTES_MAX:
+            self._flush()
         if not self._next:
             asyncio.get_running_loop().call_soon(self._flush)
         self._next.append(request)
-        self._next_bytes += len(request.body)
-        if len(self._next) >= REQUESTS_MAX or self._next_bytes >= BYTES_MAX:
-            self._flush()
+        self._next_bytes += size
 
     def abort(self) -> None:
         """Close at once, and tell nobody."""
@@ -86,7 +97,10 @@ class DoorLink(asyncio.Protocol):
         self._next_bytes = 0
         if not requests or self._has_ended:
             return
-        frame = door_frames.encode_requests(requests)
+        self._last_frame += 1
+        frame = door_frames.encode_requests(requests, self._last_frame)
+        if not self._has_answers:
+            self._frames[self._last_frame] = range(requests[0].number, requests[-1].number + 1)
         if self._transport is None:
             self._unsent.append(frame)
         else:
@@ -110,11 +124,25 @@ class DoorLink(asyncio.Protocol):
         """Return the answers to their requests."""
         try:
             for command in self._decoder.feed(data):
-                if command.code == door_frames.ANSWERS_CODE and not self._has_ended:
+                if self._has_ended:
+                    return
+                if command.code == door_frames.ANSWERS_CODE:
+                    self._has_answers = True
+                    self._frames.clear()
                     self._owner.answered(door_frames.decode_answers(command.body))
+                elif command.is_response and command.opaque:  # 0 is that of the HELLO
+                    self._refused(command)
         except (FrameError, FormatError):
             if self._transport is not None:
                 self._transport.abort()
+
+    def _refused(self, command: RemotingCommand) -> None:
+        """Take an answer to a frame itself: that of a member that does not know such frames."""
+        requests = self._frames.pop(command.opaque, None)
+        if requests is not None and command.code == SystemCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._owner.refused(requests)
+        elif self._transport is not None:
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End."""

@@ -8,6 +8,7 @@ from dledger_broker.door.call import Call, Door
 from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
 from dledger_broker.door.door_numbers import Number
 from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.embedding import Member
 from dledger_node.remoting.limits import Reason
@@ -17,13 +18,17 @@ from dledger_node.remoting.service import PeerLine
 class FromDoors:
     """Takes them, and returns the answers of each turn of the event loop in one frame."""
 
-    def __init__(self, member: Member, door: Door, take: Callable[[Call], None]) -> None:
-        """`take` serves a request if this member leads."""
+    def __init__(self, member: Member, door: Door) -> None:
+        """Until `open` is called, no request has an effect."""
         self._member = member
         self._door = door
-        self._take = take
+        self._take: Callable[[Call], None] = _put_off
         self._loop = asyncio.get_running_loop()
         self._answers: dict[PeerLine, list[DoorAnswer]] = {}
+
+    def open(self, take: Callable[[Call], None]) -> None:
+        """Serve requests from now on: `take` serves one if this member leads."""
+        self._take = take
 
     def serve(self, command: RemotingCommand, line: PeerLine) -> None:
         """Take the requests of one frame."""
@@ -52,14 +57,20 @@ class FromDoors:
             line.send(door_frames.encode_answers(some))
 
     def _register(self, number: int, line: PeerLine) -> None:
-        def done(identity: int | None) -> None:
-            if identity is None:
-                self.answer(line, DoorAnswer(number, Way.NOT_STORED, b""))
-            else:
+        def done(code: DLedgerResponseCode, identity: int) -> None:
+            if code is DLedgerResponseCode.SUCCESS:
                 frame = door_frames.encode_identity(identity)
                 self.answer(line, DoorAnswer(number, Way.STORED, frame))
+            else:
+                frame = door_frames.encode_refusal(code)
+                self.answer(line, DoorAnswer(number, Way.NOT_STORED, frame))
 
         self._member.register_producer(done)
+
+
+def _put_off(call: Call) -> None:
+    """Let the other member ask again: this one's queues are not open yet."""
+    call.turned(Way.NOT_STORED)
 
 
 class PassedOnLine:

@@ -80,7 +80,10 @@ class Heartbeats:
     def answered(self, joining: "_Joining") -> None:
         """Return the answer of the leader, now or once this member has applied what it has."""
         [answer] = FrameDecoder().feed(joining.answer)
-        if answer.code != ResponseCode.SUCCESS or self._lists(joining.client):
+        if answer.code != ResponseCode.SUCCESS and self._to_leader.has_incapable_leader:
+            # This member knows the client now, and the leader gets the client's own heartbeats.
+            joining.call.answer(ResponseCode.SUCCESS, BEAT)
+        elif answer.code != ResponseCode.SUCCESS or self._lists(joining.client):
             joining.call.line.send(joining.answer)
         else:
             joining.deadline_s = self._now_s() + APPLY_WAIT_S

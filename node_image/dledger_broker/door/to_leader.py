@@ -5,30 +5,33 @@ without an answer are sent to the next one. A message keeps the number that it w
 (`door_numbers`), so that it is in the log once; every other request may be repeated.
 
 A request that was never passed on, or surely had no effect, ends with code 14 after 2 s; producers
-then try again. One that may have had its effect ends with code 1 after 2.5 s.
+then try again. One that may have had its effect ends with code 1 after 2.5 s. A leader of a release
+that takes no requests from other members is not asked again for 3 s: requests end with 14 at once.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from dledger_broker.door import refusals
 from dledger_broker.door.call import Call, Line
-from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way, decode_identity
-from dledger_broker.door.door_link import DoorLink, OpenLink
-from dledger_broker.door.door_numbers import COUNT_MAX, DoorNumbers
-from dledger_broker.door.waiting import (
-    DOUBT_S,
-    REQUEST_BYTES,
-    STORING,
-    Waiting,
-    in_doubt,
-    refuse,
+from dledger_broker.door.door_frames import (
+    REGISTER,
+    REQUEST_BYTES_MAX,
+    DoorAnswer,
+    DoorRequest,
+    Way,
 )
+from dledger_broker.door.door_link import DoorLink, OpenLink
+from dledger_broker.door.door_numbers import DoorNumbers
+from dledger_broker.door.refusals import IncapableLeader
+from dledger_broker.door.registrations import Registrations
+from dledger_broker.door.waiting import DOUBT_S, STORING, Waiting, in_doubt, refuse
+from dledger_broker.door.waiting_room import WaitingRoom
+from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.metrics import BrokerCounters
-from dledger_formats.json_objects import FormatError
 
-WAITING_MAX: Final = 10_000
-WAITING_BYTES_MAX: Final = 64 << 20
+SILENT_S: Final = 1.0
+"""How long a request must have been on its way before nothing on the link means that it is dead."""
 
 
 class Leadership(Protocol):
@@ -65,32 +68,35 @@ class ToLeader:
         self._serve = serve
         self._now_s = now_s
         self._numbers = DoorNumbers()
-        self._queue: deque[Waiting] = deque()
-        """Those to be sent or served next, in the order in which they came."""
-        self._later: list[Waiting] = []
-        """Those that the leader could not take just now."""
+        self._registrations = Registrations(self._numbers, now_s)
+        self._room = WaitingRoom()
         self._sent: dict[int, Waiting] = {}
         """Those that are on their way, by number of the request."""
         self._link: DoorLink | None = None
-        self._registering: int | None = None
-        """The number of the request for a registration that is on its way."""
-        self._count = self._bytes = 0
+        self._heard_s = 0.0
+        """When the last answer came."""
+        self._incapable = IncapableLeader(now_s)
         self._next_order = self._next_request = 0
         self._is_closed = False
 
     @property
     def count(self) -> int:
         """How many requests wait for the leader, or for its answer."""
-        return self._count
+        return self._room.count
+
+    @property
+    def has_incapable_leader(self) -> bool:
+        """Whether the leader's release takes no requests from other members."""
+        return self._incapable.is_it(self._leadership.leader)
 
     def take(self, call: Call) -> None:
         """Serve a request, pass it on, or let it wait."""
-        if not self._queue and self._leadership.is_proven:
+        if not self._room.has_next and self._leadership.is_proven:
             self._serve(call)
             return
         waiting = self._enter(call)
         if waiting is not None:
-            self._queue.append(waiting)
+            self._room.queue.append(waiting)
             self.go_on()
 
     def turned(self, call: Call, way: Way) -> None:
@@ -104,8 +110,7 @@ class ToLeader:
             if waiting is None:
                 return
         else:
-            self._count += 1
-            self._bytes += waiting.size
+            self._room.enter(waiting)
         self._take_back(waiting, way)
 
     def go_on(self) -> None:
@@ -113,41 +118,52 @@ class ToLeader:
         leadership = self._leadership
         if leadership.is_proven:
             self._leave_link()
-            while self._queue and leadership.is_proven:
-                waiting = self._queue.popleft()
-                self._release(waiting)
+            self._room.put_back()
+            while self._room.queue and leadership.is_proven:
+                waiting = self._room.queue.popleft()
+                self._room.leave(waiting)
                 waiting.call.waiting = waiting
                 self._serve(waiting.call)
             return
         if leadership.leads or (leader := leadership.leader) is None:
             return
+        if self.has_incapable_leader:
+            self._refuse_all(self._incapable.refusal(leader[0]))
+            return
         link = self._link
         if link is None or (link.leader_id, link.term) != leader:
             self._leave_link()
-            if not self._queue:
+            if not self._room.has_next:
                 return
             link = self._link = self._open_link(self, *leader)
             if link is None:
                 return
-        while self._queue and self._send(link, self._queue[0]):
-            self._queue.popleft()
+        self._send_all(link)
 
     def tick(self) -> None:
         """Try again what could not be taken, and end what has waited for too long."""
-        later, self._later = self._later, []
-        self._put_back(later)
+        if self._room.later:
+            self._room.put_back()
         now_s = self._now_s()
-        while self._queue and self._queue[0].is_late(now_s):
-            self._end_late(self._queue.popleft())
+        for waiting in self._room.take_late(now_s):
+            self._end(waiting)
         if self._waits_for_link_too_long(now_s):
             self._leave_link()  # so that none of its requests can reach the leader later
+        self._end_late_sent(now_s)
+        self.go_on()
+
+    def _end_late_sent(self, now_s: float) -> None:
+        """End what has no answer in time, and give up a link over which nothing comes."""
         oldest_s = now_s - DOUBT_S
         late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
+        is_silent = self._registrations.ends_late()
         for number, waiting in late:
             del self._sent[number]
+            is_silent |= self._heard_s <= waiting.sent_s <= now_s - SILENT_S
             waiting.may_be_stored = True
-            self._end_late(waiting)
-        self.go_on()
+            self._end(waiting, refusals.UNANSWERED)
+        if is_silent:
+            self._leave_link()
 
     def _waits_for_link_too_long(self, now_s: float) -> bool:
         """Tell whether a request is late, and the link that it waits for was never made."""
@@ -157,8 +173,8 @@ class ToLeader:
 
     def leader_changed(self) -> None:
         """Go on with another leader, or none, or the same one that is now ready."""
-        later, self._later = self._later, []
-        self._put_back(later)
+        self._registrations.leader_changed()
+        self._room.put_back()
         self.go_on()
 
     def ended(self, call: Call) -> None:
@@ -171,36 +187,25 @@ class ToLeader:
         """Refuse all that waits."""
         self._is_closed = True
         self._leave_link()
-        later, self._later = self._later, []
-        for waiting in [*self._queue, *later]:
-            self._end_late(waiting)
-        self._queue.clear()
+        self._refuse_all(refusals.LATE)
 
     # -- waiting -----------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> Waiting | None:
         """Count a request that waits; None if it is refused."""
-        size = len(call.command.body) + REQUEST_BYTES
-        if self._is_closed:
-            refuse(call, "this member stops")
-            return None
-        if self._count >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
-            refuse(call, "too many requests wait for the leader")
+        waiting = Waiting(call, self._next_order)
+        refusal = "this member stops" if self._is_closed else self._room.refusal(waiting)
+        if refusal is not None:
+            refuse(call, refusal)
             return None
         self._next_order += 1
-        waiting = Waiting(call, self._next_order)
-        self._count += 1
-        self._bytes += waiting.size
+        self._room.enter(waiting)
         return waiting
 
-    def _release(self, waiting: Waiting) -> None:
-        self._count -= 1
-        self._bytes -= waiting.size
-
-    def _put_back(self, others: Sequence[Waiting]) -> None:
-        """Put requests back into the queue, in the order in which they came."""
-        if others:
-            self._queue = deque(sorted((*self._queue, *others), key=lambda each: each.order))
+    def _refuse_all(self, refused: RefusedError) -> None:
+        """End all that waits."""
+        for waiting in self._room.take_all():
+            self._end(waiting, refused)
 
     def _take_back(self, waiting: Waiting, way: Way) -> None:
         """Keep a request that the leader did not take, or end it."""
@@ -210,33 +215,47 @@ class ToLeader:
             self._numbers.forget(waiting.number.producer)
             waiting.number = None
         if waiting.is_lost or self._is_closed or waiting.is_late(self._now_s()):
-            self._end_late(waiting)
+            self._end(waiting)
         else:
-            self._later.append(waiting)
+            self._room.later.append(waiting)
 
-    def _end_late(self, waiting: Waiting) -> None:
+    def _end(self, waiting: Waiting, refused: RefusedError = refusals.LATE) -> None:
         """End a request without the leader."""
-        self._release(waiting)
+        self._room.leave(waiting)
         if waiting.number is not None:
             self._numbers.resolve(waiting.number, stored=False)
-        waiting.end_late()
+        waiting.end(refused)
 
     # -- sending -----------------------------------------------------------------------------------
+
+    def _send_all(self, link: DoorLink) -> None:
+        """Send what waits, in its order; what needs no numbers does not wait for them."""
+        room = self._room
+        while room.unnumbered and self._send(link, room.unnumbered[0]):
+            room.unnumbered.popleft()
+        while room.queue:
+            waiting = room.queue.popleft()
+            must_wait = room.unnumbered and waiting.needs_number
+            if must_wait or not self._send(link, waiting):
+                room.unnumbered.append(waiting)
 
     def _send(self, link: DoorLink, waiting: Waiting) -> bool:
         """Send a request to the leader; False if it must wait for a number."""
         call = waiting.call
         if call.is_passed_on:
-            self._release(waiting)
-            call.turned(Way.NOT_STORED)
+            self._end(waiting)
+            return True
+        if waiting.size > REQUEST_BYTES_MAX:
+            self._end(waiting, refusals.TOO_LONG)
             return True
         number = waiting.number
-        if number is None and 0 < waiting.count <= COUNT_MAX:
+        if waiting.needs_number:
             number = waiting.number = self._numbers.take(waiting.count)
             if number is None:
                 self._register(link, waiting.count)
                 return False
         self._next_request += 1
+        waiting.sent_s = self._now_s()
         self._sent[self._next_request] = waiting
         self.counters.values["requests_passed_on"] += 1
         command = call.command
@@ -251,10 +270,10 @@ class ToLeader:
 
     def _register(self, link: DoorLink, count: int) -> None:
         """Ask for another registration, unless that is under way or would not help."""
-        if self._registering is None and self._numbers.needs_registration(count):
+        if self._registrations.may_ask(count):
             self._next_request += 1
-            self._registering = self._next_request
-            link.send(DoorRequest(self._registering, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0))
+            self._registrations.asked(self._next_request)
+            link.send(DoorRequest(self._next_request, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0))
 
     def _leave_link(self) -> None:
         """Give up the link to a member that leads no longer, and take its requests back."""
@@ -264,13 +283,12 @@ class ToLeader:
             self._take_back_sent(link)
 
     def _take_back_sent(self, link: DoorLink) -> None:
-        self._registering = None
+        self._registrations.link_ended()
         sent, self._sent = list(self._sent.values()), {}
         way = Way.IN_DOUBT if link.was_made else Way.NOT_STORED
         for waiting in sent:
             self._take_back(waiting, way)
-        later, self._later = self._later, []
-        self._put_back(later)
+        self._room.put_back()
 
     # -- called by the link ------------------------------------------------------------------------
 
@@ -280,11 +298,28 @@ class ToLeader:
             self._link = None
             self._take_back_sent(link)
 
+    def refused(self, requests: range) -> None:
+        """End what the leader cannot take, and ask it no longer for some time."""
+        link = self._link
+        if link is None:
+            return
+        self._incapable.note((link.leader_id, link.term))
+        for number in requests:
+            waiting = self._sent.pop(number, None)
+            if waiting is not None:
+                self._end(waiting, self._incapable.refusal(link.leader_id))
+        if self._registrations.is_under_way(requests):
+            self._registrations.link_ended()
+        if not self._sent:
+            self._leave_link()
+        self.go_on()
+
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Answer clients, with one write for each connection."""
+        self._heard_s = self._now_s()
         written: dict[Line, list[bytes]] = {}
         for answer in answers:
-            if answer.number == self._registering:
+            if self._registrations.is_under_way(range(answer.number, answer.number + 1)):
                 self._take_registration(answer)
                 continue
             waiting = self._sent.pop(answer.number, None)
@@ -293,7 +328,7 @@ class ToLeader:
             if answer.way not in (Way.ANSWERED, Way.STORED):
                 self._take_back(waiting, answer.way)
                 continue
-            self._release(waiting)
+            self._room.leave(waiting)
             if waiting.number is not None:
                 self._numbers.resolve(waiting.number, stored=answer.way is Way.STORED)
             if answer.way is Way.ANSWERED and waiting.is_in_doubt:
@@ -305,9 +340,10 @@ class ToLeader:
         self.go_on()
 
     def _take_registration(self, answer: DoorAnswer) -> None:
-        self._registering = None
-        if answer.way is Way.STORED:
-            try:
-                self._numbers.registered(decode_identity(answer.frame))
-            except FormatError:
-                return  # the next tick asks again
+        refused = refusals.unregistered(self._registrations.answered(answer))
+        if refused is None:
+            return
+        unnumbered = list(self._room.unnumbered)
+        self._room.unnumbered.clear()
+        for waiting in unnumbered:
+            self._end(waiting, refused)

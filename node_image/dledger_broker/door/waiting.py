@@ -3,8 +3,9 @@
 from typing import Final
 
 from dledger_broker.door.call import Call, may_be_stored
-from dledger_broker.door.door_frames import Way
-from dledger_broker.door.door_numbers import Number
+from dledger_broker.door.door_frames import Way, request_bytes
+from dledger_broker.door.door_numbers import COUNT_MAX, Number
+from dledger_broker.door.refusals import NO_QUORUM, SILENT, UNANSWERED
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq import message_batch
@@ -15,9 +16,12 @@ HOLD_S: Final = drafts.HOLD_S
 """How long a request waits for a leader. Clients give up after 3 s, and try again before."""
 DOUBT_S: Final = drafts.WAIT_S
 """How long the answer of a request may take that may have had its effect."""
-REQUEST_BYTES: Final = 512
-"""What a waiting request counts beside its body."""
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_BATCH_FLAGS: Final = {
+    int(RequestCode.SEND_MESSAGE): "batch",
+    int(RequestCode.SEND_MESSAGE_V2): "m",
+}
+"""The ext field that says whether a send is a batch."""
 STORING: Final = frozenset(
     map(
         int,
@@ -33,7 +37,10 @@ STORING: Final = frozenset(
 class Waiting:
     """A request from its arrival to its answer, if it cannot be served at once."""
 
-    __slots__ = ("call", "count", "is_stored", "may_be_stored", "number", "order", "size")
+    __slots__ = (
+        "call", "client", "count", "is_stored", "may_be_stored", "number", "order", "sent_s",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, call: Call, order: int) -> None:
         """`order` is larger than those of the requests that came before."""
@@ -41,8 +48,12 @@ class Waiting:
         self.order = order
         self.count = numbers_of(call)
         """How many numbers it needs; 0 for a request that may be repeated without."""
-        self.size = len(call.command.body) + REQUEST_BYTES
+        self.client = call.line.born_host
+        """The client's address."""
+        self.size = request_bytes(call.command.body, call.command.ext_fields)
         self.number: Number | None = None
+        self.sent_s = 0.0
+        """When its last copy was sent."""
         self.is_stored = False
         """Whether its messages are in the log."""
         self.may_be_stored = False
@@ -54,6 +65,11 @@ class Waiting:
         return now_s >= self.call.arrived_s + limit_s
 
     @property
+    def needs_number(self) -> bool:
+        """Whether it must get numbers before it is sent."""
+        return self.number is None and 0 < self.count <= COUNT_MAX
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether an earlier copy of its messages may be stored."""
         return self.may_be_stored and self.count > 0
@@ -63,14 +79,16 @@ class Waiting:
         """Whether its end can never be known, because it had no number."""
         return self.is_in_doubt and self.number is None
 
-    def end_late(self) -> None:
-        """Answer without the leader."""
+    def end(self, refused: RefusedError) -> None:
+        """Answer without the leader: `refused`, unless the request may have its effect."""
         call = self.call
         call.waiting = None
         if self.is_in_doubt:
-            in_doubt(call)
+            in_doubt(call, SILENT if refused is UNANSWERED else NO_QUORUM)
+        elif call.is_passed_on:
+            call.turned(Way.NOT_STORED)
         else:
-            refuse(call, "no leader took the request in time; send it again")
+            call.refuse(refused)
 
 
 def numbers_of(call: Call) -> int:
@@ -78,8 +96,8 @@ def numbers_of(call: Call) -> int:
     command = call.command
     if command.code not in STORING:
         return 0
-    ext = command.ext_fields or {}
-    if command.code != _BATCH and "true" not in (ext.get("m"), ext.get("batch")):
+    flag = (command.ext_fields or {}).get(_BATCH_FLAGS.get(command.code, ""), "")
+    if command.code != _BATCH and flag.lower() != "true":
         return 1
     try:
         return len(message_batch.decode(command.body))
@@ -95,9 +113,9 @@ def refuse(call: Call, remark: str) -> None:
         call.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
 
 
-def in_doubt(call: Call) -> None:
+def in_doubt(call: Call, doubt: str = NO_QUORUM) -> None:
     """End a request that may have had its effect."""
     if call.is_passed_on:
         call.turned(Way.IN_DOUBT)
         return
-    call.refuse(may_be_stored())
+    call.refuse(may_be_stored(doubt))

@@ -23,17 +23,19 @@ Code = ResponseCode
 class Line:
     """A client's connection."""
 
-    def __init__(self) -> None:
-        self.born_host = bytes(8)
+    def __init__(self, client: int = 0) -> None:
+        self.born_host = client.to_bytes(8, "big")
         self.reads_waiting = 0
         self.codes: dict[int, int] = {}
         """The codes of the answers, by opaque."""
+        self.remarks: dict[int, str | None] = {}
 
     def send(self, data: bytes) -> None:
-        """Keep the codes of answers."""
+        """Keep the codes and remarks of answers."""
         for answer in FrameDecoder().feed(data):
             assert answer.opaque not in self.codes, "it is answered once"
             self.codes[answer.opaque] = answer.code
+            self.remarks[answer.opaque] = answer.remark
 
     def go_on(self) -> None:
         """Do nothing."""

@@ -13,10 +13,14 @@ from dledger_broker.door.door_frames import (
     PresenceNote,
     Way,
     decode_answers,
+    decode_identity,
     decode_presence,
+    decode_refusal,
     decode_requests,
     encode_answers,
+    encode_identity,
     encode_presence,
+    encode_refusal,
     encode_requests,
 )
 from dledger_broker.errors import NotABrokerLogError
@@ -26,6 +30,7 @@ from dledger_broker_log.logs import Log, Send
 from dledger_broker_log.states import applied, dumped, group_set, joined, offsets, topic_set
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import frames
+from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.rocketmq import (
     consume_queue,
     message_batch,
@@ -243,10 +248,13 @@ def door_frames() -> tuple[list[bytes], Feed]:
         for encoded in (encode_requests([request, request]), encode_answers([answer]))
         for command in frame.feed(encoded)
     ]
+    seeds += [encode_identity(7), encode_refusal(DLedgerResponseCode.DISK_FULL)]
     seeds.append(encode_presence(PresenceNote("n1", True, [("g", "c1")], [("g", "c2")])))
 
     def feed(raw: bytes) -> None:
-        for decode in (decode_requests, decode_answers, decode_presence):
+        for decode in (
+            decode_requests, decode_answers, decode_presence, decode_identity, decode_refusal,
+        ):  # fmt: skip
             with contextlib.suppress(FormatError):
                 decode(raw)
 

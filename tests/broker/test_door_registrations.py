@@ -1,0 +1,169 @@
+"""Registrations of a member at the leader that get no answer, are refused, or come too early."""
+
+import asyncio
+import random
+from typing import cast
+
+import pytest
+
+from dledger_broker.door import door_frames
+from dledger_broker.door.call import Call
+from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
+from dledger_broker.door.from_doors import FromDoors
+from dledger_broker_client.played_leaders import Group, Line, Link, call_of
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_node.embedding import Member
+from dledger_node.remoting.service import PeerLine
+
+Code = ResponseCode
+FULL = DLedgerResponseCode.DISK_FULL
+
+
+def begin() -> tuple[Group, Line]:
+    """Let a member begin to register, for a message with the opaque 1."""
+    group, line = Group(), Line()
+    group.elect(random.Random(0), here=False)
+    group.door.take(call_of(group, line, 1))
+    return group, line
+
+
+def wait(group: Group, seconds: float) -> None:
+    group.now_s += seconds
+    group.door.tick()
+
+
+def refuse(link: Link, frame: bytes) -> None:
+    """Answer the registration that arrives next."""
+    [register] = [each for each in link.arriving if each.code == REGISTER]
+    link.arriving.clear()
+    link.owner.answered([DoorAnswer(register.number, Way.NOT_STORED, frame)])
+
+
+def registrations(group: Group) -> int:
+    return sum(each.code == REGISTER for link in group.links for each in link.arriving)
+
+
+def test_a_registration_that_is_lost_costs_a_second() -> None:
+    group, line = begin()
+    group.links[0].arriving.clear()
+    wait(group, 0.9)
+    assert group.links[0].open
+
+    wait(group, 0.2)
+    wait(group, 0.1)
+    assert not group.links[0].open
+    group.settle()
+
+    assert line.codes == {1: Code.SUCCESS}
+
+
+def test_requests_that_need_no_number_do_not_wait_for_one() -> None:
+    group, line = begin()
+    for opaque, code in enumerate((RequestCode.HEART_BEAT, RequestCode.QUERY_CONSUMER_OFFSET), 2):
+        group.door.take(call_of(group, line, opaque, code))
+
+    assert [each.code for each in group.links[0].arriving] == [REGISTER, 34, 14]
+
+
+def test_messages_that_wait_for_numbers_are_sent_in_their_order() -> None:
+    group, line = begin()
+    group.door.take(call_of(group, line, 2, RequestCode.HEART_BEAT))
+    for opaque in (3, 4):
+        group.door.take(call_of(group, line, opaque))
+    group.arrive(group.links[0])
+    group.committed = len(group.tails[1].entries)
+    group.commit(random.Random(0))
+
+    assert [each.opaque for each in group.links[0].arriving] == [2, 1, 3, 4]
+
+
+def test_a_full_disk_is_the_answer_to_the_messages_that_wait_for_numbers() -> None:
+    group, line = begin()
+    refuse(group.links[0], door_frames.encode_refusal(FULL))
+
+    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert "DISK_FULL" in (line.remarks[1] or "")
+    assert group.door.count == 0
+
+
+def test_a_refused_registration_is_repeated_at_growing_intervals() -> None:
+    group, line = begin()
+    asked = 0
+    for opaque in range(2, 402):
+        if registrations(group):
+            asked += 1
+            refuse(group.links[0], door_frames.encode_refusal(FULL))
+        group.door.take(call_of(group, line, opaque))
+        wait(group, 0.01)
+
+    assert asked in range(5, 9), "it is asked for 4 s"
+
+
+@pytest.mark.parametrize("frame", [b"", door_frames.encode_refusal(DLedgerResponseCode.NOT_LEADER)])
+def test_messages_wait_if_another_leader_may_give_numbers(frame: bytes) -> None:
+    group, line = begin()
+    refuse(group.links[0], frame)
+    assert line.codes == {}
+    assert registrations(group) == 0
+
+    wait(group, 0.1)
+    assert registrations(group) == 1
+    group.settle()
+
+    assert line.codes == {1: Code.SUCCESS}
+
+
+def test_the_next_leader_is_asked_at_once() -> None:
+    group, _ = begin()
+    for _ in range(2):
+        refuse(group.links[0], b"")
+        wait(group, 0.2)
+    group.elect(random.Random(0), here=False)
+
+    assert [each.code for each in group.links[-1].arriving] == [REGISTER]
+
+
+@pytest.mark.parametrize("frame", [b"", bytes(3), bytes(8)])
+def test_a_refusal_that_cannot_be_read_is_a_format_error(frame: bytes) -> None:
+    with pytest.raises(FormatError):
+        door_frames.decode_refusal(frame)
+
+
+def test_the_code_of_a_refusal_is_read_as_it_was_written() -> None:
+    for code in DLedgerResponseCode:
+        assert door_frames.decode_refusal(door_frames.encode_refusal(code)) is code
+    assert door_frames.decode_refusal(b"\x7f" * 4) is DLedgerResponseCode.UNKNOWN
+
+
+class Peer:
+    """The connection of another member."""
+
+    def __init__(self) -> None:
+        self.answers: list[DoorAnswer] = []
+
+    def send(self, data: bytes) -> None:
+        for command in FrameDecoder().feed(data):
+            self.answers += door_frames.decode_answers(command.body)
+
+
+def test_a_leader_lets_others_ask_again_until_its_queues_are_open() -> None:
+    request = DoorRequest(7, RequestCode.SEND_MESSAGE_V2, 1, 0, 0, {}, b"", bytes(8), 1, 1, 1)
+    [command] = FrameDecoder().feed(door_frames.encode_requests([request]))
+    taken: list[Call] = []
+
+    async def serve() -> list[DoorAnswer]:
+        peer = Peer()
+        doors = FromDoors(cast("Member", None), Group().door)
+        doors.serve(command, cast("PeerLine", peer))
+        doors.open(taken.append)
+        doors.serve(command, cast("PeerLine", peer))
+        await asyncio.sleep(0)
+        return peer.answers
+
+    assert asyncio.run(serve()) == [DoorAnswer(7, Way.NOT_STORED, b"")]
+    assert [call.command for call in taken] == [
+        RemotingCommand(code=RequestCode.SEND_MESSAGE_V2, opaque=1, ext_fields={})
+    ]
