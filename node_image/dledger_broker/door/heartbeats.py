@@ -7,21 +7,18 @@ once must find itself there.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 from dledger_broker.door.call import Call
 from dledger_broker.door.group_clients import Client, GroupClients
 from dledger_broker.door.groups import BEAT, client_of
 from dledger_broker.door.presence import Presence
 from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.waiting import DOUBT_S
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.consumer_groups import UnregisterClientFields
-
-APPLY_WAIT_S: Final = 1.0
-"""How long an answer waits until this member has applied what the leader has."""
 
 
 class Heartbeats:
@@ -86,7 +83,6 @@ class Heartbeats:
         elif answer.code != ResponseCode.SUCCESS or self._lists(joining.client):
             joining.call.line.send(joining.answer)
         else:
-            joining.deadline_s = self._now_s() + APPLY_WAIT_S
             self._joined.append(joining)
 
     def go_on(self) -> None:
@@ -94,7 +90,7 @@ class Heartbeats:
         waiting, self._joined = self._joined, []
         now_s = self._now_s()
         for joining in waiting:
-            if self._lists(joining.client) or now_s >= joining.deadline_s:
+            if self._lists(joining.client) or now_s >= joining.call.arrived_s + DOUBT_S:
                 joining.call.line.send(joining.answer)
             else:
                 self._joined.append(joining)
@@ -117,7 +113,6 @@ class _Joining:
     call: Call
     client: Client
     answer: bytes = b""
-    deadline_s: float = 0.0
     reads_waiting: int = 0
 
     @property
