@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -227,3 +228,44 @@ async def test_a_member_whose_disk_fails_reports_it_and_returns_with_its_data(
     group.wait_for_status(
         "n0", lambda view: view.ready and view.committed_index >= 200, "serves again"
     )
+
+
+WAITED_S = re.compile(rb"the event loop has waited for the disk for (\d+) s")
+PAST_THE_STALL_S = 7
+"""Longer than DLEDGER_FLUSH_STALL_MS, and than the time-out of a probe."""
+
+
+@contextlib.contextmanager
+def frozen(volume: Path) -> Iterator[None]:
+    """Let no write to a file system end while the block runs."""
+    run("fsfreeze", "--freeze", str(volume))
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", str(volume)], check=True)
+
+
+@AS_ROOT
+async def test_a_leader_whose_file_system_freezes_is_replaced_and_still_answers_its_probes(
+    group_with_a_disk: NodeGroup,
+) -> None:
+    """The kubelet would kill it otherwise, which helps nobody: the disk would be as slow then."""
+    group = group_with_a_disk
+    let_lead(group, "n0")
+    probes = []
+
+    def has_waited_long() -> bool:
+        probes.append(group.get("n0", "/healthz")[0])
+        waited = WAITED_S.search(group.get("n0", "/status")[1])
+        return waited is not None and int(waited[1]) >= PAST_THE_STALL_S
+
+    with frozen(group.store_folder("n0")):
+        await append_all(group, [bytes(1000)] * 100)
+        wait_for(has_waited_long, "n0 has waited for its disk for a while")
+
+    assert set(probes) == {200}
+    assert group.master() != "n0"
+    group.wait_for_status(
+        "n0", lambda view: view.ready and view.committed_index >= 100, "serves again"
+    )
+    assert group.status("n0").storage is StorageState.SOUND
