@@ -11,7 +11,7 @@ from dledger_broker.door import door_frames
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import DoorAnswer, DoorRequest, Way
 from dledger_broker.door.door_link import BYTES_MAX, DoorLink, LinkOwner
-from dledger_broker.door.refusals import INCAPABLE_S
+from dledger_broker.door.refusals import AVOIDED_S
 from dledger_broker.door.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker_client.played_leaders import Group, Line, call_of
@@ -143,7 +143,7 @@ def test_a_leader_of_an_older_release_is_named_at_once_and_not_asked_again_for_a
             member.take(opaque, code)
         await member.answered(2)
         asked = len(leader.frames)
-        member.wait(INCAPABLE_S - 0.1)
+        member.wait(AVOIDED_S - 0.1)
         member.take(3, RequestCode.SEND_MESSAGE_V2)
 
         assert member.line.codes == dict.fromkeys((1, 2, 3), Code.SERVICE_NOT_AVAILABLE)
@@ -159,7 +159,7 @@ def test_a_leader_that_was_upgraded_is_asked_again() -> None:
         member.take(1, QUERY)
         await member.answered(1)
         leader.answer = served
-        member.wait(INCAPABLE_S + 0.1)
+        member.wait(AVOIDED_S + 0.1)
         member.take(2, QUERY)
         await member.answered(2)
 
@@ -183,6 +183,32 @@ def test_a_link_over_which_nothing_comes_is_replaced_once_a_request_is_late() ->
         assert len(leader.frames) == 2
 
     run(lambda _: b"", play)
+
+
+def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_while() -> None:
+    async def play(leader: Leader, member: Member) -> None:
+        member.now_s = 10.0
+        leader.answer = served
+        member.take(1, QUERY)
+        await member.answered(1)
+        leader.answer = lambda _: b""
+        for opaque in (2, 3):
+            member.take(opaque, QUERY)
+            await leader.until(lambda opaque=opaque: len(leader.frames) == opaque)  # type: ignore[misc]
+            member.wait(2.6)
+        member.take(4, QUERY)
+        assert "does not answer this member" in (member.line.remarks[4] or "")
+        assert not member.door.has_incapable_leader
+
+        leader.answer = served
+        member.wait(AVOIDED_S + 0.1)
+        member.take(5, QUERY)
+        await member.answered(5)
+
+        refused = dict.fromkeys((2, 3, 4), Code.SERVICE_NOT_AVAILABLE)
+        assert member.line.codes == {1: Code.SUCCESS, **refused, 5: Code.SUCCESS}
+
+    run(served, play)
 
 
 def test_a_link_over_which_other_answers_come_is_kept() -> None:

@@ -106,7 +106,8 @@ def test_clients_of_a_member_that_is_cut_off_are_told_in_time(tmp_path: Path) ->
         group.thaw(other)
 
     assert answer.code in (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
-    assert "no leader" in (answer.remark or "") or "no quorum" in (answer.remark or "")
+    reasons = ("no leader took", "the leader did not answer", "no quorum answered")
+    assert any(reason in (answer.remark or "") for reason in reasons)
     assert took_s < CLIENT_TIMEOUT_S
     assert held_s < 15, "a pull may be held for 20 s elsewhere"
     assert found == [b"body"], "what the member has is served"

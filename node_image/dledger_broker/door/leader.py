@@ -8,7 +8,7 @@ from dledger_node.embedding import Member
 
 
 class Leadership:
-    """Implements `to_leader.Leadership` for a member."""
+    """Implements `leadership.Leadership` for a member."""
 
     def __init__(self, member: Member, owner: LogOwner) -> None:
         self._member = member

@@ -1,18 +1,21 @@
 """What a member answers itself, in place of the leader, and for how long it does so. No IO."""
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from dledger_broker.door.door_frames import REQUEST_BYTES_MAX
+from dledger_broker.door.leadership import Leader
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.rocketmq.codes import ResponseCode
 
-Leader: TypeAlias = tuple[str, int]
-"""The leader and its term."""
-
-INCAPABLE_S: Final = 3.0
-"""How long a leader counts as one that takes no requests from other members."""
+AVOIDED_S: Final = 3.0
+"""How long a leader that takes no requests, or does not answer, is not asked again."""
+INCAPABLE: Final = (
+    ", and its release takes no requests from other members; send to it, or run one release on all "
+    "members"
+)
+MUTE: Final = ", and does not answer this member; send to it"
 NO_QUORUM: Final = "no quorum answered in time"
 SILENT: Final = "the leader did not answer in time"
 _UNAVAILABLE: Final = ResponseCode.SERVICE_NOT_AVAILABLE
@@ -37,27 +40,22 @@ def unregistered(code: DLedgerResponseCode | None) -> RefusedError | None:
     return RefusedError(_FULL[code], f"the message is not stored: {code.name}")
 
 
-class IncapableLeader:
-    """A leader whose release takes no requests from other members."""
+class AvoidedLeader:
+    """A leader that is not asked for a while, because it would not serve."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, now_s: Callable[[], float], reason: str) -> None:
+        """`reason` follows "n0 leads" in the answers to clients."""
         self._now_s = now_s
+        self._reason = reason
         self._leader: Leader | None = None
         self._until_s = 0.0
 
-    def note(self, leader: Leader) -> None:
-        """Take note that a leader has refused what was passed on to it."""
-        self._leader, self._until_s = leader, self._now_s() + INCAPABLE_S
+    def avoid(self, leader: Leader) -> None:
+        """Do not ask a leader for a while."""
+        self._leader, self._until_s = leader, self._now_s() + AVOIDED_S
 
-    def is_it(self, leader: Leader | None) -> bool:
-        """Tell whether a leader refused lately."""
-        return self._leader == leader and self._now_s() < self._until_s
-
-    @staticmethod
-    def refusal(leader_id: str) -> RefusedError:
-        """Return the answer to a client whose request such a leader cannot get."""
-        return RefusedError(
-            _UNAVAILABLE,
-            f"{leader_id} leads, and its release takes no requests from other members; "
-            "send to it, or run one release on all members",
-        )
+    def refusal(self, leader: Leader | None) -> RefusedError | None:
+        """Return the answer to clients if the leader is avoided now; else None."""
+        if leader is None or leader != self._leader or self._now_s() >= self._until_s:
+            return None
+        return RefusedError(_UNAVAILABLE, f"{leader[0]} leads{self._reason}")

@@ -7,10 +7,11 @@ without an answer are sent to the next one. A message keeps the number that it w
 A request that was never passed on, or surely had no effect, ends with code 14 after 2 s; producers
 then try again. One that may have had its effect ends with code 1 after 2.5 s. A leader of a release
 that takes no requests from other members is not asked again for 3 s: requests end with 14 at once.
+Nor is one that has not answered at all since this member connected to it again.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from dledger_broker.door import refusals
 from dledger_broker.door.call import Call, Line
@@ -23,7 +24,8 @@ from dledger_broker.door.door_frames import (
 )
 from dledger_broker.door.door_link import DoorLink, OpenLink
 from dledger_broker.door.door_numbers import DoorNumbers
-from dledger_broker.door.refusals import IncapableLeader
+from dledger_broker.door.leadership import Leadership
+from dledger_broker.door.refusals import AvoidedLeader
 from dledger_broker.door.registrations import Registrations
 from dledger_broker.door.waiting import DOUBT_S, STORING, Waiting, in_doubt, refuse
 from dledger_broker.door.waiting_room import WaitingRoom
@@ -32,22 +34,6 @@ from dledger_broker.metrics import BrokerCounters
 
 SILENT_S: Final = 1.0
 """How long a request must have been on its way before nothing on the link means that it is dead."""
-
-
-class Leadership(Protocol):
-    """What this member knows of the leader."""
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether this member leads, and knows all that was acknowledged before it did."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether this member leads; it need not be ready."""
-
-    @property
-    def leader(self) -> tuple[str, int] | None:
-        """The leader and its term; None if this member knows none."""
 
 
 class ToLeader:
@@ -75,7 +61,10 @@ class ToLeader:
         self._link: DoorLink | None = None
         self._heard_s = 0.0
         """When the last answer came."""
-        self._incapable = IncapableLeader(now_s)
+        self._incapable = AvoidedLeader(now_s, refusals.INCAPABLE)
+        self._mute = AvoidedLeader(now_s, refusals.MUTE)
+        self._opened_s = 0.0
+        """When the link was opened."""
         self._next_order = self._next_request = 0
         self._is_closed = False
 
@@ -87,7 +76,7 @@ class ToLeader:
     @property
     def has_incapable_leader(self) -> bool:
         """Whether the leader's release takes no requests from other members."""
-        return self._incapable.is_it(self._leadership.leader)
+        return self._incapable.refusal(self._leadership.leader) is not None
 
     def take(self, call: Call) -> None:
         """Serve a request, pass it on, or let it wait."""
@@ -127,14 +116,16 @@ class ToLeader:
             return
         if leadership.leads or (leader := leadership.leader) is None:
             return
-        if self.has_incapable_leader:
-            self._refuse_all(self._incapable.refusal(leader[0]))
+        refused = self._incapable.refusal(leader) or self._mute.refusal(leader)
+        if refused is not None:
+            self._refuse_all(refused)
             return
         link = self._link
         if link is None or (link.leader_id, link.term) != leader:
             self._leave_link()
             if not self._room.has_next:
                 return
+            self._opened_s = self._now_s()
             link = self._link = self._open_link(self, *leader)
             if link is None:
                 return
@@ -156,13 +147,16 @@ class ToLeader:
         """End what has no answer in time, and give up a link over which nothing comes."""
         oldest_s = now_s - DOUBT_S
         late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
-        is_silent = self._registrations.ends_late()
+        is_silent = False
         for number, waiting in late:
             del self._sent[number]
             is_silent |= self._heard_s <= waiting.sent_s <= now_s - SILENT_S
             waiting.may_be_stored = True
             self._end(waiting, refusals.UNANSWERED)
-        if is_silent:
+        link = self._link
+        if is_silent and link is not None and self._heard_s < self._opened_s:
+            self._mute.avoid((link.leader_id, link.term))
+        if self._registrations.ends_late() or is_silent:
             self._leave_link()
 
     def _waits_for_link_too_long(self, now_s: float) -> bool:
@@ -303,11 +297,13 @@ class ToLeader:
         link = self._link
         if link is None:
             return
-        self._incapable.note((link.leader_id, link.term))
+        leader = link.leader_id, link.term
+        self._incapable.avoid(leader)
+        refused = self._incapable.refusal(leader) or refusals.LATE
         for number in requests:
             waiting = self._sent.pop(number, None)
             if waiting is not None:
-                self._end(waiting, self._incapable.refusal(link.leader_id))
+                self._end(waiting, refused)
         if self._registrations.is_under_way(requests):
             self._registrations.link_ended()
         if not self._sent:
