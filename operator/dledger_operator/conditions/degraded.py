@@ -66,8 +66,8 @@ def _audited(finding: AuditFinding) -> Judgment:
     )
     if finding.verdict is Verdict.DIVERGED:
         advice = (
-            "members hold different committed entries: keep copies of all volumes before you "
-            "change anything, then follow the advice of each finding"
+            "members hold different committed entries or states: keep copies of all volumes before "
+            "you change anything, then follow the advice of each finding"
         )
     message = f"audit {finding.audit}: {finding.message}; {advice}; a later Sound audit clears this"
     return Judgment(holds=True, reason=f"Audit{finding.verdict.value}", message=message)
