@@ -21,6 +21,10 @@ SILENT: Final = "the leader did not answer in time"
 _UNAVAILABLE: Final = ResponseCode.SERVICE_NOT_AVAILABLE
 LATE: Final = RefusedError(_UNAVAILABLE, "no leader took the request in time; send it again")
 UNANSWERED: Final = RefusedError(_UNAVAILABLE, f"{SILENT}; send the request again")
+OVERTAKEN: Final = RefusedError(
+    _UNAVAILABLE,
+    "a later request about the same thing was sent first; send this one again if it holds",
+)
 TOO_LONG: Final = RefusedError(
     ResponseCode.MESSAGE_ILLEGAL,
     f"a member passes requests of at most {REQUEST_BYTES_MAX} bytes on to the leader",

@@ -80,11 +80,14 @@ class ToLeader:
 
     def take(self, call: Call) -> None:
         """Serve a request, pass it on, or let it wait."""
-        if not self._room.has_next and self._leadership.is_proven:
+        must_follow = self._room.turns.must_follow(call.command, call.line.born_host)
+        if not (must_follow or self._room.has_next) and self._leadership.is_proven:
             self._serve(call)
             return
         waiting = self._enter(call)
-        if waiting is not None:
+        if waiting is not None and must_follow:
+            self._room.put_off(waiting)
+        elif waiting is not None:
             self._room.queue.append(waiting)
             self.go_on()
 
@@ -211,7 +214,7 @@ class ToLeader:
         if waiting.is_lost or self._is_closed or waiting.is_late(self._now_s()):
             self._end(waiting)
         else:
-            self._room.later.append(waiting)
+            self._room.put_off(waiting)
 
     def _end(self, waiting: Waiting, refused: RefusedError = refusals.LATE) -> None:
         """End a request without the leader."""
@@ -236,11 +239,11 @@ class ToLeader:
     def _send(self, link: DoorLink, waiting: Waiting) -> bool:
         """Send a request to the leader; False if it must wait for a number."""
         call = waiting.call
-        if call.is_passed_on:
-            self._end(waiting)
+        if call.is_passed_on or waiting.size > REQUEST_BYTES_MAX:
+            self._end(waiting, refusals.TOO_LONG)  # a member that passed it on asks another one
             return True
-        if waiting.size > REQUEST_BYTES_MAX:
-            self._end(waiting, refusals.TOO_LONG)
+        if self._room.turns.is_overtaken(waiting):
+            self._end(waiting, refusals.OVERTAKEN)
             return True
         number = waiting.number
         if waiting.needs_number:

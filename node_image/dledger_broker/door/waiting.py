@@ -1,5 +1,6 @@
 """A request that cannot be served at once, from its arrival to its end."""
 
+from collections.abc import Hashable
 from typing import Final
 
 from dledger_broker.door.call import Call, may_be_stored
@@ -39,7 +40,7 @@ class Waiting:
 
     __slots__ = (
         "call", "client", "count", "is_stored", "may_be_stored", "number", "order", "sent_s",
-        "size",
+        "size", "thing",
     )  # fmt: skip
 
     def __init__(self, call: Call, order: int) -> None:
@@ -51,6 +52,8 @@ class Waiting:
         self.client = call.line.born_host
         """The client's address."""
         self.size = request_bytes(call.command.body, call.command.ext_fields)
+        self.thing: Hashable = None
+        """What it is about, if its order matters (`turns`)."""
         self.number: Number | None = None
         self.sent_s = 0.0
         """When its last copy was sent."""
@@ -63,6 +66,14 @@ class Waiting:
         """Tell whether its time is up."""
         limit_s = DOUBT_S if self.may_be_stored else HOLD_S
         return now_s >= self.call.arrived_s + limit_s
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Its place among those that came before and after it.
+
+        A request that this member began to serve as the leader got its order later than it came.
+        """
+        return self.call.arrived_s, self.order
 
     @property
     def needs_number(self) -> bool:

@@ -6,6 +6,7 @@ The room also counts the requests that are on their way to the leader, since the
 from collections import deque
 from typing import Final
 
+from dledger_broker.door.turns import Turns
 from dledger_broker.door.waiting import Waiting
 
 WAITING_MAX: Final = 10_000
@@ -25,6 +26,7 @@ class WaitingRoom:
         """Those that wait for numbers, all of which came before the ones in the queue that do."""
         self.later: list[Waiting] = []
         """Those that the leader could not take just now."""
+        self.turns = Turns()
         self.count = 0
         """How many wait, or are on their way."""
         self._bytes = 0
@@ -40,11 +42,15 @@ class WaitingRoom:
         """Put all that waits into the queue, in the order in which it came."""
         if self.later or self.unnumbered:
             every = (*self.unnumbered, *self.queue, *self.later)
-            # One that this member began to serve as the leader has waited for less long than it is
-            # here, so its order alone does not tell when it came.
-            self.queue = deque(sorted(every, key=lambda each: (each.call.arrived_s, each.order)))
+            self.turns.put_back(self.later)
+            self.queue = deque(sorted(every, key=lambda each: each.place))
             self.unnumbered.clear()
             self.later.clear()
+
+    def put_off(self, waiting: Waiting) -> None:
+        """Keep a request that could not be taken just now, or that must follow another one."""
+        self.later.append(waiting)
+        self.turns.put_off(waiting)
 
     def take_all(self) -> list[Waiting]:
         """Return all that waits, and keep it no longer."""
@@ -75,10 +81,12 @@ class WaitingRoom:
     def enter(self, waiting: Waiting) -> None:
         """Count a request that waits."""
         self._add(waiting, 1, waiting.size)
+        self.turns.enter(waiting)
 
     def leave(self, waiting: Waiting) -> None:
         """Count a request no longer."""
         self._add(waiting, -1, -waiting.size)
+        self.turns.leave(waiting)
 
     def _add(self, waiting: Waiting, count: int, size: int) -> None:
         self.count += count
