@@ -301,6 +301,14 @@ def size_of(requests: list[DoorRequest]) -> int:
     return len(door_frames.encode_requests(requests))
 
 
+def test_any_number_of_answers_is_divided_into_frames() -> None:
+    answers = [DoorAnswer(n, Way.STORED, bytes(n % 50 * 1000)) for n in range(2000)]
+    found = read(list(door_frames.answer_frames(answers)))
+
+    assert [each for frame in found for each in door_frames.decode_answers(frame.body)] == answers
+    assert max(len(frame.body) for frame in found) <= 1.1 * (1 << 20)
+
+
 def test_the_longest_request_that_is_passed_on_fits_a_frame() -> None:
     ext = {f"x{n}": "€" * 100 for n in range(64)}
     rest = door_frames.REQUEST_BYTES_MAX - door_frames.request_bytes(b"", ext)

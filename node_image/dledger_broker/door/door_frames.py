@@ -10,7 +10,7 @@ frames whose body is an array in MessagePack.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -36,6 +36,10 @@ _REQUEST_BYTES: Final = 512
 _FIELD_BYTES: Final = 128
 """What a request counts beside its body and fields, and a field beside its letters."""
 _LETTER_BYTES_MAX: Final = 4
+_ANSWERS_BYTES: Final = 1 << 20
+_ANSWER_BYTES: Final = 32
+"""The answers of one frame, unless it has one only, and what one counts beside the client's frame.
+"""
 REQUEST_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - 4096
 """The longest request that fits a frame, as `request_bytes` counts."""
 
@@ -107,13 +111,11 @@ _presence = msgspec.msgpack.Decoder(PresenceNote)
 def request_bytes(body: bytes, ext_fields: dict[str, str] | None) -> int:
     """Return a bound for what a request takes in memory, and for its part of a frame."""
     size = len(body) + _REQUEST_BYTES
-    for key, value in (ext_fields or {}).items():
-        size += _FIELD_BYTES + _text_bytes(key) + _text_bytes(value)
+    if ext_fields:
+        letters = "".join((*ext_fields, *ext_fields.values()))
+        size += _FIELD_BYTES * len(ext_fields)
+        size += len(letters) if letters.isascii() else _LETTER_BYTES_MAX * len(letters)
     return size
-
-
-def _text_bytes(text: str) -> int:
-    return len(text) if text.isascii() else _LETTER_BYTES_MAX * len(text)
 
 
 def encode_requests(requests: Sequence[DoorRequest], opaque: int = 0) -> bytes:
@@ -127,6 +129,19 @@ def encode_requests(requests: Sequence[DoorRequest], opaque: int = 0) -> bytes:
 def encode_answers(answers: Sequence[DoorAnswer]) -> bytes:
     """Return the frame of answers. Raises ValueError if it would be too long."""
     return _frame(ANSWERS_CODE, _encode(answers))
+
+
+def answer_frames(answers: Sequence[DoorAnswer]) -> Iterator[bytes]:
+    """Yield the frames of any number of answers, none of which is too long by itself."""
+    part: list[DoorAnswer] = []
+    part_bytes = 0
+    for answer in answers:
+        if part_bytes + len(answer.frame) > _ANSWERS_BYTES and part:
+            yield encode_answers(part)
+            part, part_bytes = [], 0
+        part.append(answer)
+        part_bytes += len(answer.frame) + _ANSWER_BYTES
+    yield encode_answers(part)
 
 
 def decode_requests(body: bytes) -> list[DoorRequest]:

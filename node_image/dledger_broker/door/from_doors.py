@@ -54,7 +54,8 @@ class FromDoors:
     def _flush(self) -> None:
         answers, self._answers = self._answers, {}
         for line, some in answers.items():
-            line.send(door_frames.encode_answers(some))
+            for frame in door_frames.answer_frames(some):
+                line.send(frame)
 
     def _register(self, number: int, line: PeerLine) -> None:
         def done(code: DLedgerResponseCode, identity: int) -> None:
