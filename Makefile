@@ -52,7 +52,7 @@ FAST := not apiserver and not group and not local and not storage and not powerc
 PYTEST := $(RUN) -m pytest -q
 
 .PHONY: test-fast
-test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about three minutes on two cores)
+test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about four minutes on two cores)
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 
 .PHONY: test

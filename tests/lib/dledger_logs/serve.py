@@ -39,7 +39,7 @@ def served(
     The manifest of a member whose files change is called for each request.
     The first answers break off after the numbers of bytes in `cut_after`.
     """
-    now = (lambda: manifest) if isinstance(manifest, Manifest) else manifest
+    now = manifest if callable(manifest) else lambda: manifest
     handler = _handler(root, now, interrupt, list(cut_after))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
