@@ -1,5 +1,6 @@
 """The log: each committed entry once, from a member that has it intact."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pyspark_dledger.layout import Flag
 from pyspark_dledger.options import SKIP, Options
 from pyspark_dledger.ranges import NOTHING, IndexRange, cut
 from pyspark_dledger.splits import Piece
+
+_LOG: Final = logging.getLogger(__name__)
 
 WINDOW_BYTES: Final = 8 << 20
 """What a task reads at a time, and so at most reads beyond its last entry."""
@@ -70,18 +73,29 @@ class LogView:
                     yield each
                     index = each.first_index + len(each)
             except NoIntactCopyError:
-                first = self._first_left()
+                first = self._removed_before(copies)
                 if first <= index:
                     raise
+                _LOG.warning(
+                    "leaving out the entries %d to %d: removed meanwhile", index, first - 1
+                )
                 index = first
 
-    def _first_left(self) -> int:
-        """Ask the members which entries they have left. Raises RefusedError."""
-        found = group.ask(self._options.members)
-        first = self._options.first_wanted
-        if first is not None and self._options.on_removed != SKIP:
-            check_front(found, first)
-        return found.first_index if found.committed_index >= 0 else 0
+    def _removed_before(self, copies: Sequence[Copy]) -> int:
+        """Return before which index all of these members have removed their entries since the query
+        was planned; 0 if one of them does not say so. Raises RefusedError if the query forbids it.
+        """
+        try:
+            found = group.ask(self._options.members)
+        except RefusedError:
+            return 0
+        answered = {copy.member for copy in found.copies}
+        if any(copy.member not in answered for copy in copies) or found.committed_index < 0:
+            return 0
+        wanted = self._options.first_wanted
+        if wanted is not None and self._options.on_removed != SKIP:
+            check_front(found, wanted)
+        return found.first_index
 
 
 def check_front(found: Group, first: int) -> None:

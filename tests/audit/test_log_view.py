@@ -238,6 +238,26 @@ def test_entries_that_are_removed_while_a_query_runs_are_left_out_or_an_error(
         rows_of(path, taskBytes=1 << 20, startingIndex=0)
 
 
+@pytest.mark.parametrize("given", [{}, {"onRemoved": "skip", "startingIndex": 0}])
+def test_entries_of_members_that_are_only_silent_are_not_left_out(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    """The third member has removed them, and the others answer no more."""
+    logs = group(tmp_path)
+    logs["n2"] = damage.remove_front(logs["n2"], 2)
+    asked: list[str] = []
+
+    def dies(path: str) -> int | None:
+        asked.append(path)
+        return 0 if len(asked) > 6 else None
+
+    with (
+        members(logs, interrupts={"n0": dies, "n1": dies}) as path,
+        pytest.raises(NoIntactCopyError, match="no copy has the entries"),
+    ):
+        rows_of(path, **given)
+
+
 def test_an_empty_log_and_a_range_without_entries_have_no_rows(tmp_path: Path) -> None:
     with members({"n0": write_log(tmp_path / "n0", [], SMALL)}) as path:
         assert rows_of(path) == []

@@ -18,9 +18,9 @@ from aiohttp import web
 from dledger_formats.http.status import DAMAGE_HEADER
 from dledger_node.http import byte_ranges
 
-FILES_MAX: Final = 16
+FILES_MAX: Final = 32
 """Files that all auditors together may have open."""
-FILES_PER_ADDRESS_MAX: Final = 8
+FILES_PER_ADDRESS_MAX: Final = 16
 """Files that one address may have open, so that no single reader that stalls keeps others out."""
 REMOVED_S_MAX: Final = 60.0
 """Time for which a file is still sent after the member has removed it."""
