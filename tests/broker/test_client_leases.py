@@ -71,6 +71,7 @@ def test_a_client_leaves_two_seconds_after_its_last_connection_has_closed() -> N
     leader = Leader(ONE)
     leader.note("n1", ONE, first=True)
     leader.note("n2", ONE, first=True)
+    leader.wait(TOLD_S, "n1", "n2")
     leader.leases.noted("n1", (), [ONE], is_first=False)
     leader.wait(GONE_S + TICK_S)
     assert leader.members == {ONE}, "n2 still has it"
@@ -113,6 +114,31 @@ def test_a_new_leader_waits_forty_seconds_for_a_member_that_has_a_client() -> No
 
     leader.wait(3 * TICK_S, "n1")
     assert leader.members == {ONE}
+
+
+def test_a_client_that_closed_one_connection_stays_until_a_slow_member_tells_a_new_leader() -> None:
+    leader = Leader(ONE, TWO)
+    leader.note("n1", TWO, first=True)
+    leader.leases.noted("n1", (), [ONE, TWO], is_first=False)
+    leader.wait(TOLD_S - TICK_S, "n1")
+    leader.note("n2", ONE, TWO, first=True)
+
+    leader.wait(ADOPTED_S, "n1", "n2")
+    assert leader.members == {ONE, TWO}
+
+
+def test_a_client_that_closed_its_only_connection_leaves_a_new_leader_after_ten_seconds() -> None:
+    leader = Leader(ONE, TWO)
+    leader.note("n1", TWO, first=True)
+    leader.leases.noted("n1", (), [ONE], is_first=False)
+    leader.wait(TOLD_S - TICK_S, "n1")
+    assert leader.members == {ONE, TWO}, "another member may still tell of it"
+    leader.wait(2 * TICK_S, "n1")
+    assert leader.members == {TWO}
+
+    leader.leases.noted("n1", (), [TWO], is_first=False)
+    leader.wait(GONE_S + TICK_S, "n1")
+    assert leader.members == set(), "by now the others have told of all their clients"
 
 
 def test_a_client_that_joins_has_time_until_its_member_speaks_of_it() -> None:

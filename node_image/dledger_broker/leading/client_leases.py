@@ -3,7 +3,8 @@
 The log says which clients belong to a group; the leader alone removes them. Every member tells it
 which clients are connected there. A client leaves when it says so, 2 s after its last connection to
 the last member has closed, when it was silent for 120 s, or 40 s after its member was heard last. A
-new leader knows the clients from the log and gives each of them 40 s, until a member has them.
+new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
+of a member about it: the word of one member does not say that no other member has the client.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,9 @@ LEAVING_MAX: Final = 500
 """Clients that are removed with one proposal."""
 
 NOBODY: Final = ""
-"""Stands for the member of a client that no member has said to have."""
+"""Stands for the member of a client that has joined, and that no member has said to have yet."""
+FROM_LOG: Final = "the log"
+"""Stands for the members that may have a client of the state, and have not told a new leader so."""
 
 Membership: TypeAlias = tuple[str, str]
 """A group and a client id."""
@@ -42,7 +45,7 @@ class ClientLeases:
         self._now_s = now_s
         self._term = NO_TERM
         self._until_s: dict[Membership, dict[str, float]] = {}
-        """By the member that has said so; `NOBODY` until one has."""
+        """By the member that has said so; or `NOBODY` or `FROM_LOG`, which are no member's id."""
         self._heard_s: dict[str, float] = {}
         """When each member was heard last that has told this leader about all of its clients."""
         self._leaving: set[Membership] = set()
@@ -66,17 +69,21 @@ class ClientLeases:
         if is_first:
             self._limit(member, now_s + TOLD_S)
         for membership in seen:
-            until_s = self._until_s.setdefault(membership, {})
-            until_s.pop(NOBODY, None)
-            until_s[member] = now_s + SILENT_S
+            self._count(membership, member, now_s, SILENT_S)
         for membership in gone:
-            until_s = self._until_s.setdefault(membership, {})
-            until_s.pop(NOBODY, None)
-            until_s[member] = now_s + GONE_S
+            self._count(membership, member, now_s, GONE_S)
         is_known = is_first or member in self._heard_s
         if is_known:
             self._heard_s[member] = now_s
         return is_known
+
+    def _count(self, membership: Membership, member: str, now_s: float, lease_s: float) -> None:
+        """Let the word of a member about a client count for so long."""
+        until_s = self._until_s.setdefault(membership, {})
+        until_s.pop(NOBODY, None)
+        if FROM_LOG in until_s:  # the notes of other members may still be on their way
+            until_s[FROM_LOG] = min(until_s[FROM_LOG], now_s + TOLD_S)
+        until_s[member] = now_s + lease_s
 
     def _limit(self, member: str, limit_s: float) -> None:
         """Let what a member has said count until `limit_s` only, unless it says so again."""
@@ -135,4 +142,4 @@ class ClientLeases:
         self._term = self._owner.term
         until_s = self._now_s() + ADOPTED_S
         self._heard_s = {}
-        self._until_s = {each: {NOBODY: until_s} for each in self._owner.state.memberships()}
+        self._until_s = {each: {FROM_LOG: until_s} for each in self._owner.state.memberships()}
