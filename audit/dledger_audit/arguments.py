@@ -123,7 +123,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--verdict-exits-0",
         action="store_true",
-        help="exit with 0 whatever the verdict is: a Job that has a result did not fail",
+        help="exit with 0 whatever the verdict is: a Job that has a result did not fail "
+        "(default: 0 only if the logs are Sound)",
     )
     top.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
     top.add_argument(
