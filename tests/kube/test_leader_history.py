@@ -205,10 +205,18 @@ def test_a_member_that_knew_no_leader_does_not_tell_how_long_the_leader_was_lost
     assert phases == {"detect": 2.1, "elect": 0.3}
 
 
-def test_the_pod_that_left_is_the_reason_of_the_transfer_before_it_ended() -> None:
+def test_a_leader_that_hands_over_as_its_pod_ends_is_no_lost_leader() -> None:
     history = led_by_n0()
     history.observe(10.0, [leads(0, 6)], [pod(0, leaving=True), pod(1), pod(2)])
     history.proven(10.1, NOW, N1, won("TRANSFER", 10.1))
+
+    assert history.changes[0].reason == "LeadershipTransferred"
+
+
+def test_a_leader_whose_pod_ends_without_a_transfer_is_lost_with_its_pod() -> None:
+    history = led_by_n0()
+    history.observe(10.0, [leads(0, 6)], [pod(0, leaving=True), pod(1), pod(2)])
+    history.proven(10.1, NOW, N1, won("NO_HEARTBEAT", 10.1))
 
     assert history.changes[0].reason == "PodReplaced"
 

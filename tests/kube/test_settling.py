@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dledger_kube.objects import NOW
+from dledger_kube.objects import NOW, leads, pod
 from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
 from dledger_operator.behaviours.handover.placement import (
     Move,
@@ -20,8 +20,8 @@ from dledger_operator.behaviours.handover.settling import (
     recent_losses,
     settle_s,
 )
-from dledger_operator.behaviours.leader.leader_history import CHANGES_MAX
-from dledger_operator.observed_state import Leader, LeaderChange
+from dledger_operator.behaviours.leader.leader_history import CHANGES_MAX, LeaderHistory
+from dledger_operator.observed_state import Leader, LeaderChange, Victory
 from dledger_operator.spec.preferred_leader import PreferredLeader
 
 DAY_S, TICK_S = 86_400, 5
@@ -31,6 +31,17 @@ def change(
     old: str, new: str, reason: str = "LeadershipTransferred", at: datetime = NOW
 ) -> LeaderChange:
     return LeaderChange(from_member=old, to_member=new, term=1, reason=reason, at=at)
+
+
+def handed_over(proved_s: float) -> Victory:
+    """What a member tells that the former leader has asked to stand."""
+    return Victory(
+        stood_because="TRANSFER",
+        former_leader_id="n0",
+        silent_s=0.0,
+        election_s=0.01,
+        proved_s=proved_s,
+    )
 
 
 class Flapping:
@@ -132,6 +143,21 @@ def test_only_a_leadership_that_was_lost_lately_and_not_handed_over_counts() -> 
     ]
 
     assert recent_losses(changes, NOW) == {"n0": 3, "n2": 1}
+
+
+def test_a_preferred_leader_that_is_drained_again_and_again_waits_no_longer() -> None:
+    """Each time it hands over to n1 as its pod ends, and gets the leadership back."""
+    history = LeaderHistory([])
+    history.proven(0.0, NOW, Leader(term=1, member_id="n0"))
+    for term in (2, 4, 6):
+        away, back = (Leader(term=term + later, member_id=f"n{1 - later}") for later in (0, 1))
+        history.observe(term, [leads(0, term - 1)], [pod(0, leaving=True), pod(1)])
+        history.proven(term, NOW, away, handed_over(term))
+        history.proven(term + 0.5, NOW, back, handed_over(term + 0.5))
+
+    losses = recent_losses(history.changes, NOW)["n0"]
+
+    assert settle_s(60, losses) == 60
 
 
 def test_the_group_says_why_a_preferred_leader_waits_longer() -> None:

@@ -153,7 +153,9 @@ class LeaderHistory:
         if not self._seen_leading and (victory is None or told is None):
             return change, ()
         outage = self._outage
-        if told and (outage is None or outage.reason != POD_REPLACED):
+        replaced = outage is not None and outage.reason == POD_REPLACED
+        # A leader that hands over as its pod ends was not lost.
+        if told and (told == LEADERSHIP_TRANSFERRED or not replaced):
             reason = told
         else:
             reason = outage.reason if outage else LEADER_STEPPED_DOWN
