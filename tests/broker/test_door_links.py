@@ -172,17 +172,21 @@ def test_a_leader_that_was_upgraded_is_asked_again() -> None:
 def test_a_link_over_which_nothing_comes_is_replaced_once_a_request_is_late() -> None:
     async def play(leader: Leader, member: Member) -> None:
         member.take(1, QUERY)
-        await leader.until(lambda: len(leader.frames) == 1)
+        await member.answered(1)
+        leader.answer = lambda _: b""
+        member.take(2, QUERY)
+        await leader.until(lambda: len(leader.frames) == 2)
         leader.answer = served
         member.wait(2.6)
-        member.take(2, QUERY)
-        await member.answered(2)
+        member.take(3, QUERY)
+        await member.answered(3)
 
-        assert member.line.codes == {1: Code.SERVICE_NOT_AVAILABLE, 2: Code.SUCCESS}
-        assert "the leader did not answer in time" in (member.line.remarks[1] or "")
-        assert len(leader.frames) == 2
+        refused = {2: Code.SERVICE_NOT_AVAILABLE}
+        assert member.line.codes == {1: Code.SUCCESS, **refused, 3: Code.SUCCESS}
+        assert "the leader did not answer in time" in (member.line.remarks[2] or "")
+        assert len(leader.frames) == 3
 
-    run(lambda _: b"", play)
+    run(served, play)
 
 
 def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_while() -> None:
@@ -209,6 +213,72 @@ def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_whil
         assert member.line.codes == {1: Code.SUCCESS, **refused, 5: Code.SUCCESS}
 
     run(served, play)
+
+
+def ask(group: Group, line: Line, opaque: int) -> None:
+    group.door.take(call_of(group, line, opaque, QUERY))
+
+
+def wait(group: Group, seconds: float) -> None:
+    group.now_s += seconds
+    group.door.tick()
+
+
+def test_a_leader_that_holds_requests_but_answers_the_greeting_is_asked_again() -> None:
+    group, line = Group(), Line()
+    group.elect(random.Random(0), here=False)
+    ask(group, line, 1)
+    wait(group, 0.001)
+    [link] = group.links
+    link.greet()
+    wait(group, 2.6)
+    ask(group, line, 2)
+
+    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    assert [each.opaque for each in link.arriving] == [1, 2]
+    assert link.open
+
+
+def mute() -> tuple[Group, Line]:
+    """Let a leader stay silent, the answer to the HELLO included, until its time is up."""
+    group, line = Group(), Line()
+    group.elect(random.Random(0), here=False)
+    ask(group, line, 1)
+    wait(group, 2.6)
+    ask(group, line, 2)
+    assert "does not answer this member" in (line.remarks[2] or "")
+    return group, line
+
+
+def test_a_silent_leader_is_asked_again_once_it_answers_the_greeting() -> None:
+    group, line = mute()
+    [_, link] = group.links
+    link.greet()
+    ask(group, line, 3)
+
+    assert [each.opaque for each in link.arriving] == [3]
+
+
+def test_a_silent_leader_is_asked_again_once_it_leads_anew() -> None:
+    group, line = mute()
+    group.door.leader_changed()
+    ask(group, line, 3)
+
+    assert 3 not in line.codes
+
+
+def test_one_connection_is_tried_while_a_silent_leader_is_not_asked() -> None:
+    group, line = mute()
+    group.links[1].lose()
+    for opaque in range(3, 30):
+        wait(group, 0.05)
+        ask(group, line, opaque)
+    assert len(group.links) == 2
+
+    wait(group, AVOIDED_S)
+    ask(group, line, 30)
+
+    assert [each.opaque for each in group.links[2].arriving] == [30]
 
 
 def test_a_link_over_which_other_answers_come_is_kept() -> None:

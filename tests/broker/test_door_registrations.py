@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from typing import cast
 
 import pytest
@@ -10,6 +11,7 @@ from dledger_broker.door import door_frames
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
 from dledger_broker.door.from_doors import FromDoors
+from dledger_broker.door.registrations import ANSWER_S
 from dledger_broker_client.played_leaders import Group, Line, Link, call_of
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -35,6 +37,10 @@ def wait(group: Group, seconds: float) -> None:
     group.door.tick()
 
 
+def commit_all(group: Group) -> None:
+    group.commit_up_to(len(group.tails[group.term].entries))
+
+
 def refuse(link: Link, frame: bytes) -> None:
     """Answer the registration that arrives next."""
     [register] = [each for each in link.arriving if each.code == REGISTER]
@@ -58,6 +64,53 @@ def test_a_registration_that_is_lost_costs_a_second() -> None:
     group.settle()
 
     assert line.codes == {1: Code.SUCCESS}
+
+
+def test_a_registration_that_a_slow_quorum_commits_gives_its_numbers() -> None:
+    group, line = begin()
+    wait(group, 0.001)
+    group.arrive(group.links[0])
+    for _ in range(24):
+        wait(group, 0.05)
+    commit_all(group)
+    [link] = group.links
+    group.arrive(link)
+    commit_all(group)
+
+    assert line.codes == {1: Code.SUCCESS}
+
+
+def test_sends_succeed_while_every_commit_takes_more_than_a_second() -> None:
+    group, line = begin()
+    lengths: list[int] = []
+    for opaque in range(2, 202):
+        group.door.take(call_of(group, line, opaque))
+        while group.links[-1].open and group.links[-1].arriving:
+            group.arrive(group.links[-1])
+        lengths.append(len(group.tails[1].entries))
+        if len(lengths) > 24:  # entries are committed 24 steps of 0.05 s after they came
+            group.commit_up_to(lengths[-25])
+        wait(group, 0.05)
+
+    codes = Counter(line.codes.values())
+    assert codes[Code.SUCCESS] > 150
+    assert sum(not entry.sequence for entry in group.tails[1].entries if entry) == 1
+    assert len(group.links) == 1
+
+
+def test_numbers_that_come_late_are_used() -> None:
+    group, line = begin()
+    [link] = group.links
+    group.now_s += 0.001
+    link.greet()
+    wait(group, ANSWER_S)
+    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
+    group.door.take(call_of(group, line, 3))
+    assert registrations(group) == 1
+    [register] = [each for each in link.arriving if each.code == REGISTER]
+    group.answer(link, register.number, Way.STORED, identity=0)
+
+    assert [each.opaque for each in link.arriving if each.code != REGISTER] == [3]
 
 
 def test_requests_that_need_no_number_do_not_wait_for_one() -> None:

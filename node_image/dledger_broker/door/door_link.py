@@ -23,6 +23,9 @@ BYTES_MAX: Final = 256 * 1024
 class LinkOwner(Protocol):
     """The owner of a link."""
 
+    def heard(self) -> None:
+        """Take note that the other member sends something, such as its answer to the HELLO."""
+
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Take the answers of one frame."""
 
@@ -122,6 +125,9 @@ class DoorLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Return the answers to their requests."""
+        if self._has_ended:
+            return
+        self._owner.heard()
         try:
             for command in self._decoder.feed(data):
                 if self._has_ended:

@@ -52,8 +52,9 @@ class DoorNumbers:
         return len(self._registrations) < REGISTRATIONS_MAX
 
     def registered(self, producer: int) -> None:
-        """Use a new producer's numbers, too."""
-        self._registrations[producer] = Sequences(producer)
+        """Use a new producer's numbers, too, unless there are enough of them."""
+        if len(self._registrations) < REGISTRATIONS_MAX:
+            self._registrations[producer] = Sequences(producer)
 
     def resolve(self, number: Number, *, stored: bool) -> None:
         """Take note that no further copy will be sent under these numbers."""

@@ -58,6 +58,10 @@ class AvoidedLeader:
         """Do not ask a leader for a while."""
         self._leader, self._until_s = leader, self._now_s() + AVOIDED_S
 
+    def forgive(self) -> None:
+        """Let any leader be asked again."""
+        self._leader = None
+
     def refusal(self, leader: Leader | None) -> RefusedError | None:
         """Return the answer to clients if the leader is avoided now; else None."""
         if leader is None or leader != self._leader or self._now_s() >= self._until_s:

@@ -1,16 +1,18 @@
 """The registrations that this member asks the leader for, one at a time, and when. No IO."""
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from dledger_broker.door.door_frames import DoorAnswer, Way, decode_identity, decode_refusal
 from dledger_broker.door.door_numbers import DoorNumbers
+from dledger_broker.door.hearing import SILENT_S
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_node.services.waiting import ANSWER_WAIT_S
 
-ANSWER_S: Final = 1.0
-"""How long an answer may take. Then the link is of no use, and sends still have time for another.
-"""
+ANSWER_S: Final = ANSWER_WAIT_S + 0.5
+"""How long an answer may take over a link that lives: the leader waits so long for a quorum."""
 RETRY_MIN_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
 """The least and the longest pause after a registration that failed; each is twice the last."""
@@ -25,6 +27,8 @@ class Registrations:
         self._request: int | None = None
         """The number of the request that is on its way."""
         self._asked_s = 0.0
+        self._late: set[int] = set()
+        """Those whose answers are late, and may still come over the link."""
         self._next_s = self._pause_s = 0.0
 
     def may_ask(self, count: int) -> bool:
@@ -39,39 +43,55 @@ class Registrations:
         """Take note of the request for a registration."""
         self._request, self._asked_s = request, self._now_s()
 
-    def ends_late(self) -> bool:
-        """Tell whether the answer has taken too long, and expect it no longer then."""
-        is_late = self._request is not None and self._now_s() >= self._asked_s + ANSWER_S
-        if is_late:
-            self._failed()
-        return is_late
+    def ends_late(self, heard_s: float) -> bool:
+        """Let another registration be asked for if the answer has taken too long.
+
+        `heard_s` is when something came over the link last. Returns whether the link is dead.
+        """
+        limit_s = SILENT_S if heard_s == -math.inf else ANSWER_S
+        if self._request is None or self._now_s() < self._asked_s + limit_s:
+            return False
+        self._late.add(self._request)
+        self._failed()
+        return heard_s <= self._asked_s
 
     def link_ended(self) -> None:
         """Expect no answer any longer."""
         self._request = None
+        self._late.clear()
 
     def leader_changed(self) -> None:
         """Let another leader be asked without a pause."""
         self._next_s = self._pause_s = 0.0
 
     def is_under_way(self, requests: range) -> bool:
-        """Tell whether the request that is on its way is one of these."""
-        return self._request is not None and self._request in requests
+        """Tell whether a request that is on its way is one of these."""
+        if self._request is not None and self._request in requests:
+            return True
+        return any(late in requests for late in self._late)
 
     def answered(self, answer: DoorAnswer) -> DLedgerResponseCode | None:
-        """Take the leader's answer; return why it refuses, if it does and says so."""
+        """Take the leader's answer; return why it refuses, if it does and says so.
+
+        A late one is as good as another: any registration gives numbers.
+        """
+        is_late = answer.number in self._late
+        self._late.discard(answer.number)
+        refusal = None
         try:
             if answer.way is Way.STORED:
                 self._numbers.registered(decode_identity(answer.frame))
-                self.link_ended()
                 self.leader_changed()
+                if not is_late:
+                    self._request = None
                 return None
-            return decode_refusal(answer.frame)
+            refusal = decode_refusal(answer.frame)
         except FormatError:
+            pass
+        if is_late:
             return None
-        finally:
-            if self._request is not None:
-                self._failed()
+        self._failed()
+        return refusal
 
     def _failed(self) -> None:
         """Ask again after a pause."""

@@ -7,11 +7,10 @@ without an answer are sent to the next one. A message keeps the number that it w
 A request that was never passed on, or surely had no effect, ends with code 14 after 2 s; producers
 then try again. One that may have had its effect ends with code 1 after 2.5 s. A leader of a release
 that takes no requests from other members is not asked again for 3 s: requests end with 14 at once.
-Nor is one that has not answered at all since this member connected to it again.
+Nor is one from which nothing came over a new link, until something comes over another one.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from dledger_broker.door import refusals
 from dledger_broker.door.call import Call, Line
@@ -24,16 +23,14 @@ from dledger_broker.door.door_frames import (
 )
 from dledger_broker.door.door_link import DoorLink, OpenLink
 from dledger_broker.door.door_numbers import DoorNumbers
-from dledger_broker.door.leadership import Leadership
+from dledger_broker.door.hearing import Hearing
+from dledger_broker.door.leadership import Leader, Leadership
 from dledger_broker.door.refusals import AvoidedLeader
 from dledger_broker.door.registrations import Registrations
 from dledger_broker.door.waiting import DOUBT_S, STORING, Waiting, in_doubt, refuse
 from dledger_broker.door.waiting_room import WaitingRoom
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.metrics import BrokerCounters
-
-SILENT_S: Final = 1.0
-"""How long a request must have been on its way before nothing on the link means that it is dead."""
 
 
 class ToLeader:
@@ -59,12 +56,8 @@ class ToLeader:
         self._sent: dict[int, Waiting] = {}
         """Those that are on their way, by number of the request."""
         self._link: DoorLink | None = None
-        self._heard_s = 0.0
-        """When the last answer came."""
+        self._hearing = Hearing(now_s)
         self._incapable = AvoidedLeader(now_s, refusals.INCAPABLE)
-        self._mute = AvoidedLeader(now_s, refusals.MUTE)
-        self._opened_s = 0.0
-        """When the link was opened."""
         self._next_order = self._next_request = 0
         self._is_closed = False
 
@@ -119,18 +112,15 @@ class ToLeader:
             return
         if leadership.leads or (leader := leadership.leader) is None:
             return
-        refused = self._incapable.refusal(leader) or self._mute.refusal(leader)
+        refused = self._incapable.refusal(leader) or self._hearing.refusal(leader)
         if refused is not None:
             self._refuse_all(refused)
             return
         link = self._link
-        if link is None or (link.leader_id, link.term) != leader:
+        is_old = link is None or (link.leader_id, link.term) != leader
+        if link is None or is_old or self._hearing.is_of_no_use():
             self._leave_link()
-            if not self._room.has_next:
-                return
-            self._opened_s = self._now_s()
-            link = self._link = self._open_link(self, *leader)
-            if link is None:
+            if not self._room.has_next or (link := self._open(leader)) is None:
                 return
         self._send_all(link)
 
@@ -153,14 +143,15 @@ class ToLeader:
         is_silent = False
         for number, waiting in late:
             del self._sent[number]
-            is_silent |= self._heard_s <= waiting.sent_s <= now_s - SILENT_S
+            is_silent |= self._hearing.is_silent_since(waiting.sent_s)
             waiting.may_be_stored = True
             self._end(waiting, refusals.UNANSWERED)
         link = self._link
-        if is_silent and link is not None and self._heard_s < self._opened_s:
-            self._mute.avoid((link.leader_id, link.term))
-        if self._registrations.ends_late() or is_silent:
+        if self._registrations.ends_late(self._hearing.heard_s) or is_silent:
             self._leave_link()
+        leader = None if link is None else (link.leader_id, link.term)
+        if is_silent and leader is not None and self._hearing.gives_up(leader):
+            self._open(leader)  # what comes over it, the answer to the HELLO first, ends the pause
 
     def _waits_for_link_too_long(self, now_s: float) -> bool:
         """Tell whether a request is late, and the link that it waits for was never made."""
@@ -171,6 +162,7 @@ class ToLeader:
     def leader_changed(self) -> None:
         """Go on with another leader, or none, or the same one that is now ready."""
         self._registrations.leader_changed()
+        self._hearing.leader_changed()
         self._room.put_back()
         self.go_on()
 
@@ -272,6 +264,12 @@ class ToLeader:
             self._registrations.asked(self._next_request)
             link.send(DoorRequest(self._next_request, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0))
 
+    def _open(self, leader: Leader) -> DoorLink | None:
+        """Begin to connect to a leader; return None if its address is not known."""
+        self._hearing.opened()
+        self._link = self._open_link(self, *leader)
+        return self._link
+
     def _leave_link(self) -> None:
         """Give up the link to a member that leads no longer, and take its requests back."""
         link, self._link = self._link, None
@@ -295,6 +293,10 @@ class ToLeader:
             self._link = None
             self._take_back_sent(link)
 
+    def heard(self) -> None:
+        """Take note that the leader lives."""
+        self._hearing.heard()
+
     def refused(self, requests: range) -> None:
         """End what the leader cannot take, and ask it no longer for some time."""
         link = self._link
@@ -315,7 +317,7 @@ class ToLeader:
 
     def answered(self, answers: Sequence[DoorAnswer]) -> None:
         """Answer clients, with one write for each connection."""
-        self._heard_s = self._now_s()
+        self._hearing.heard()
         written: dict[Line, list[bytes]] = {}
         for answer in answers:
             if self._registrations.is_under_way(range(answer.number, answer.number + 1)):

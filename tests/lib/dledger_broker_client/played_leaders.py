@@ -61,10 +61,17 @@ class Link:
     was_made: bool = True
     arriving: list[DoorRequest] = field(default_factory=list)
     open: bool = True
+    is_greeted: bool = False
 
     def send(self, request: DoorRequest) -> None:
         """Let a request arrive later."""
         self.arriving.append(request)
+
+    def greet(self) -> None:
+        """Let the leader answer the HELLO, unless it has."""
+        if self.open and not self.is_greeted:
+            self.is_greeted = True
+            self.owner.heard()
 
     def abort(self) -> None:
         """Close, and tell nobody."""
@@ -156,6 +163,7 @@ class Group:
         """Let the next request of a link arrive at its leader, which may be deposed."""
         if not (link.arriving and link.was_made):
             return
+        link.greet()
         request, tail = link.arriving.pop(0), self.tails[link.term]
         if request.code == REGISTER:
             tail.entries.append(Entry(len(tail.entries), 0, 0))
@@ -177,7 +185,12 @@ class Group:
         tail = self.tails.get(self.term)
         if tail is None or self.leads:
             return
-        self.committed = rng.randint(self.committed, len(tail.entries))
+        self.commit_up_to(rng.randint(self.committed, len(tail.entries)))
+
+    def commit_up_to(self, count: int) -> None:
+        """Commit so many entries of the present leader, and answer their requests."""
+        tail = self.tails[self.term]
+        self.committed = max(self.committed, count)
         done = [each for each in tail.waiting if each[0] < self.committed]
         tail.waiting = [each for each in tail.waiting if each[0] >= self.committed]
         for index, link, number in done:
