@@ -105,7 +105,6 @@ class Broker:
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
         self._listener: asyncio.Server | None = None
-        self._registering: asyncio.Task[None] | None = None
         self._idle: asyncio.Event | None = None
         """Set once all requests are answered; there only while this member drains."""
         member.keep_entries(self._covered_index)
@@ -142,14 +141,14 @@ class Broker:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
         logger.info("the broker %s is listening on port %d", self._settings.name, port)
         watch = asyncio.create_task(self._follow_leader())
-        self._registering = asyncio.create_task(self._name_servers.run())
+        self._name_servers.start()
         try:
             while True:
                 await asyncio.sleep(CLOCK_S)
                 self._tick()
         finally:
             watch.cancel()
-            self._registering.cancel()
+            self._name_servers.close()
             self._listener.close()
 
     async def _follow_leader(self) -> None:
@@ -162,8 +161,7 @@ class Broker:
 
     async def drain(self) -> None:
         """Read no further requests; answer those that were read, and the pulls that are held."""
-        if self._registering is not None:
-            self._registering.cancel()  # so the name servers forget this member
+        self._name_servers.close()
         if self._listener is not None:
             self._listener.close()
         self._member.gate.take_no_more()

@@ -1,19 +1,25 @@
 """What a member tells name servers, and name servers that are down, slow or wrong."""
 
+import asyncio
+import dataclasses
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from dledger_broker.names import registration
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.names import name_servers, registration
+from dledger_broker.names.name_servers import Backoff, NameServers
 from dledger_broker.names.registration import Standing
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
-from dledger_broker.state.tables import TableVersion
+from dledger_broker.state.tables import Tables, TableVersion
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
@@ -84,6 +90,8 @@ class NameServer:
     def __init__(self) -> None:
         self.requests: list[RegisterBrokerFields] = []
         self.topics: list[set[str]] = []
+        self.terms: list[int] = []
+        self.times_s: list[float] = []
         self.answer: Callable[[RemotingCommand], bytes] = lambda request: encode_answer(
             request.opaque, 0
         )
@@ -113,8 +121,10 @@ class NameServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def take(self, command: RemotingCommand) -> None:
-        body = RegisterBroker.from_json(command.body)
-        self.topics.append({*body.topic_config_serialize_wrapper.topic_config_table})
+        table = RegisterBroker.from_json(command.body).topic_config_serialize_wrapper
+        self.topics.append({*table.topic_config_table})
+        self.terms.append(table.data_version.state_version)
+        self.times_s.append(time.monotonic())
         self.requests.append(RegisterBrokerFields.from_ext(command.ext_fields))
 
     def close(self) -> None:
@@ -190,6 +200,131 @@ def test_a_name_server_that_does_not_do_its_work_disturbs_nobody(
         if answer is not silent:  # that one has 10 s for its answer
             wait_for(lambda: is_registered(group, name_server.address), "it tries again")
     other.close()
+
+
+class Registering:
+    """Keeps a member registered, without its broker."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.counters = BrokerCounters()
+        self.standing = Standing(0, 1, TableVersion())
+        self._settings = dataclasses.replace(SETTINGS, name_servers=addresses)
+        self._threads = ThreadPoolExecutor(1)
+
+    async def __aenter__(self) -> Self:
+        tables = BrokerState().tables
+        self.servers = NameServers(
+            self._settings, lambda: self.standing, lambda: tables, self._threads, self.counters
+        )
+        self.servers.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.servers.close()
+        self._threads.shutdown()
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        await asyncio.to_thread(wait_for, is_so, what)
+
+    async def until_registered(self) -> None:
+        registered = self.counters.registered
+        await self.until(lambda: all(registered.values()), "it is registered everywhere")
+
+    def change(self) -> None:
+        self.standing = self.standing._replace(term=self.standing.term + 1)
+        self.servers.tick()
+
+
+def test_the_pause_doubles_with_each_failure_up_to_thirty_seconds() -> None:
+    backoff = Backoff()
+    assert [backoff.failed() for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+    backoff.reset()
+    assert [backoff.failed() for _ in range(2)] == [0.5, 1]
+
+
+def test_a_name_server_that_refuses_is_asked_ever_more_seldom_until_something_changes(
+    name_server: NameServer,
+) -> None:
+    name_server.answer = refusing
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            await member.until(lambda: len(name_server.requests) >= 4, "it has tried four times")
+            times_s = name_server.times_s
+            assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
+            name_server.answer = asking
+            member.change()
+            await member.until_registered()
+            assert times_s[4] - times_s[3] < 3.5, "the next pause was 4 s"
+
+    asyncio.run(play())
+
+
+def test_all_name_servers_are_told_with_one_body_of_each_table(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    make = registration.body
+
+    def counted(settings: BrokerSettings, standing: Standing, tables: Tables) -> bytes:
+        made.append(standing.term)
+        return make(settings, standing, tables)
+
+    monkeypatch.setattr(registration, "body", counted)
+    others = [NameServer(), NameServer()]
+
+    async def play() -> None:
+        async with Registering(*(each.address for each in (name_server, *others))) as member:
+            await member.until_registered()
+            member.change()
+            for server in (name_server, *others):
+                await member.until(lambda at=server: at.terms[-1] == 2, "it knows the change")  # type: ignore[misc]
+
+    asyncio.run(play())
+    for other in others:
+        other.close()
+    assert made == [1, 2]
+
+
+def test_an_unexpected_error_at_one_name_server_ends_no_registration(
+    name_server: NameServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = NameServer()
+    errors = [KeyError("unexpected")]
+    make = registration.frame
+
+    def failing(settings: BrokerSettings, standing: Standing, topics: bytes, opaque: int) -> bytes:
+        if errors:
+            raise errors.pop()
+        return make(settings, standing, topics, opaque)
+
+    monkeypatch.setattr(registration, "frame", failing)
+
+    async def play() -> None:
+        async with Registering(name_server.address, other.address) as member:
+            await member.until_registered()
+
+    asyncio.run(play())
+    other.close()
+    assert not errors
+    assert "KeyError: 'unexpected'" in caplog.text
+
+
+def test_the_end_of_a_registration_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def end(_: name_servers.NameServer) -> None:
+        raise KeyError("the end")
+
+    monkeypatch.setattr(name_servers.NameServer, "run", end)
+
+    async def play() -> None:
+        async with Registering("127.0.0.1:1") as member:
+            await member.until(lambda: "the end" in caplog.text, "it is logged")
+
+    asyncio.run(play())
+    assert "restart the member" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["host", "host:", ":9876", "host:0", "a:1,b:2", "a:٣"])

@@ -2,7 +2,8 @@
 
 Each name server has a connection and a task of its own, so one that is down or slow holds up no
 other. It forgets the member when the connection ends. A registration is repeated every 30 s and
-after each change, and until it is answered; serving clients never waits for any of this.
+after each change, and until it is answered: ever more seldom, up to every 30 s, while nothing
+changes. Serving clients never waits for any of this.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 REPEAT_S: Final = 30.0
 RETRY_S: Final = 0.5
+"""The pause after the first failure; each further one doubles it, up to `REPEAT_S`."""
 PAUSE_S: Final = 0.2
 """The shortest time between two registrations at a name server, however often topics change."""
 DIAL_S: Final = 3.0
@@ -56,25 +58,68 @@ class NameServers:
         self._threads = threads
         self._told = standing()
         self._servers = [NameServer(address, self, counters) for address in settings.name_servers]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._making = asyncio.Lock()
+        self._made: tuple[object, bytes] | None = None
+        """The last body, after what it was made for."""
 
-    async def run(self) -> None:
-        """Register until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for server in self._servers:
-                tasks.create_task(server.run(), name=f"name server {server.address}")
+    def start(self) -> None:
+        """Register from now on."""
+        for server in self._servers:
+            task = asyncio.create_task(server.run(), name=f"the name server {server.address}")
+            task.add_done_callback(_log_end)
+            self._tasks.append(task)
+
+    def close(self) -> None:
+        """Register no longer; the name servers forget this member as the connections close."""
+        for task in self._tasks:
+            task.cancel()
 
     def tick(self) -> None:
         """Tell the name servers soon what has changed."""
         if self._servers and (standing := self.standing()) != self._told:
             self._told = standing
             for server in self._servers:
-                server.changed.set()
+                server.tell()
 
     async def topics(self, standing: Standing) -> bytes:
-        """Return the body of a registration; a thread makes it."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, registration.body, self.settings, standing, self._tables()
+        """Return the body of a registration; a thread makes it, once for all name servers."""
+        made_for = standing.term, standing.topics
+        async with self._making:
+            if self._made is None or self._made[0] != made_for:
+                self._made = None
+                body = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, registration.body, self.settings, standing, self._tables()
+                )
+                self._made = made_for, body
+            return self._made[1]
+
+
+def _log_end(task: asyncio.Task[None]) -> None:
+    """Say that a registration has ended that nobody has cancelled."""
+    if not task.cancelled():
+        logger.error(
+            "the registration at %s has ended because of an error in this program; restart the "
+            "member to register it again",
+            task.get_name(),
+            exc_info=task.exception(),
         )
+
+
+class Backoff:
+    """How long to wait after each failure."""
+
+    def __init__(self) -> None:
+        self._next_s = RETRY_S
+
+    def failed(self) -> float:
+        """Return the seconds to wait now."""
+        pause_s, self._next_s = self._next_s, min(2 * self._next_s, REPEAT_S)
+        return pause_s
+
+    def reset(self) -> None:
+        """Begin with the shortest pause again."""
+        self._next_s = RETRY_S
 
 
 class NameServer:
@@ -82,41 +127,77 @@ class NameServer:
 
     def __init__(self, address: str, owner: NameServers, counters: BrokerCounters) -> None:
         self.address = address
-        self.changed = asyncio.Event()
+        self._wake = asyncio.Event()
         """Set when there is something to tell, or the connection has ended."""
+        self._has_news = False
+        """Whether there is something to tell that the last attempt did not try to tell."""
+        self._backoff = Backoff()
         self._owner = owner
         self._registered = counters.registered
         self._registered[address] = False
         self._log = LineBudget()
         self._opaques = itertools.count(1)
 
+    def tell(self) -> None:
+        """Register soon, for there is something to tell."""
+        self._has_news = True
+        self._backoff.reset()
+        self._wake.set()
+
     async def run(self) -> None:
         """Register, and connect again whenever the connection ends, until cancelled."""
         while True:
-            link: NameServerLink | None = None
             try:
-                host, port = split_address(self.address)
-                async with asyncio.timeout(DIAL_S):
-                    _, link = await dial(
-                        lambda: NameServerLink(self.changed), host.strip("[]"), port
-                    )
-                await self._keep_registered(link)
+                await self._connect()
             except (OSError, RegistrationError, FrameError, ValueError) as error:
-                if (left_out := self._log.admit(self.address)) is not None:
+                if (left_out := self._log.admit("failed")) is not None:
                     reason = reason_of(error) or f"it did not accept within {DIAL_S:g} s"
                     logger.warning(
                         "not registered at the name server %s: %s%s", self.address, reason, left_out
                     )
-            finally:
-                self._registered[self.address] = False
-                if link is not None:
-                    link.abort()
-            await asyncio.sleep(RETRY_S)
+            except Exception:  # unexpected; yet the member must get registered again
+                if (left_out := self._log.admit("unexpected")) is not None:
+                    logger.exception(
+                        "not registered at the name server %s because of an error in this program; "
+                        "trying again%s",
+                        self.address,
+                        left_out,
+                    )
+            await self._pause(self._backoff.failed())
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait for so long; for something to tell, wait no longer than `RETRY_S`."""
+        try:
+            async with asyncio.timeout(pause_s):
+                await asyncio.sleep(RETRY_S)
+                while not self._has_news:
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            pass  # it is time
+
+    async def _connect(self) -> None:
+        """Connect, and register until the connection ends, or cannot be opened.
+
+        Raises OSError, RegistrationError, FrameError, ValueError.
+        """
+        self._has_news = False
+        link: NameServerLink | None = None
+        try:
+            host, port = split_address(self.address)
+            async with asyncio.timeout(DIAL_S):
+                _, link = await dial(lambda: NameServerLink(self._wake.set), host.strip("[]"), port)
+            await self._keep_registered(link)
+        finally:
+            self._registered[self.address] = False
+            if link is not None:
+                link.abort()
 
     async def _keep_registered(self, link: "NameServerLink") -> None:
         """Register again and again. Raises RegistrationError once the connection has ended."""
         while True:
-            self.changed.clear()
+            self._wake.clear()
+            self._has_news = False
             standing = self._owner.standing()
             topics = await self._owner.topics(standing)
             opaque = next(self._opaques)
@@ -125,6 +206,7 @@ class NameServer:
             )
             if answer.code != _SUCCESS:
                 raise RegistrationError(f"it answers {answer.code}: {(answer.remark or '')[:200]}")
+            self._backoff.reset()
             if not self._registered[self.address]:
                 self._registered[self.address] = True
                 logger.info("registered at the name server %s", self.address)
@@ -132,7 +214,7 @@ class NameServer:
             if self._owner.standing() == standing:
                 try:
                     async with asyncio.timeout(REPEAT_S):
-                        await self.changed.wait()
+                        await self._wake.wait()
                 except TimeoutError:
                     continue
 
@@ -140,9 +222,9 @@ class NameServer:
 class NameServerLink(asyncio.Protocol):
     """A connection to a name server, over which one request is under way at a time."""
 
-    def __init__(self, changed: asyncio.Event) -> None:
-        """`changed` is set when the connection has ended."""
-        self._changed = changed
+    def __init__(self, ended: Callable[[], None]) -> None:
+        """`ended` is called when the connection has ended."""
+        self._ended = ended
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder()
         self._asked: tuple[int, asyncio.Future[RemotingCommand]] | None = None
@@ -193,6 +275,6 @@ class NameServerLink(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self._end = self._end or error
-        self._changed.set()
+        self._ended()
         if self._asked is not None and not self._asked[1].done():
             self._asked[1].set_exception(self._end)
