@@ -66,6 +66,10 @@ class PodView:
     """Since when it succeeds; None if it does not, or that is not known."""
     runs: bool = True
     """Whether the kubelet reports that the member's container runs."""
+    ended: bool = False
+    """Whether the kubelet reports that every container has terminated."""
+    finalizers: Sequence[str] = ()
+    """What keeps the object after the kubelet has ended the pod."""
     problem: Problem | None
     """Why the pod does not start, as reported by the kubelet or the scheduler."""
     image: str = ""

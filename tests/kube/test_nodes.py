@@ -20,6 +20,10 @@ def node(cordoned: bool = False, *taints: tuple[str, str, str], **labels: str) -
     }
 
 
+def having(condition: str, status: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": condition, "status": status}]}}
+
+
 def why(body: dict[str, Any], *tolerations: Toleration) -> str:
     return node_view(body).why_emptied(pod(0, tolerations=tolerations))
 
@@ -83,8 +87,25 @@ def test_only_what_matters_is_news() -> None:
     nodes = Nodes()
 
     assert nodes.changed(node(zone="a"))
-    assert not nodes.changed(node(zone="a") | {"status": {"conditions": [1]}})
+    assert not nodes.changed(node(zone="a") | having("MemoryPressure", "True"))
     assert nodes.changed(node(True, zone="a"))
     assert nodes.deleted(node())
     assert not nodes.deleted(node())
     assert nodes.get("worker-1") is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "ready"),
+    [
+        ("Ready", "True", True),
+        ("Ready", "False", False),
+        ("Ready", "Unknown", False),
+        ("DiskPressure", "True", False),
+    ],
+)
+def test_a_node_is_ready_if_its_kubelet_says_so(condition: str, status: str, ready: bool) -> None:
+    nodes = Nodes()
+
+    assert nodes.is_ready("worker-1") is None
+    nodes.changed(node() | having(condition, status))
+    assert nodes.is_ready("worker-1") is ready

@@ -236,7 +236,10 @@ async def test_what_was_removed_stays_removed_when_the_time_is_over() -> None:
 
     assert run.outcome == ("Failed", "TimedOut")
     assert "did not get a new volume and join within 60 s; what was removed stays" in run.message
-    assert "pod flights-2 on node worker-2 is terminating. If the machine is off" in run.message
+    assert (
+        "pod flights-2 on node worker-2 is terminating. If the node is Ready, leave it alone"
+        in run.message
+    )
 
 
 async def test_a_member_that_is_removed_from_the_group_meanwhile_is_not_waited_for() -> None:

@@ -83,6 +83,34 @@ def test_a_pod_that_is_being_deleted_is_leaving() -> None:
     assert deleted.ends_by == datetime(2026, 1, 1, tzinfo=UTC)
 
 
+RUNS: dict[str, Any] = {"running": {}}
+ENDED = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("states", "init_states", "expected"),
+    [
+        ([ENDED, ENDED], [ENDED], True),
+        ([ENDED, RUNS], [], False),
+        ([ENDED], [RUNS], False),
+        ([{"waiting": {}}], [], False),
+        ([], [], False),
+    ],
+)
+def test_a_pod_has_ended_once_every_container_has_whatever_its_phase(
+    states: list[dict[str, Any]], init_states: list[dict[str, Any]], expected: bool
+) -> None:
+    seen = translate.pod_view(
+        pod(
+            phase="Failed",
+            containerStatuses=[container(state=state) for state in states],
+            initContainerStatuses=[container("init", state=state) for state in init_states],
+        )
+    )
+
+    assert seen.ended is expected
+
+
 def test_a_pod_is_ready_if_its_ready_condition_is_true() -> None:
     conditions = [{"type": "Ready", "status": "True"}]
 

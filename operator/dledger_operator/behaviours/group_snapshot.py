@@ -283,7 +283,8 @@ class GroupSnapshot:
         self,
         now: datetime,
         scaling_problem: Problem | None,
-        roll_problem: Problem | None = None,
+        roll_problem: Problem | None,
+        nodes: Nodes,
     ) -> ObservedGroup:
         """Combine all parts into the observed state; this may end the startup grace period."""
         group, followed, shape = self.group_in_force, self.followed, self.reconciled.shape
@@ -297,6 +298,7 @@ class GroupSnapshot:
                 self.failures,
                 self.reconciled.wanted,
                 now,
+                nodes.is_ready,
             )
             if group
             else ()

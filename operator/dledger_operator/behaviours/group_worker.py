@@ -325,11 +325,12 @@ class GroupWorker:
         return again_s
 
     async def _report(self) -> None:
-        snapshot, body = self._snapshot, self._body
+        snapshot, body, nodes = self._snapshot, self._body, self._context.nodes
         generation = snapshot.reconciled.generation
         if not generation or not self._reporter.may_replace_status(complete=snapshot.is_complete):
             return
-        observed = snapshot.observe(self._context.now(), self._scaler.problem, self._rolls.problem)
+        now, scaling, rolling = self._context.now(), self._scaler.problem, self._rolls.problem
+        observed = snapshot.observe(now, scaling, rolling, nodes)
         try:
             await self._reporter.report(body, observed, self._snapshot.history, generation)
         except NotFoundError:

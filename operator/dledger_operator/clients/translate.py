@@ -71,6 +71,8 @@ def pod_view(pod: Pod) -> PodView:
         ready=_condition(pod, "Ready") == "True",
         ready_since=_ready_since(pod),
         runs=_runs(pod),
+        ended=_has_ended(pod),
+        finalizers=tuple(metadata.finalizers or ()),
         problem=pod_problem(pod, names.NODE_CONTAINER),
         image=next(
             (each.image or "" for each in containers if each.name == names.NODE_CONTAINER), ""
@@ -272,6 +274,19 @@ def _runs(pod: Pod) -> bool:
     if not states:
         return _condition(pod, "Ready") == "True"
     return any(state is not None and state.running is not None for state in states)
+
+
+def _has_ended(pod: Pod) -> bool:
+    """Return whether the kubelet reports that every container has terminated. The phase does not
+    tell: Kubernetes also sets it for pods whose kubelet is silent.
+    """
+    status = pod.status
+    states = [
+        each.state
+        for listed in (status and status.containerStatuses, status and status.initContainerStatuses)
+        for each in listed or []
+    ]
+    return bool(states) and all(state and state.terminated is not None for state in states)
 
 
 def _ordinal(pod_name: str) -> int:

@@ -32,6 +32,8 @@ class NodeView:
     cordoned: bool
     labels: Mapping[str, str]
     taints: Sequence[Taint]
+    ready: bool
+    """Whether its kubelet reports to the API server that it is ready."""
 
     def why_emptied(self, pod: PodView) -> str:
         """Return why the node is being emptied, as far as this pod is concerned; empty if it is
@@ -66,6 +68,11 @@ class Nodes:
         node = self._known.get(pod.node)
         return node.why_emptied(pod) if node else ""
 
+    def is_ready(self, name: str) -> bool | None:
+        """Return whether a Node is Ready; None if it is not known."""
+        node = self._known.get(name)
+        return node.ready if node else None
+
     def changed(self, body: Mapping[str, Any]) -> bool:
         """Take a Node that was created or changed. Return whether anything that matters differs."""
         view = node_view(body)
@@ -88,6 +95,10 @@ def node_view(body: Mapping[str, Any]) -> NodeView:
         taints=tuple(
             Taint(key=each["key"], value=each.get("value") or "", effect=each["effect"])
             for each in spec.get("taints") or []
+        ),
+        ready=any(
+            each.get("type") == "Ready" and each.get("status") == "True"
+            for each in (body.get("status") or {}).get("conditions") or []
         ),
     )
 

@@ -117,11 +117,13 @@ def members(
     failures: Sequence[CreationFailure] = (),
     wanted: Revision | None = None,
     now: datetime | None = None,
+    node_ready: Callable[[str], bool | None] = lambda _: None,
 ) -> tuple[ObservedMember, ...]:
     """Return every member that the spec asks for, that has a pod, or that belongs to the group.
 
     `failures` say why missing pods could not be created, latest first. `wanted` is the revision
-    that the spec asks for; None while it is not known. `now` tells whether a pod should have ended.
+    that the spec asks for; None while it is not known. `now` tells whether a pod should have ended,
+    and `node_ready` whether the Node of that name is Ready, None if it is not known.
     """
     existing = {names.ordinal(pod.member_id) for pod in pods}
     existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
@@ -140,6 +142,7 @@ def members(
                 claim_of.get(names.volume_claim(pod_name)),
                 failure_of.get(pod_name),
                 now,
+                node_ready,
             ),
             _danger(pod_of.get(pod_name), claim_of.get(names.volume_claim(pod_name))),
             answers,
@@ -196,9 +199,10 @@ def _problem(
     claim: VolumeClaimView | None,
     failure: CreationFailure | None,
     now: datetime | None,
+    node_ready: Callable[[str], bool | None],
 ) -> Problem | None:
     """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
-    if pod and now and (late := stuck_pods.stuck(pod, now)):
+    if pod and now and (late := stuck_pods.stuck(pod, now, node_ready(pod.node))):
         return late
     if pod is None and failure:
         return Problem(reason=FAILED_CREATE, message=failure.message)

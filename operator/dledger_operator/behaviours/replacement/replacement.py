@@ -95,6 +95,7 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             if pod.uid in told and told[pod.uid].self_id == pod.member_id
         }
         made = now.stateful_set if now else None
+        pod = next((pod for pod in pods if pod.member_id == request.member), None)
         return ReplaceState(
             request=request,
             first=first,
@@ -108,7 +109,8 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             hibernate=now.group.hibernate if now else False,
             has_stateful_set=made is not None and not made.leaving,
             staying=now.group.member_ids if now else (),
-            pod=next((pod for pod in pods if pod.member_id == request.member), None),
+            pod=pod,
+            node_ready=self._context.nodes.is_ready(pod.node) if pod else None,
             claim=claim,
             leading=proven_leader(list(answers.values())),
             answers=answers,

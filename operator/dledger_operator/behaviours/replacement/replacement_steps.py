@@ -76,6 +76,8 @@ class ReplaceState:
     """The members that the spec asks for."""
     pod: PodView | None
     """The member's pod."""
+    node_ready: bool | None = None
+    """Whether the Node of that pod is Ready; None if it is not known."""
     claim: VolumeClaimView | None
     """The member's volume claim."""
     leading: NodeStatus | None
@@ -194,7 +196,8 @@ def _remove_pod(state: ReplaceState, claim: VolumeClaimView) -> Step:
         message = f"volume claim {claim.name} is being deleted"
         return Wait(reason=CLAIM_TERMINATING, message=message)
     if pod.leaving:
-        message = f"{stuck_pods.where(pod)} is terminating. {stuck_pods.CURE}"
+        message = f"{stuck_pods.where(pod)} is terminating. "
+        message += stuck_pods.cure(pod, state.node_ready)
         return Wait(reason=stuck_pods.POD_TERMINATING, message=message)
     # Its volume cannot be kept any more, but the member has come back and may be needed for now.
     if pod.ready and (risk := quorum_risk(state)):
