@@ -72,6 +72,25 @@ def test_a_request_is_not_sent_again_after_a_newer_one(
     assert "a later request" in (line.remarks[1] or "")
 
 
+def test_a_request_waits_while_an_older_one_pauses() -> None:
+    group, line = begin()
+    take(group, line, 1, OFFSET)
+    [link] = group.links
+    for _ in range(3):
+        turn_back(link, 1)
+        group.now_s += 0.11
+        group.door.tick()
+    turn_back(link, 1)
+    take(group, line, 2, OFFSET)
+    group.door.tick()
+    assert opaques(link) == []
+
+    group.now_s += 0.4
+    group.door.tick()
+
+    assert opaques(link) == [1, 2]
+
+
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_requests_are_sent_to_the_next_leader_in_their_order(
     first: RequestCode, second: RequestCode
@@ -118,6 +137,7 @@ def test_no_offset_has_its_effect_after_a_newer_one(seed: int) -> None:
                 link.arriving.clear()
                 link.lose()
             case 3:
+                group.now_s += rng.choice((0.0, 0.05, 0.2))
                 group.door.tick()
             case _:
                 take(group, line, opaque, OFFSET)

@@ -260,6 +260,42 @@ def test_a_message_whose_number_is_forgotten_is_sent_again_under_another() -> No
     assert line.codes == {}
 
 
+def pass_on(group: Group, seconds: float) -> None:
+    """Let all links deliver what they have, tick by tick, while nothing is committed."""
+    for _ in range(round(seconds / 0.05)):
+        for link in group.links:
+            while link.open and link.arriving:
+                group.arrive(link)
+        wait(group, 0.05)
+
+
+def test_a_message_that_waits_for_its_quorum_is_repeated_after_growing_pauses() -> None:
+    group, line = Group(), Line()
+    send_one(group, line)
+    for opaque in range(2, 102):
+        group.door.take(call_of(group, line, opaque))
+    pass_on(group, 0.05)
+    group.links[0].lose()
+    before = group.door.counters.values["requests_passed_on"]
+    pass_on(group, 2.2)
+    copies = (group.door.counters.values["requests_passed_on"] - before) / 101
+
+    assert copies in range(5, 10)
+
+
+def test_a_repeated_message_learns_of_a_commit_that_comes_just_in_time() -> None:
+    for late_s in (0.0, 0.3, 0.9, 1.5, 2.0):
+        group, line = Group(), Line()
+        link = send_one(group, line)
+        pass_on(group, 0.05)
+        link.lose()
+        pass_on(group, late_s)
+        group.commit_up_to(len(group.tails[1].entries))
+        pass_on(group, 0.4)
+
+        assert line.codes == {1: Code.SUCCESS}
+
+
 def test_numbers_of_messages_that_this_member_served_as_the_leader_are_free_again() -> None:
     group, line = Group(), Line()
     for first in range(1, 6 * COUNT_MAX, COUNT_MAX // 2):

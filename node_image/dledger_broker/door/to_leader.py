@@ -126,9 +126,8 @@ class ToLeader:
 
     def tick(self) -> None:
         """Try again what could not be taken, and end what has waited for too long."""
-        if self._room.later:
-            self._room.put_back()
         now_s = self._now_s()
+        self._room.put_back_due(now_s)
         for waiting in self._room.take_late(now_s):
             self._end(waiting)
         if self._waits_for_link_too_long(now_s):
@@ -206,6 +205,7 @@ class ToLeader:
         if waiting.is_lost or self._is_closed or waiting.is_late(self._now_s()):
             self._end(waiting)
         else:
+            waiting.pause(self._now_s())
             self._room.put_off(waiting)
 
     def _end(self, waiting: Waiting, refused: RefusedError = refusals.LATE) -> None:

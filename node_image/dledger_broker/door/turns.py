@@ -83,11 +83,11 @@ class Turns:
             thing.came_back(waiting)
 
     def put_back(self, every: Iterable[Waiting]) -> None:
-        """Take note that no request is put off any longer."""
+        """Take note that these requests are put off no longer."""
         for waiting in every:
             thing = self._things.get(waiting.thing)
             if thing is not None:
-                thing.later = 0
+                thing.later -= 1
 
     def is_overtaken(self, waiting: Waiting) -> bool:
         """Tell whether a newer request was sent before this one; if not, this one is now sent."""

@@ -17,6 +17,11 @@ HOLD_S: Final = drafts.HOLD_S
 """How long a request waits for a leader. Clients give up after 3 s, and try again before."""
 DOUBT_S: Final = drafts.WAIT_S
 """How long the answer of a request may take that may have had its effect."""
+REPEAT_MIN_S: Final = 0.05
+REPEAT_MAX_S: Final = 0.4
+"""The least and the longest pause between copies that a leader does not take. Short enough that one
+of the last copies learns of a commit that came just in time.
+"""
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _BATCH_FLAGS: Final = {
     int(RequestCode.SEND_MESSAGE): "batch",
@@ -39,8 +44,8 @@ class Waiting:
     """A request from its arrival to its answer, if it cannot be served at once."""
 
     __slots__ = (
-        "call", "client", "count", "is_stored", "may_be_stored", "number", "order", "sent_s",
-        "size", "thing",
+        "call", "client", "count", "is_stored", "may_be_stored", "next_s", "number", "order",
+        "pause_s", "sent_s", "size", "thing",
     )  # fmt: skip
 
     def __init__(self, call: Call, order: int) -> None:
@@ -57,10 +62,17 @@ class Waiting:
         self.number: Number | None = None
         self.sent_s = 0.0
         """When its last copy was sent."""
+        self.next_s = self.pause_s = 0.0
+        """When the next copy may be sent, and the pause if that comes back, too."""
         self.is_stored = False
         """Whether its messages are in the log."""
         self.may_be_stored = False
         """Whether a copy is, or was, on its way whose end is not known."""
+
+    def pause(self, now_s: float) -> None:
+        """Put the next copy off: not at first, then for twice as long each time."""
+        self.next_s = now_s + self.pause_s
+        self.pause_s = min(max(2 * self.pause_s, REPEAT_MIN_S), REPEAT_MAX_S)
 
     def is_late(self, now_s: float) -> bool:
         """Tell whether its time is up."""

@@ -4,6 +4,7 @@ The room also counts the requests that are on their way to the leader, since the
 """
 
 from collections import deque
+from collections.abc import Hashable
 from typing import Final
 
 from dledger_broker.door.turns import Turns
@@ -40,12 +41,34 @@ class WaitingRoom:
 
     def put_back(self) -> None:
         """Put all that waits into the queue, in the order in which it came."""
+        for waiting in self.later:
+            waiting.pause_s = 0.0
         if self.later or self.unnumbered:
-            every = (*self.unnumbered, *self.queue, *self.later)
-            self.turns.put_back(self.later)
-            self.queue = deque(sorted(every, key=lambda each: each.place))
-            self.unnumbered.clear()
-            self.later.clear()
+            self._put_back(self.later, [])
+
+    def put_back_due(self, now_s: float) -> None:
+        """Put into the queue what may be sent again now, or is late."""
+        due: list[Waiting] = []
+        rest: list[Waiting] = []
+        held: set[Hashable] = set()
+        for waiting in sorted(self.later, key=_place_of):
+            can_go = waiting.next_s <= now_s and (
+                waiting.thing is None or waiting.thing not in held
+            )
+            if can_go or waiting.is_late(now_s):
+                due.append(waiting)
+            else:
+                rest.append(waiting)
+                held.add(waiting.thing)
+        if due:
+            self._put_back(due, rest)
+
+    def _put_back(self, back: list[Waiting], rest: list[Waiting]) -> None:
+        every = (*self.unnumbered, *self.queue, *back)
+        self.turns.put_back(back)
+        self.queue = deque(sorted(every, key=_place_of))
+        self.unnumbered.clear()
+        self.later = rest
 
     def put_off(self, waiting: Waiting) -> None:
         """Keep a request that could not be taken just now, or that must follow another one."""
@@ -96,3 +119,7 @@ class WaitingRoom:
             self._clients[waiting.client] = own_count + count, own_bytes + size
         else:
             del self._clients[waiting.client]
+
+
+def _place_of(waiting: Waiting) -> tuple[float, int]:
+    return waiting.place
