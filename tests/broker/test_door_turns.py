@@ -13,7 +13,8 @@ from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 Code = ResponseCode
 OFFSET = RequestCode.UPDATE_CONSUMER_OFFSET
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
-PAIRS = [(OFFSET, OFFSET), (LOCK, UNLOCK), (UNLOCK, RequestCode.UNREGISTER_CLIENT)]
+HEARTBEAT, LEAVING = RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT
+PAIRS = [(OFFSET, OFFSET), (LOCK, UNLOCK), (UNLOCK, LEAVING), (HEARTBEAT, LEAVING)]
 
 
 def take(group: Group, line: Line, opaque: int, code: RequestCode, queue: int = 0) -> None:
@@ -89,6 +90,32 @@ def test_a_request_waits_while_an_older_one_pauses() -> None:
     group.door.tick()
 
     assert opaques(link) == [1, 2]
+
+
+@pytest.mark.parametrize(("first", "second"), [(HEARTBEAT, LOCK), (UNLOCK, HEARTBEAT)])
+def test_heartbeats_and_locks_may_follow_each_other(
+    first: RequestCode, second: RequestCode
+) -> None:
+    group, line = begin()
+    take(group, line, 1, first)
+    take(group, line, 2, second)
+    [link] = group.links
+    turn_back(link, 1)
+    group.door.tick()
+
+    assert opaques(link) == [2, 1]
+    assert line.codes == {}
+
+
+def test_a_heartbeat_is_not_sent_again_after_its_client_has_left() -> None:
+    group, line = begin()
+    for opaque, code in enumerate((HEARTBEAT, LEAVING, LOCK), 1):
+        take(group, line, opaque, code)
+    [link] = group.links
+    turn_back(link, 1)
+    group.door.tick()
+
+    assert opaques(link) == [2, 3]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)

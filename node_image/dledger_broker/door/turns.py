@@ -8,7 +8,7 @@ be sent again, and none is sent again after a newer one.
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_broker.door.waiting import Waiting
 from dledger_formats.protocol.frames import RemotingCommand
@@ -24,6 +24,9 @@ _OF_CLIENTS: Final = frozenset(
         ),
     )
 )  # fmt: skip
+_HEARTBEAT: Final = int(RequestCode.HEART_BEAT)
+_LOCKS: Final = frozenset((int(RequestCode.LOCK_BATCH_MQ), int(RequestCode.UNLOCK_BATCH_MQ)))
+_Place: TypeAlias = tuple[float, int]
 _NONE: Final = (-1.0, -1)
 
 
@@ -36,15 +39,23 @@ class _Thing:
     """How many of them were put off, and are not in the queue again."""
     on_way: set[int] = field(default_factory=set)
     """The orders of those that were sent, and have not come back."""
-    newest_sent: tuple[float, int] = _NONE
-    """The place of the newest one that was sent and has not come back."""
-    newest_ended: tuple[float, int] = _NONE
+    newest_sent: dict[int, _Place] = field(default_factory=dict)
+    """The places of the newest ones of each code that were sent and have not come back."""
+    newest_ended: dict[int, _Place] = field(default_factory=dict)
+
+    def is_behind(self, waiting: Waiting) -> bool:
+        """Tell whether a newer request was sent that this one would undo."""
+        code, place = waiting.call.command.code, waiting.place
+        return any(
+            place < newest and not _is_harmless(code, other)
+            for other, newest in self.newest_sent.items()
+        )
 
     def came_back(self, waiting: Waiting) -> None:
         """Let older ones be sent again, once nothing is on its way any longer."""
         self.on_way.discard(waiting.order)
         if not self.on_way:
-            self.newest_sent = self.newest_ended
+            self.newest_sent = self.newest_ended.copy()
 
 
 class Turns:
@@ -65,7 +76,7 @@ class Turns:
         thing = self._things.get(waiting.thing)
         if thing is not None:
             thing.count -= 1
-            thing.newest_ended = max(thing.newest_ended, waiting.place)
+            _raise(thing.newest_ended, waiting)
             thing.came_back(waiting)
             if not thing.count:
                 del self._things[waiting.thing]
@@ -94,11 +105,22 @@ class Turns:
         thing = self._things.get(waiting.thing)
         if thing is None:
             return False
-        if waiting.place < thing.newest_sent:
+        if thing.is_behind(waiting):
             return True
-        thing.newest_sent = waiting.place
+        _raise(thing.newest_sent, waiting)
         thing.on_way.add(waiting.order)
         return False
+
+
+def _raise(newest: dict[int, _Place], waiting: Waiting) -> None:
+    """Take note of the place of a request, if no newer one of its code is known."""
+    code = waiting.call.command.code
+    newest[code] = max(newest.get(code, _NONE), waiting.place)
+
+
+def _is_harmless(code: int, newer: int) -> bool:
+    """Tell whether a request may follow a newer one, as heartbeats and locks may each other."""
+    return (code == _HEARTBEAT and newer in _LOCKS) or (code in _LOCKS and newer == _HEARTBEAT)
 
 
 def thing_of(command: RemotingCommand, client: bytes) -> Hashable:
