@@ -51,6 +51,12 @@ async def carried_out(
     raise AssertionError(f"the replacement does not end: {run.status}")
 
 
+def make_node(world: ReplaceWorld, ready: str) -> None:
+    """Let the operator know the Node of n2."""
+    condition = {"type": "Ready", "status": ready}
+    world.nodes.changed({"metadata": {"name": "worker-2"}, "status": {"conditions": [condition]}})
+
+
 def with_lost(member: str = "n2", count: int = 3, **fields: Any) -> ReplaceWorld:
     world = ReplaceWorld.of(count, **fields)
     world.members[member].lose()
@@ -231,15 +237,24 @@ async def test_the_only_member_of_a_group_is_never_replaced() -> None:
 async def test_what_was_removed_stays_removed_when_the_time_is_over() -> None:
     world = with_lost()
     world.members["n2"].node_dead = True
+    make_node(world, ready="Unknown")
 
     run = await carried_out(world, timeout="1m")
 
     assert run.outcome == ("Failed", "TimedOut")
     assert "did not get a new volume and join within 60 s; what was removed stays" in run.message
-    assert (
-        "pod flights-2 on node worker-2 is terminating. If the node is Ready, leave it alone"
-        in run.message
-    )
+    assert "pod flights-2 on node worker-2 is terminating. If the machine is off" in run.message
+
+
+async def test_a_pod_that_does_not_end_on_a_ready_node_is_no_reason_to_delete_the_node() -> None:
+    world = with_lost()
+    world.members["n2"].node_dead = True
+    make_node(world, ready="True")
+
+    run = await carried_out(world, timeout="1m")
+
+    assert "The node worker-2 is Ready, but its kubelet does not confirm" in run.message
+    assert "delete its Node" not in run.message
 
 
 async def test_a_member_that_is_removed_from_the_group_meanwhile_is_not_waited_for() -> None:

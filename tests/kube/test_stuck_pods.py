@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import NOW, group, membership, pod
+from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
+from dledger_operator.api_objects import PodView
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.members import observe
 
 DELETE_NODE = "delete its Node, or give it the taint"
@@ -23,16 +26,15 @@ def nodes(status: str | None) -> Nodes:
     return known
 
 
+def late_pod(**fields: Any) -> PodView:
+    """Return a pod whose end is 40 s late."""
+    ends_by = NOW - timedelta(seconds=40)
+    return pod(2, leaving=True, ready=False, node="worker-2", ends_by=ends_by, **fields)
+
+
 def said(node: Nodes, **fields: Any) -> str:
     """What the operator says about a pod whose end is 40 s late."""
-    late = pod(
-        2,
-        leaving=True,
-        ready=False,
-        node="worker-2",
-        ends_by=NOW - timedelta(seconds=40),
-        **fields,
-    )
+    late = late_pod(**fields)
     seen = observe.members(
         group(replicas=3), [late], [], {}, membership(3), now=NOW, node_ready=node.is_ready
     )
@@ -78,3 +80,13 @@ def test_where_nodes_may_not_be_read_the_user_is_to_look_at_the_node_first() -> 
 
     assert "If the node is Ready, leave it alone" in message
     assert message.index("leave it alone") < message.index(DELETE_NODE)
+
+
+def test_a_groups_report_looks_at_the_nodes_that_the_operator_knows() -> None:
+    snapshot = GroupSnapshot.of(group_body(), IMAGES)
+    snapshot.followed = FollowResult(pods=[late_pod()])
+
+    problem = snapshot.observe(NOW, None, None, nodes("True")).members[2].problem
+
+    assert problem is not None
+    assert "The node worker-2 is Ready" in problem.message
