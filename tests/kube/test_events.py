@@ -6,13 +6,12 @@ from typing import Any
 from dledger_kube.objects import NOW, group_body, member, observed_group
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
-from dledger_operator.behaviours.report.group_events import ConditionEvents, leader_change_event
+from dledger_operator.behaviours.report.group_events import EndpointEvents, leader_change_event
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedEndpoints, ObservedGroup
 
 WRONG = ObservedEndpoints(synced=False, reason="WrongEndpoints", message="ready endpoints: n0")
-LOST = observed_group(members=tuple(member(k, ready=k == 1, reason="gone") for k in range(3)))
 
 
 def conditions(of: ObservedGroup, age_s: float = 0.0) -> list[Manifest]:
@@ -20,67 +19,34 @@ def conditions(of: ObservedGroup, age_s: float = 0.0) -> list[Manifest]:
     return of_group.build(of, previous=[], now=NOW - timedelta(seconds=age_s), generation=1)
 
 
-def reasons(events: ConditionEvents, before: list[Manifest], after: list[Manifest]) -> list[str]:
-    return [each.reason for each in events.on_change(before, after, NOW)]
-
-
-def test_a_lost_and_a_restored_majority_yield_one_event_each() -> None:
-    events = ConditionEvents()
-    healthy, at_first = conditions(observed_group()), conditions(LOST)
-    lost = conditions(LOST, age_s=6.0)
-
-    assert reasons(events, healthy, at_first) == []
-    assert reasons(events, at_first, lost) == ["QuorumLost"]
-    assert reasons(events, lost, lost) == []
-    assert reasons(events, lost, healthy) == ["QuorumRestored"]
-    assert reasons(events, healthy, healthy) == []
-
-
-def test_a_new_group_without_a_majority_yields_no_event() -> None:
-    events = ConditionEvents()
-
-    lost = conditions(LOST, age_s=6.0)
-
-    assert reasons(events, [], lost) == []
-    assert reasons(events, lost, lost) == []
-    assert reasons(events, lost, conditions(observed_group())) == []
-
-
-def test_a_majority_that_is_missing_only_during_an_election_yields_no_event() -> None:
-    events = ConditionEvents()
-    healthy = conditions(observed_group())
-
-    assert reasons(events, healthy, conditions(LOST, age_s=1.0)) == []
-    assert reasons(events, conditions(LOST), healthy) == []
+def reasons(events: EndpointEvents, conditions: list[Manifest]) -> list[str]:
+    return [each.reason for each in events.on_report(conditions, NOW)]
 
 
 def test_a_lasting_endpoint_mismatch_yields_one_event() -> None:
-    events = ConditionEvents()
+    events = EndpointEvents()
     wrong = observed_group(endpoints=WRONG)
 
-    assert reasons(events, [], conditions(wrong, age_s=1.0)) == []
-    assert reasons(events, [], conditions(wrong, age_s=6.0)) == ["EndpointsMismatch"]
-    assert reasons(events, [], conditions(wrong, age_s=7.0)) == []
+    assert reasons(events, conditions(wrong, age_s=1.0)) == []
+    assert reasons(events, conditions(wrong, age_s=6.0)) == ["EndpointsMismatch"]
+    assert reasons(events, conditions(wrong, age_s=7.0)) == []
 
 
 def test_a_second_endpoint_mismatch_yields_a_second_event() -> None:
-    events = ConditionEvents()
+    events = EndpointEvents()
     wrong = conditions(observed_group(endpoints=WRONG), age_s=6.0)
-    reasons(events, [], wrong)
-    reasons(events, [], conditions(observed_group()))
+    reasons(events, wrong)
+    reasons(events, conditions(observed_group()))
 
-    assert reasons(events, [], wrong) == ["EndpointsMismatch"]
+    assert reasons(events, wrong) == ["EndpointsMismatch"]
 
 
 def test_a_group_that_falls_asleep_yields_no_warning() -> None:
-    events = ConditionEvents()
+    events = EndpointEvents()
     leaving = [member(k, ready=False, leaving=True, reason="terminating") for k in range(3)]
     asleep = observed_group(hibernate=True, members=tuple(leaving), endpoints=WRONG)
 
-    sleeping, waking = conditions(asleep, age_s=60.0), conditions(LOST, age_s=60.0)
-
-    assert reasons(events, conditions(observed_group()), sleeping) == []
-    assert reasons(events, sleeping, waking) == [], "its members are starting"
+    assert reasons(events, conditions(asleep, age_s=60.0)) == []
 
 
 def test_the_event_of_a_leader_change_names_the_previous_leader() -> None:

@@ -98,6 +98,37 @@ async def test_a_restarted_operator_catches_up_with_a_failover(cluster: Cluster)
     )
 
 
+async def test_a_lost_majority_is_told_once_although_the_operator_is_killed_meanwhile(
+    cluster: Cluster,
+) -> None:
+    def told() -> dict[str, int]:
+        found = cluster.namespace.get("events")["items"]
+        return {each["reason"]: each["count"] for each in found if "Quorum" in each["reason"]}
+
+    def loss() -> dict[str, object]:
+        return dict(cluster.status().get("quorumLoss") or {})
+
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("all are ready", lambda: cluster.status().get("membersReady") == "3/3")
+    await cluster.nodes[0].fall_silent()
+    await cluster.nodes[2].fall_silent()
+    await cluster.until("the status has the loss", lambda: bool(loss()))
+    cluster.operator.kill()
+    since = loss()["since"]
+
+    cluster.operator.start()
+    await cluster.until("the loss is told", lambda: told() == {"QuorumLost": 1})
+    assert loss() == {"since": since, "reported": True}
+    cluster.operator.kill()
+    for ordinal in (0, 2):
+        await cluster.nodes[ordinal].answer()
+    cluster.operator.start()
+
+    await cluster.until("its end is told", lambda: told() == {"QuorumLost": 1, "QuorumRestored": 1})
+    assert loss() == {}
+
+
 async def test_a_deleted_child_is_recreated(cluster: Cluster) -> None:
     await cluster.create_group()
     await cluster.until("the Service exists", lambda: cluster.has("services", "flights-master"))

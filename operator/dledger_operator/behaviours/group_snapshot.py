@@ -233,6 +233,16 @@ class GroupSnapshot:
         return self.group is not None and self.group.hibernate and not self.followed.pods
 
     @property
+    def lacks_majority(self) -> bool:
+        """Whether too few voters are ready, although the group is to run."""
+        group, told = self.group_in_force, self.answers or {}
+        if group is None or group.hibernate:
+            return False
+        seen = observe.members(group, self.followed.pods, [], told, self.membership)
+        ready = {each.member_id for each in seen if each.ready}
+        return len(ready & self.membership.voters) < self.membership.quorum
+
+    @property
     def pods_to_replace(self) -> frozenset[str]:
         """The names of the pods that a roll which may go on now will replace."""
         wanted = self.reconciled.in_force

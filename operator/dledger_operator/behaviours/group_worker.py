@@ -284,7 +284,7 @@ class GroupWorker:
             self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")
-        return WAITING_INTERVAL_S if missing else None
+        return WAITING_INTERVAL_S if missing or snapshot.lacks_majority else None
 
     def _on_membership(self, membership: Membership) -> None:
         """Store the membership that a leader reports; labels, budget and status depend on it."""

@@ -1,6 +1,6 @@
 """A Kubernetes condition: its status, reason, message and last transition time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,11 @@ class Judgment:
     """The machine-readable reason, in CamelCase."""
     message: str
     """The human-readable reason, with what to do if the user has to act."""
+
+
+def find(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:
+    """Return the condition of this type; empty if there is none."""
+    return next((each for each in conditions if each.get("type") == kind), {})
 
 
 def stamped(

@@ -7,8 +7,9 @@ from dledger_operator import names
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.event_recorder import EventNote
-from dledger_operator.behaviours.report.group_events import ConditionEvents
+from dledger_operator.behaviours.report.group_events import EndpointEvents
 from dledger_operator.behaviours.report.member_events import member_events
+from dledger_operator.behaviours.report.quorum_events import quorum_events
 from dledger_operator.behaviours.report.status import StatusReporter, build_status
 from dledger_operator.observed_state import ObservedGroup
 
@@ -25,7 +26,7 @@ class GroupReporter:
         self._started_s = context.clock()
         self._is_new = not status
         self._writer = StatusReporter(context.api, clock=context.clock)
-        self._condition_events = ConditionEvents()
+        self._endpoint_events = EndpointEvents()
         self._pending_events: list[EventNote] = []
 
     def add_event(self, note: EventNote) -> None:
@@ -57,12 +58,12 @@ class GroupReporter:
         """
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
-        before = previous.get("conditions") or []
-        events = self._condition_events.on_change(before, status["conditions"], now)
-        events += member_events(previous.get("members") or [], status["members"])
-        self._pending_events += events
+        self._pending_events += self._endpoint_events.on_report(status["conditions"], now)
         self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
+        # A status that could not be written is not the one before the next.
+        self._pending_events += quorum_events(previous, status)
+        self._pending_events += member_events(previous.get("members") or [], status["members"])
         while self._pending_events:
             note = self._pending_events.pop(0)
             await self._context.events.record(names.GROUP_KIND, body, note)

@@ -13,6 +13,10 @@ from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
 from dledger_operator.behaviours.report.member_events import joining_to_json
+from dledger_operator.behaviours.report.quorum_events import (
+    QUORUM_LOSS_KEY,
+    quorum_loss_to_json,
+)
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 
@@ -95,6 +99,8 @@ def build_status(
             observed, previous=previous.get("conditions") or [], now=now, generation=generation
         ),
     }
+    if loss := quorum_loss_to_json(previous, status["conditions"], now):
+        status[QUORUM_LOSS_KEY] = loss
     first_voters = observed.first_voters or previous.get(FIRST_VOTERS_KEY)
     if first_voters is not None:
         status[FIRST_VOTERS_KEY] = first_voters
