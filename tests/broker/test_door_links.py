@@ -11,10 +11,11 @@ from dledger_broker.door import door_frames
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import DoorAnswer, DoorRequest, Way
 from dledger_broker.door.door_link import BYTES_MAX, DoorLink, LinkOwner
+from dledger_broker.door.hearing import GRACE_S
 from dledger_broker.door.refusals import AVOIDED_S
 from dledger_broker.door.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker_client.played_leaders import Group, Line, call_of
+from dledger_broker_client.played_leaders import Group, Line
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
@@ -178,6 +179,7 @@ def test_a_link_over_which_nothing_comes_is_replaced_once_a_request_is_late() ->
         await leader.until(lambda: len(leader.frames) == 2)
         leader.answer = served
         member.wait(2.6)
+        member.wait(GRACE_S)
         member.take(3, QUERY)
         await member.answered(3)
 
@@ -200,6 +202,7 @@ def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_whil
             member.take(opaque, QUERY)
             await leader.until(lambda opaque=opaque: len(leader.frames) == opaque)  # type: ignore[misc]
             member.wait(2.6)
+            member.wait(GRACE_S)
         member.take(4, QUERY)
         assert "does not answer this member" in (member.line.remarks[4] or "")
         assert not member.door.has_incapable_leader
@@ -213,102 +216,6 @@ def test_a_leader_that_stays_silent_over_two_connections_is_not_asked_for_a_whil
         assert member.line.codes == {1: Code.SUCCESS, **refused, 5: Code.SUCCESS}
 
     run(served, play)
-
-
-def ask(group: Group, line: Line, opaque: int) -> None:
-    group.door.take(call_of(group, line, opaque, QUERY))
-
-
-def wait(group: Group, seconds: float) -> None:
-    group.now_s += seconds
-    group.door.tick()
-
-
-def test_a_leader_that_holds_requests_but_answers_the_greeting_is_asked_again() -> None:
-    group, line = Group(), Line()
-    group.elect(random.Random(0), here=False)
-    ask(group, line, 1)
-    wait(group, 0.001)
-    [link] = group.links
-    link.greet()
-    wait(group, 2.6)
-    ask(group, line, 2)
-
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE}
-    assert [each.opaque for each in link.arriving] == [1, 2]
-    assert link.open
-
-
-def mute() -> tuple[Group, Line]:
-    """Let a leader stay silent, the answer to the HELLO included, until its time is up."""
-    group, line = Group(), Line()
-    group.elect(random.Random(0), here=False)
-    ask(group, line, 1)
-    wait(group, 2.6)
-    ask(group, line, 2)
-    assert "does not answer this member" in (line.remarks[2] or "")
-    return group, line
-
-
-def test_a_silent_leader_is_asked_again_once_it_answers_the_greeting() -> None:
-    group, line = mute()
-    [_, link] = group.links
-    link.greet()
-    ask(group, line, 3)
-
-    assert [each.opaque for each in link.arriving] == [3]
-
-
-def test_a_silent_leader_is_asked_again_once_it_leads_anew() -> None:
-    group, line = mute()
-    group.door.leader_changed()
-    ask(group, line, 3)
-
-    assert 3 not in line.codes
-
-
-def test_one_connection_is_tried_while_a_silent_leader_is_not_asked() -> None:
-    group, line = mute()
-    group.links[1].lose()
-    for opaque in range(3, 30):
-        wait(group, 0.05)
-        ask(group, line, opaque)
-    assert len(group.links) == 2
-
-    wait(group, AVOIDED_S)
-    ask(group, line, 30)
-
-    assert [each.opaque for each in group.links[2].arriving] == [30]
-
-
-def test_a_link_over_which_other_answers_come_is_kept() -> None:
-    group, line = Group(), Line()
-    group.elect(random.Random(0), here=False)
-    for opaque in (1, 2):
-        group.door.take(call_of(group, line, opaque, QUERY))
-    [link] = group.links
-    group.now_s = 1.0
-    group.answer(link, link.arriving[1].number, Way.ANSWERED, 2)
-    group.now_s = 2.6
-    group.door.tick()
-
-    assert line.codes == {1: Code.SERVICE_NOT_AVAILABLE, 2: Code.SUCCESS}
-    assert link.open
-
-
-def test_a_message_on_a_silent_link_is_in_doubt_for_the_right_reason() -> None:
-    group, line = Group(), Line()
-    group.elect(random.Random(0), here=False)
-    group.door.take(call_of(group, line, 1))
-    group.arrive(group.links[0])
-    group.committed = 2
-    group.commit(random.Random(0))
-    group.now_s = 2.6
-    group.door.tick()
-
-    assert line.codes == {1: Code.SYSTEM_ERROR}
-    assert line.remarks[1] == "the leader did not answer in time; the message may be stored"
-    assert not group.links[0].open
 
 
 def test_an_answer_that_no_member_gives_ends_the_link() -> None:

@@ -139,13 +139,12 @@ class ToLeader:
         """End what has no answer in time, and give up a link over which nothing comes."""
         oldest_s = now_s - DOUBT_S
         late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
-        is_silent = False
         for number, waiting in late:
             del self._sent[number]
-            is_silent |= self._hearing.is_silent_since(waiting.sent_s)
+            self._hearing.unanswered(waiting.sent_s)
             waiting.may_be_stored = True
             self._end(waiting, refusals.UNANSWERED)
-        link = self._link
+        link, is_silent = self._link, self._hearing.is_dead()
         if self._registrations.ends_late(self._hearing.heard_s) or is_silent:
             self._leave_link()
         leader = None if link is None else (link.leader_id, link.term)
