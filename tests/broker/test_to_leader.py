@@ -41,7 +41,7 @@ def play(seed: int) -> tuple[Group, Line, int]:
             case 9:
                 group.makes_links = rng.random() < 0.5
             case 10 if group.links:
-                rng.choice(group.links).was_made = True
+                rng.choice(group.links).make()
             case _:
                 for _ in range(rng.randint(1, 5)):
                     sent += 1

@@ -67,6 +67,10 @@ class Link:
         """Let a request arrive later."""
         self.arriving.append(request)
 
+    def make(self) -> None:
+        """Make the connection, unless it was given up before."""
+        self.was_made |= self.open
+
     def greet(self) -> None:
         """Let the leader answer the HELLO, unless it has."""
         if self.open and not self.is_greeted:
@@ -224,7 +228,7 @@ class Group:
         for _ in range(100):
             self.door.tick()
             for link in self.links:
-                link.was_made = True
+                link.make()
                 while link.open and link.arriving:
                     self.arrive(link)
             self.committed = len(self.tails[self.term].entries)
