@@ -11,6 +11,9 @@ from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
 from dledger_operator.clients.member_http import MemberHttpClient
 
+ACCEPT_TURNS = 3
+"""Turns of the loop in which asyncio hands a connection over that it has accepted."""
+
 
 class FakeMember:
     """A member with an address of its own, which can stop answering and start again."""
@@ -27,6 +30,9 @@ class FakeMember:
         self._view = leader_view(member_id, 0)
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: list[web.RequestHandler[web.Request]] = []
+        """Those that were accepted since it began to listen."""
         self.status: NodeStatus = node_status(member_id)
 
     async def answer(self) -> None:
@@ -36,10 +42,17 @@ class FakeMember:
         application.router.add_get("/status", self._status)
         self._runner = web.AppRunner(application, shutdown_timeout=0.01, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.ip, self.port, reuse_address=True)
-        await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._accepted, self.ip, self.port, reuse_address=True
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _accepted(self) -> asyncio.BaseProtocol:
+        assert self._runner is not None
+        assert self._runner.server is not None
+        self._connections.append(self._runner.server())
+        return self._connections[-1]
 
     @property
     def answers(self) -> bool:
@@ -48,9 +61,18 @@ class FakeMember:
 
     async def fall_silent(self) -> None:
         """Stop listening and close all connections, as a killed process does."""
-        if self._runner is not None:
+        if self._runner is not None and self._server is not None:
+            self._server.close()
+            for _ in range(ACCEPT_TURNS):
+                await asyncio.sleep(0)
             await self._runner.cleanup()
-            self._runner = None
+            self._runner = self._server = None
+            # The runner does not wait until the sockets of its connections are closed.
+            while open_ones := [each for each in self._connections if each.transport is not None]:
+                for each in open_ones:
+                    each.force_close()
+                await asyncio.sleep(0)
+            self._connections.clear()
 
     async def say(
         self, term: int, leader_id: str | None, identity: str = "", **fields: str | int
