@@ -12,14 +12,20 @@ from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.healing.peer_bytes import CHUNK_BYTES, Peer
 from dledger_node.store.log.damaged_ranges import DamagedRange, LogShape, damaged_ranges
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint
+from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import bodies_of, flush
 from dledger_store_files.damage import flip, poke
 from dledger_store_files.folder_peer import FolderPeer
+from dledger_store_files.small_log import (
+    INDEX_SEGMENT_BYTES,
+    SEGMENT_BYTES,
+    checkpoint_of,
+    data_of,
+    shape_of,
+)
 
 OpenStore = Callable[..., LogStore]
 
-SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 BODIES = [b"%04d" % number * 25 for number in range(200)]
 PER_SEGMENT = 27
 """Entries of 148 bytes per segment."""
@@ -49,40 +55,22 @@ def twin(folder_of_a_log: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder_of_a_log, tmp_path / "twin"))
 
 
-def shape(folder: Path) -> LogShape:
-    return LogShape(
-        folder=folder,
-        segment_size_bytes=SEGMENT_BYTES,
-        index_segment_size_bytes=INDEX_SEGMENT_BYTES,
-    )
-
-
-def checkpoint_of(folder: Path) -> Checkpoint:
-    found = load_checkpoint(folder)
-    assert found is not None
-    return found
-
-
 def found_in(folder: Path) -> list[DamagedRange]:
-    return list(damaged_ranges(shape(folder), load_checkpoint(folder)))
+    return list(damaged_ranges(shape_of(folder), load_checkpoint(folder)))
 
 
 def mend(folder: Path, *peers: Peer) -> int:
     """Mend every range that is found; return how many."""
     named = {f"n{number}": peer for number, peer in enumerate(peers)}
-    mender = Mender(shape(folder), named, create_files=True)
+    mender = Mender(shape_of(folder), named, create_files=True)
     return sum(
-        1 for each in damaged_ranges(shape(folder), load_checkpoint(folder))
+        1 for each in damaged_ranges(shape_of(folder), load_checkpoint(folder))
         if mender.mend(each, checkpoint_of(folder))
     )  # fmt: skip
 
 
 def segment(folder: Path, number: int) -> Path:
     return folder / disk.DATA_FOLDER / disk.file_name(number * SEGMENT_BYTES)
-
-
-def data_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / disk.DATA_FOLDER).iterdir()}
 
 
 def flip_at(number: int, at: int) -> Callable[[Path], None]:

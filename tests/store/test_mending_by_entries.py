@@ -10,16 +10,16 @@ import pytest
 from dledger_formats.log import disk
 from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.healing.peer_bytes import Peer
-from dledger_node.store.log.damaged_ranges import LogShape, damaged_ranges
+from dledger_node.store.log.damaged_ranges import damaged_ranges
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
 from dledger_store_files.folder_peer import FolderPeer
+from dledger_store_files.small_log import SEGMENT_BYTES, data_of, shape_of
 
 OpenStore = Callable[..., LogStore]
 
-SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 SIZE = 148
 """Bytes of an entry."""
 PER_SEGMENT = 27
@@ -57,10 +57,6 @@ def members_without_front(open_store: OpenStore, folder: Path, tmp_path: Path) -
     return with_twins(folder, tmp_path)
 
 
-def data_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / disk.DATA_FOLDER).iterdir()}
-
-
 def hurt(folder: Path, index: int, at: int = 100) -> None:
     """Flip a byte of an entry; `at` counts from its beginning."""
     number, place = divmod(index, PER_SEGMENT)
@@ -74,14 +70,6 @@ def remove_segment(folder: Path, number: int) -> None:
 def forget_index(folder: Path) -> None:
     shutil.rmtree(folder / disk.INDEX_FOLDER)
     (folder / disk.INDEX_FOLDER).mkdir()
-
-
-def shape_of(folder: Path) -> LogShape:
-    return LogShape(
-        folder=folder,
-        segment_size_bytes=SEGMENT_BYTES,
-        index_segment_size_bytes=INDEX_SEGMENT_BYTES,
-    )
 
 
 def mend(folder: Path, *peers: Peer) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
 from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.store.log.damaged_ranges import (
-    LogShape,
     beginning,
     closing,
     damaged_ranges,
@@ -19,14 +18,13 @@ from dledger_node.store.log.damaged_ranges import (
 )
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.served_segments import stored_bytes
-from dledger_node.store.small_files.checkpoint import Checkpoint, load_checkpoint
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip
 from dledger_store_files.folder_peer import FolderPeer
+from dledger_store_files.small_log import SEGMENT_BYTES, checkpoint_of, data_of, shape_of
 
 OpenStore = Callable[..., LogStore]
 
-SEGMENT_BYTES, INDEX_SEGMENT_BYTES = 4096, 320
 SIZE = 148
 PER_SEGMENT = 27
 COMMITTED_INDEX = 90
@@ -49,14 +47,6 @@ def twin(own: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(own, tmp_path / "twin"))
 
 
-def shape_of(folder: Path) -> LogShape:
-    return LogShape(
-        folder=folder,
-        segment_size_bytes=SEGMENT_BYTES,
-        index_segment_size_bytes=INDEX_SEGMENT_BYTES,
-    )
-
-
 def place_of(index: int) -> int:
     number, place = divmod(index, PER_SEGMENT)
     return number * SEGMENT_BYTES + place * SIZE
@@ -67,21 +57,11 @@ def hurt(folder: Path, index: int, at: int = 100) -> None:
     flip(folder / disk.DATA_FOLDER, place_of(index) + at)
 
 
-def checkpoint_of(folder: Path) -> Checkpoint:
-    checkpoint = load_checkpoint(folder)
-    assert checkpoint is not None
-    return checkpoint
-
-
 def mend(folder: Path, peer: FolderPeer) -> None:
     shape, checkpoint = shape_of(folder), checkpoint_of(folder)
     for each in damaged_ranges(shape, checkpoint):
         Mender(shape, {"n1": peer}, create_files=True).mend(each, checkpoint)
     assert list(damaged_ranges(shape, checkpoint)) == []
-
-
-def data_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / disk.DATA_FOLDER).iterdir()}
 
 
 def known_after(folder: Path) -> bytes:
