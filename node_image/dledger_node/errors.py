@@ -9,6 +9,7 @@ NodeError
 │   └── LaterFormatError    a later release wrote the folder; nothing was changed
 ├── ListenError             the port cannot be opened
 └── RemoteProtocolError     a peer or client sent invalid bytes; its connection is closed
+    └── LogsDifferError     a leader's entries do not follow the entry that both logs should share
 """
 
 import enum
@@ -85,6 +86,12 @@ class ListenError(NodeError):
 
 class RemoteProtocolError(NodeError):
     """The other side sent invalid bytes; the connection is closed and counted."""
+
+
+class LogsDifferError(RemoteProtocolError):
+    """Pushed entries, sound by themselves, do not follow this log's entry before them, although
+    that entry has the index and term that the leader names.
+    """
 
 
 class LinkRefusedError(RemoteProtocolError):

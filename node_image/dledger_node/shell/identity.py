@@ -16,11 +16,12 @@ Until then it takes the word of any member of its group's name, as earlier relea
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 from dledger_formats.http.status import identities_differ
-from dledger_node.errors import StoreError
+from dledger_node.errors import ForeignFolderError, StoreError
 from dledger_node.raft.core import Raft
-from dledger_node.store.small_files.group_file import FolderOwner, GroupFile
+from dledger_node.store.small_files.group_file import FolderOwner, GroupFile, foreign_log
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,19 @@ class GroupIdentity:
         """Remember the identity of a peer whose link was accepted."""
         if identity and not self.value:
             self._told[peer_id] = identity
+
+    def renounce(self, foreign_index: int) -> None:
+        """Record that this entry of the folder is not the group's, and stop; see `divergence`.
+
+        The record is durable, so that no later start of the member votes with another group's log.
+        """
+        owner = replace(self._file.owner, foreign_index=foreign_index)
+        try:
+            self._file.save(owner)
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._fail(ForeignFolderError(foreign_log(self._file.folder, owner)))
 
     def on_turn(self, committed_index: int) -> None:
         """Learn the identity if this member has none and can be sure of one now."""

@@ -7,7 +7,12 @@ from typing import Final
 
 from dledger_formats.protocol import frames
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import RemoteProtocolError, StoreDamagedError, StoreError
+from dledger_node.errors import (
+    LogsDifferError,
+    RemoteProtocolError,
+    StoreDamagedError,
+    StoreError,
+)
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -20,7 +25,9 @@ from dledger_node.remoting.links import Links
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
+from dledger_node.services.get import Reads
 from dledger_node.shell import pushes
+from dledger_node.shell.divergence import Divergence
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.room import LogRoom
@@ -118,11 +125,14 @@ class PeerMessages:
         state: State,
         upkeep: Upkeep,
         *,
-        receive_read_index: Callable[[ReadIndexRequest | ReadIndexResponse], None],
+        core: Raft,
+        reads: Callable[[], Reads],
         fatal: asyncio.Future[None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`fatal` is done once this member must stop; `fail` completes it."""
+        """`reads` returns the service of reads, which is built later. `fatal` is done once this
+        member must stop; `fail` completes it.
+        """
         self._links = links
         self._owner = owner
         self._loop = loop
@@ -134,7 +144,8 @@ class PeerMessages:
         """Pushes that wait until the log takes entries again, and their bytes."""
         self._state = state
         self._upkeep = upkeep
-        self._receive_read_index = receive_read_index
+        self._reads = reads
+        self._divergence = Divergence(core, store, owner.identity, reads)
         self._fatal = fatal
         self._fail = fail
 
@@ -177,7 +188,7 @@ class PeerMessages:
                 self._state.receive(message)
                 return
             case ReadIndexRequest() | ReadIndexResponse():
-                self._receive_read_index(message)
+                self._reads().receive(message)
                 return
             case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again
@@ -218,6 +229,11 @@ class PeerMessages:
             return None
         try:
             return pushes.checked(push, self._store, self._room)
+        except LogsDifferError as error:
+            assert isinstance(push, AppendRequest)
+            if self._divergence.examines(push, str(error)):
+                return None
+            raise
         except StoreDamagedError:
             return None  # the leader tries again; the entry before the push may be mended by then
         except StoreError as error:

@@ -25,7 +25,6 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Limits
 from dledger_node.remoting.lingering import LINGER_S
 from dledger_node.remoting.links import Links
-from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.shell.clients import ClientService
 from dledger_node.shell.departure import Departure
 from dledger_node.shell.disk_waits import DiskWaits
@@ -204,7 +203,8 @@ class DLedgerServer:
             self._room,
             self._state,
             self._upkeep,
-            receive_read_index=self._receive_read_index,
+            core=self._core,
+            reads=lambda: self.clients.reads,
             fatal=self.fatal,
             fail=self.fail,
         )
@@ -338,9 +338,6 @@ class DLedgerServer:
 
     def _release_reads(self, reads: Sequence[ReadState]) -> None:
         self.clients.reads.proved(reads)
-
-    def _receive_read_index(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
-        self.clients.reads.receive(message)
 
     def fail(self, error: BaseException) -> None:
         """Stop, and give the core no further input: its state and the disk may differ."""

@@ -4,13 +4,14 @@ A block holds entries only, without the blanks between segments. Members with th
 roll to a new segment at the same place, so the position of an entry follows from the entry before.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import BLANK_SIZE_MIN, Buffer
 from dledger_formats.log.scanning import scan_entries
-from dledger_node.errors import RemoteProtocolError
+from dledger_node.errors import LogsDifferError, RemoteProtocolError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.derived.membership_bodies import memberships_of
 from dledger_node.store.log.entry_runs import EntryRun, Link
@@ -50,17 +51,25 @@ def check_block(
     """Validate the entries first_index .. last_index of a push.
 
     `link` is the end of the log before them. If it is None, because the log does not hold that
-    entry, the first entry's position and chain CRC are not checked. Raises RemoteProtocolError.
+    entry, the first entry's position and chain CRC are not checked. Raises RemoteProtocolError, and
+    LogsDifferError if only the link is wrong.
     """
     view = memoryview(data)
+
+    def judged(start: Link) -> tuple[EntryRun, ...]:
+        return tuple(_judged_runs(view, first_index, last_index, term, segment_size, start))
+
     try:
-        start = link or Link(disk.unpack_header(view, 0).pos, None)
-        runs = tuple(_judged_runs(view, first_index, last_index, term, segment_size, start))
+        runs = judged(link or Link(disk.unpack_header(view, 0).pos, None))
         memberships = tuple(entry for run in runs for entry in memberships_of(run))
     except (disk.DamagedRecordError, ValueError) as error:
-        raise RemoteProtocolError(
-            f"pushed entries {first_index} to {last_index} of term {term}: {error}"
-        ) from None
+        message = f"pushed entries {first_index} to {last_index} of term {term}: {error}"
+        if link is None:
+            raise RemoteProtocolError(message) from None
+        with contextlib.suppress(disk.DamagedRecordError, ValueError):
+            judged(Link(disk.unpack_header(view, 0).pos, None))
+            raise LogsDifferError(message) from None
+        raise RemoteProtocolError(message) from None
     return Block(
         first_index=first_index,
         last_index=last_index,

@@ -8,6 +8,7 @@ A release that writes files which earlier ones would misread records the number 
 first. This release writes format 1, which is not recorded.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,9 @@ _GROUP: Final = "group"
 _IDENTITY: Final = "identity"
 _ADOPTED: Final = "adopted"
 _FORMAT: Final = "format"
+_FOREIGN: Final = "foreignIndex"
 _TRUE: Final = "true"
+_OPTIONAL: Final = (_IDENTITY, _ADOPTED, _FORMAT, _FOREIGN)
 
 FORMAT: Final = 1
 """The format of all files of a folder that this release writes and reads."""
@@ -44,6 +47,10 @@ class FolderOwner:
     """Whether `dledger-node store adopt` made this identity. The rest of the earlier group may
     return at any time, so members without an identity are strangers then.
     """
+    foreign_index: int = -1
+    """An entry of the folder that is not the group's, although index and term are; -1 if none is
+    known. The folder holds another group's log then.
+    """
 
 
 class GroupFile:
@@ -51,11 +58,11 @@ class GroupFile:
 
     def __init__(self, folder: Path, owner: FolderOwner) -> None:
         self.owner = owner
-        self._folder = folder
+        self.folder = folder
 
     def save(self, owner: FolderOwner) -> None:
         """Record another owner, durably; blocks for two fsyncs. Raises StoreError."""
-        save_owner(self._folder, owner)
+        save_owner(self.folder, owner)
         self.owner = owner
 
 
@@ -67,8 +74,9 @@ def load_owner(folder: Path) -> FolderOwner | None:
     """
     path = folder / FILE_NAME
     try:
-        values = read_properties(path, (_GROUP,), optional=(_IDENTITY, _ADOPTED, _FORMAT))
-        number = parse_number(path, values, _FORMAT, 1) if values and _FORMAT in values else FORMAT
+        values = read_properties(path, (_GROUP,), optional=_OPTIONAL)
+        number = _number(path, values, _FORMAT, 1, FORMAT)
+        foreign_index = _number(path, values, _FOREIGN, 0, -1)
     except StoreDamagedError as error:
         # Not a damage to heal: a peer cannot tell whose the folder is.
         raise StoreError(
@@ -86,6 +94,7 @@ def load_owner(folder: Path) -> FolderOwner | None:
         group=values[_GROUP],
         identity=values.get(_IDENTITY, ""),
         adopted=values.get(_ADOPTED) == _TRUE,
+        foreign_index=foreign_index,
     )
 
 
@@ -98,6 +107,7 @@ def save_owner(folder: Path, owner: FolderOwner) -> None:
     values = {_GROUP: owner.group}
     values |= {_IDENTITY: owner.identity} if owner.identity else {}
     values |= {_ADOPTED: _TRUE} if owner.adopted else {}
+    values |= {_FOREIGN: str(owner.foreign_index)} if owner.foreign_index >= 0 else {}
     try:
         ballast.save_properties(path, values)
     except OSError as error:
@@ -123,6 +133,24 @@ def check_owner(folder: Path, group: str, identity: str) -> None:
             f"DLEDGER_GROUP_IDENTITY of this member is {identity}. Give this member its own "
             "folder, or correct the identity if the folder is this group's"
         )
+    if owner.foreign_index >= 0:
+        raise ForeignFolderError(foreign_log(folder, owner))
+
+
+def foreign_log(folder: Path, owner: FolderOwner) -> str:
+    """Return what to say of a folder that holds another group's log."""
+    return (
+        f"{folder} holds the log of another group: its entry {owner.foreign_index} is not that of "
+        f"the group {owner.group}, although it has the same term. Give this member an empty "
+        "folder. If the folder is certainly this group's, audit the group, and remove the file "
+        f"{FILE_NAME} from the folder"
+    )
+
+
+def _number(
+    path: Path, values: Mapping[str, str] | None, key: str, smallest: int, default: int
+) -> int:
+    return parse_number(path, values, key, smallest) if values and key in values else default
 
 
 def claim(folder: Path, group: str, identity: str) -> GroupFile:
