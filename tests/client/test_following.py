@@ -236,6 +236,33 @@ async def test_a_client_that_does_not_follow_succeeds_once_its_server_leads(grou
     assert group["n1"].appends == [b"x", b"y"]
 
 
+async def test_a_client_that_does_not_follow_waits_while_its_server_knows_no_leader(
+    group: Group,
+) -> None:
+    group.elect(None)
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        sent = asyncio.create_task(client.append(b"x"))
+        await group["n1"].append_received.wait()
+        group.elect("n1")
+        await sent
+
+    assert group.log == [b"x"]
+
+
+async def test_a_client_that_does_not_follow_says_that_no_leader_came_in_time(
+    group: Group,
+) -> None:
+    group.elect(None)
+    timing = Timing(deadline_s=0.3)
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=timing
+    ) as client:
+        with pytest.raises(GroupUnreachableError, match="the leader is unknown"):
+            await client.append(b"x")
+
+    assert not group.log
+
+
 async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Group) -> None:
     group["n1"].script.extend([Fault.NO_ANSWER, Code.NOT_LEADER])
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:

@@ -1,58 +1,60 @@
 """Failovers of many kinds: no acknowledged append is lost, and the master Service follows."""
 
-import statistics
+import time
+from collections.abc import Callable
 
 import pytest
 
+from dledger_e2e.failovers import (
+    Gaps,
+    acting_operator,
+    delete_operators,
+    kill_leader,
+    operator_node_number,
+    seconds_until_routed,
+    wait_until_caught_up,
+    wait_until_routed_elsewhere,
+)
 from dledger_e2e.group import Group, claim_name
-from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
-from tools.deployment import OPERATOR_NAMESPACE
 
 pytestmark = pytest.mark.cluster
-
-
-def kill_leader(group: Group, load: Load) -> str:
-    """Delete the leader's pod; return the next leader once it is the Service's only endpoint."""
-    old = group.leader_pod()
-    old_uid = group.pods()[old]["metadata"]["uid"]
-    group.delete_pod(old)
-
-    def moved() -> str | None:
-        new = group.leader_pod()
-        return new if group.pods()[new]["metadata"]["uid"] != old_uid else None
-
-    new = wait_for(moved, "the master Service has a new leader as its only endpoint")
-    load.wait_for_more(500)
-    return new
 
 
 def test_the_leaders_pod_is_deleted_again_and_again_under_load(
     group: Group, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
+    """One client follows the leader by itself; another one knows nothing but the Service."""
     kills = request.config.getoption("--leader-kills")
-    gaps_s = []
-    with PodWatch(group) as watch, Load(group) as load:
+    gaps = Gaps()
+    routed_s = []
+    with (
+        PodWatch(group) as watch,
+        Load(group, per_second=1_000) as following,
+        Load(group, per_second=500, follow=False) as by_service,
+    ):
         for _ in range(kills):
-            load.wait_for_more(1_000)
-            before = len(load.acknowledged) - 1
-            kill_leader(group, load)
-            gaps_s.append(load.longest_pause_s(since=before))
+            with gaps.of(following=following, by_service=by_service):
+                kill_leader(group, following)
+            routed_s.append(seconds_until_routed(group))
             wait_for(lambda: len(group.pods()) == 3, "three pods exist")
             group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
 
     with capsys.disabled():
+        print(f"\n{kills} leader kills; {gaps}; {watch.events} pod events seen")
+        labels_s, endpoints_s = zip(*routed_s, strict=True)
         print(
-            f"\n{kills} leader kills, {len(load.acknowledged)} appends acknowledged, "
-            f"{load.unknown} unknown: write gaps median {statistics.median(gaps_s) * 1000:.0f} ms, "
-            f"max {max(gaps_s) * 1000:.0f} ms; {watch.events} pod events seen"
+            f"the proven leader's label: {summary(labels_s)}; its endpoints: "
+            f"{summary(endpoints_s)}; both: {summary([sum(each) for each in routed_s])}"
         )
-    assert_nothing_was_lost(group, load)
+    for load in (following, by_service):
+        assert_nothing_was_lost(group, load)
+        assert not load.refused, load.failures
     assert len(watch.terms) >= kills, "the watch received too few pods"
     assert not watch.double_masters
     assert all(terms == sorted(terms) for terms in watch.terms.values()), "a pod's term decreased"
-    assert not load.refused
 
 
 def test_acknowledged_appends_survive_the_deletion_of_all_pods_at_once(group: Group) -> None:
@@ -71,10 +73,7 @@ def test_a_new_operator_corrects_the_service_after_a_failover(group: Group) -> N
     with PodWatch(group) as watch, Load(group) as load:
         load.wait_for_more(1_000)
         old = group.leader_pod()
-        group.deployment.kubernetes.kubectl(
-            "delete", "pod", *operators, f"--namespace={OPERATOR_NAMESPACE}",
-            "--grace-period=0", "--force", "--wait=false",
-        )  # fmt: skip
+        delete_operators(group, *operators)
         kill_leader(group, load)
 
     assert group.master_endpoints() == [group.leader_pod()]
@@ -84,37 +83,62 @@ def test_a_new_operator_corrects_the_service_after_a_failover(group: Group) -> N
     wait_for(lambda: old in group.pods(), f"{old} is recreated")
 
 
-def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(group: Group) -> None:
+def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_leader(
+    group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps, moved_s = Gaps(), []
+    with PodWatch(group) as watch, Load(group) as load:
+        for _ in range(rounds(1)):
+            operator = acting_operator(group)
+            with gaps.of(following=load):
+                delete_operators(group, operator)
+                began_s = time.monotonic()
+                kill_leader(group, load)
+                moved_s.append(time.monotonic() - began_s)
+            wait_for(lambda: len(group.pods()) == 3, "three pods exist")
+            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+
+    with capsys.disabled():
+        print(f"\n{len(moved_s)} kills of operator and leader; {gaps}")
+        print(f"from the kill to the moved Service and 500 more appends: {summary(moved_s)}")
+    assert not watch.double_masters
+    assert_nothing_was_lost(group, load)
+
+
+def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
+    group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
     """A lost node closes no connections, so only timeouts reveal it."""
     local = group.deployment.local
     if local is None:
         pytest.skip("a node can be cut off only on the local cluster")
     client_node = str(group.get("pod", "client")["spec"]["nodeName"])
-    with Load(group) as load:
-        load.wait_for_more(1_000)
-        old = group.leader_pod()
-        if group.pods()[old]["spec"]["nodeName"] == client_node:
-            old = kill_leader(group, load)  # the client must survive
-        number = group.node_number_of(old)
-        local.stop_node(number)
-        try:
-            wait_for(
-                lambda: next((pod for pod in group.master_endpoints() if pod != old), None),
-                "another pod is an endpoint of the master Service",
-                timeout_s=60,
-            )
-            load.wait_for_more(500, timeout_s=120)
-        finally:
-            local.start_node(number)
+    gaps, with_operator, moved_s = Gaps(), Gaps(), []
+    with PodWatch(group) as watch, Load(group) as load:
+        for _ in range(rounds(1)):
+            load.wait_for_more(1_000)
+            old = group.leader_pod()
+            if group.pods()[old]["spec"]["nodeName"] == client_node:
+                old = kill_leader(group, load)  # the client must survive
+                group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+            number = group.node_number_of(old)
+            took_operator = operator_node_number(group) == number
+            with (with_operator if took_operator else gaps).of(following=load):
+                began_s = time.monotonic()
+                local.stop_node(number)
+                try:
+                    wait_until_routed_elsewhere(group, old)
+                    moved_s.append(time.monotonic() - began_s)
+                    load.wait_for_more(500, timeout_s=120)
+                finally:
+                    local.start_node(number)
+            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s=180)
+            wait_until_caught_up(group, old, max(each.index for each in load.acknowledged))
 
-    group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s=180)
-    end = max(each.index for each in load.acknowledged)
-
-    def caught_up() -> bool:
-        status = group.node_status(old)
-        return status is not None and status.committed_index >= end
-
-    wait_for(caught_up, f"{old} has caught up", timeout_s=120)
+    with capsys.disabled():
+        print(f"\nthe leader's node lost; {gaps}; with the acting operator on it; {with_operator}")
+        print(f"from the loss to the moved Service: {summary(moved_s)}")
+    assert not watch.double_masters
     assert_nothing_was_lost(group, load)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from dledger_e2e.failovers import delete_operators
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
-from tools.deployment import OPERATOR_NAMESPACE
 
 pytestmark = pytest.mark.cluster
 
@@ -76,8 +76,5 @@ def kill_operator(group: Group) -> None:
     """Kill the operator that acts, and wait until another one does."""
     deployment = group.deployment
     killed = deployment.operator_pod()
-    deployment.kubernetes.kubectl(
-        "delete", "pod", killed, f"--namespace={OPERATOR_NAMESPACE}",
-        "--grace-period=0", "--force", "--wait=false",
-    )  # fmt: skip
+    delete_operators(group, killed)
     wait_for(lambda: deployment.operator_pod() != killed, f"another operator acts than {killed}")

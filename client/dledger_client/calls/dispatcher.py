@@ -216,10 +216,12 @@ class Dispatcher:
         call.last_code = None  # the code of a member that does not lead is not the group's refusal
         if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
             self.members.forget(connection)  # a Service may route to another pod next time
+        leader_id = judgement.response.leader_id if judgement.response else None
         if self.members.follow_leader:
             self.forward(call)
+        elif judgement.code is DLedgerResponseCode.NOT_LEADER and not leader_id:
+            self._send_later(call)  # the group is electing; the next leader may be another server
         else:
-            leader_id = judgement.response.leader_id if judgement.response else None
             self.end(call, NotLeaderError(call.problem, leader_id))
 
     def _split(self, call: Call) -> None:

@@ -16,6 +16,8 @@ from typing import Self
 from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 
+P99_OF_AT_LEAST = 50
+"""Number of rounds below which a 99th percentile would be the maximum by another name."""
 PENDING_MAX = 2_000
 """Maximum number of appends without an outcome, so that none pile up in a pipe."""
 
@@ -40,12 +42,15 @@ class Load:
         per_second: int = 2_000,
         body_bytes: int = 200,
         deadline_s: float = 30,
+        follow: bool = True,
     ) -> None:
+        """Prepare a load; without `follow`, the client knows nothing but the master Service."""
         self._group = group
         self._body_bytes = body_bytes
         self._in_flight = in_flight
         self._per_second = per_second
         self._deadline_s = deadline_s
+        self._follow = follow
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
@@ -70,6 +75,7 @@ class Load:
             f"--deadline={self._deadline_s:g}",
             "--output=json",
             "--no-progress",
+            *(() if self._follow else ("--no-follow",)),
         )
         self._process = self._group.deployment.kubernetes.start(
             *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -152,8 +158,10 @@ class Load:
 
 
 def summary(gaps_s: Sequence[float]) -> str:
-    """Summarize the longest pause between acknowledgments in each round."""
-    return f"gap median {statistics.median(gaps_s):.3f} s, maximum {max(gaps_s):.3f} s"
+    """Summarize the pause of each round."""
+    ranked = sorted(gaps_s)
+    p99 = f"p99 {ranked[len(ranked) * 99 // 100]:.3f} s, " if len(ranked) >= P99_OF_AT_LEAST else ""
+    return f"median {statistics.median(ranked):.3f} s, {p99}maximum {ranked[-1]:.3f} s"
 
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
