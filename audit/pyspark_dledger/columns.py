@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dledger_formats.log import disk, memberships
 from pyspark_dledger.decode import Entries
+from pyspark_dledger.options import FULL, HEADERS, INDEX
 from pyspark_dledger.segments import Absent, Run
 
 # Each type's name in Spark, and its Arrow type.
@@ -50,19 +51,39 @@ KIND: Final = "kind"
 KINDS: Final = ("normal", "noop", "membership", "unknown")
 """What an entry is: a client's, a leader's own, a membership, or something of a later version."""
 
-MEMBERS_SCHEMA: Final = ddl_of(name for name in _TYPES if name not in (BODY, KIND))
-LOG_SCHEMA: Final = ddl_of(("index", "term", KIND, "channel", "size", "member", BODY))
-"""What a query of each view gets if it names no columns, in Spark's language."""
+READ: Final = {
+    INDEX: ("member", "segment", "at", "index", "term", "size", "body_size", "flags"),
+    HEADERS: tuple(name for name in _TYPES if name not in ("crc", BODY)),
+    FULL: tuple(_TYPES),
+}
+"""The columns that a query has at each level."""
+_OF_MEMBERS: Final = tuple(name for name in _TYPES if name not in (BODY, KIND))
+_OF_LOG: Final = ("index", "term", KIND, "channel", "size", "member", BODY)
 
 
-def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
+def members_schema(level: str) -> str:
+    """Return what a query of the members gets if it names no columns, in Spark's language."""
+    return ddl_of(name for name in _OF_MEMBERS if name in READ[level])
+
+
+def log_schema(level: str) -> str:
+    """Return what a query of the log gets if it names no columns, in Spark's language."""
+    return ddl_of(name for name in _OF_LOG if name in READ[level])
+
+
+def arrow_schema(columns: Mapping[str, str], level: str = FULL) -> pa.Schema:
     """Return the Arrow schema of the requested columns, which map names to Spark types.
 
-    Raises ValueError for an unknown column or a wrong type.
+    Raises ValueError for an unknown column, a wrong type, or a column that needs another level.
     """
     for name, kind in columns.items():
         if name not in _TYPES:
             raise ValueError(f"unknown column {name}; the columns are {', '.join(_TYPES)}")
+        if name not in READ[level]:
+            raise ValueError(
+                f"column {name} is not read with level={level}, which has the columns "
+                f"{', '.join(READ[level])}; use a higher level"
+            )
         if kind.replace("bigint", "long") != _TYPES[name][0]:
             raise ValueError(f"column {name} has type {_TYPES[name][0]}, not {kind}")
     return pa.schema([(name, _TYPES[name][1]) for name in columns])

@@ -50,6 +50,8 @@ class Context:
     """The shift of the entry after the last one; None if it is not known."""
     term_max: int | None = None
     """The member's own term."""
+    has_bodies: bool = True
+    """Whether the view holds the bodies; otherwise their checksums are taken as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class Entries:
     """Offset in the data files."""
     headers: Records
     crc: Longs
-    """CRC-32 computed from the body."""
+    """CRC-32 computed from the body, or what the header says if the body was not read."""
     flags: Longs
     """Bits of `layout.Flag`."""
     bodies: Located
@@ -114,7 +116,9 @@ def decode(
         offsets=located.offsets + disk.ENTRY_HEADER_SIZE,
         sizes=located.sizes - disk.ENTRY_HEADER_SIZE,
     )
-    crc = _body_crcs(view, bodies)
+    crc = headers["body_crc"].astype(np.int64)
+    if context.has_bodies:
+        crc = _body_crcs(view, bodies)
     previous = context.previous
     chain = Chain.of(headers, previous)
     flags = _flags_by_itself(headers, located, indexes, crc)
@@ -124,7 +128,7 @@ def decode(
     uncovered = sound & _is_uncovered(headers, crc, chain)
     flags |= _coverage(headers["term"], sound, uncovered, previous)
     flags |= Flag.INDEX_FILE_DIFFERS * (sound & _differs(units, headers, located, at))
-    flags |= _of_noops(view, headers, bodies, sound)
+    flags |= _of_noops(view if context.has_bodies else None, headers, bodies, sound)
     if context.term_max is not None:
         flags |= Flag.TERM_ABOVE * (sound & (headers["term"] > context.term_max))
     flags[sound] |= Flag.TERM_BACK * _goes_back(headers["term"][sound], previous)
@@ -242,13 +246,15 @@ def _coverage(term: Longs, sound: Bools, uncovered: Bools, previous: PreviousEnt
     return flags
 
 
-def _of_noops(view: Bytes, headers: Records, bodies: Located, sound: Bools) -> Longs:
-    """Check the bodies of NOOPs, of which there are few."""
+def _of_noops(view: Bytes | None, headers: Records, bodies: Located, sound: Bools) -> Longs:
+    """Check the bodies of NOOPs, of which there are few; without a view, only the headers."""
     flags = np.zeros(len(headers), np.int64)
     is_noop = sound & (headers["magic"] == disk.NOOP) & (headers["body_size"] != 0)
     for k in np.flatnonzero(is_noop).tolist():
         if headers["channel"][k] != memberships.MEMBERSHIP_CHANNEL:
             flags[k] = Flag.BAD_NOOP
+            continue
+        if view is None:
             continue
         start = int(bodies.offsets[k])
         try:

@@ -16,7 +16,7 @@ from pyspark_dledger.decode import Entries
 from pyspark_dledger.files import Files
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.ranges import IndexRange
-from pyspark_dledger.segments import WINDOW_BYTES, Absent, Run, scan
+from pyspark_dledger.segments import WINDOW_BYTES, Absent, Run, Scan, scan
 
 HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK
 """Flags of entries that are as they were written."""
@@ -88,8 +88,10 @@ class Reader:
         *,
         harmless: Flag = HARMLESS,
         open_copy: Callable[[Copy], AbstractContextManager[Files]] = Copy.open,
+        scan: Scan = scan,
     ) -> None:
         """Prepare to read `window_bytes` at a time; `harmless` are flags of intact entries."""
+        self._scan = scan
         self._open = open_copy
         self._window_bytes = window_bytes
         self._harmless = harmless
@@ -162,7 +164,7 @@ class Reader:
         if last - first < FEW_ENTRIES:
             window_bytes = min(window_bytes, SMALL_WINDOW_BYTES)
         for segment in plan.segments(copy.manifest, IndexRange(first=first, last=last)):
-            for run in scan(segment, self._files[copy.place], window_bytes):
+            for run in self._scan(segment, self._files[copy.place], window_bytes):
                 if isinstance(run, Absent) and run.flag == Flag.UNREADABLE:
                     self._silent.add(copy.place)  # each attempt may take a minute
                 for part in _divided(run, self._harmless):

@@ -4,24 +4,34 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
+from dledger_formats.log import disk
 from pyspark_dledger import columns, group, splits
 from pyspark_dledger.copies import Copy, RefusedError, opened
 from pyspark_dledger.files import Files
 from pyspark_dledger.group import Group
 from pyspark_dledger.intact import HARMLESS, NoIntactCopyError, Reader, Slice
 from pyspark_dledger.layout import Flag
-from pyspark_dledger.options import SKIP, Options
+from pyspark_dledger.options import FULL, HEADERS, INDEX, SKIP, Options
 from pyspark_dledger.ranges import NOTHING, IndexRange, cut
+from pyspark_dledger.segments import Scan, scan
 from pyspark_dledger.splits import Piece
+from pyspark_dledger.units import scan_units_or_headers
 
 _LOG: Final = logging.getLogger(__name__)
 
 WINDOW_BYTES: Final = 8 << 20
 """What a task reads at a time, and so at most reads beyond its last entry."""
+
+SCANS: Final[Mapping[str, Scan]] = {
+    INDEX: scan_units_or_headers,
+    HEADERS: partial(scan, sums_bodies=False),
+    FULL: scan,
+}
 
 AS_WRITTEN: Final = HARMLESS | Flag.UNKNOWN_ENTRY | Flag.BAD_NOOP | Flag.BAD_MEMBERSHIP
 """Flags of entries that checksums prove to be what was written, sensible or not."""
@@ -37,7 +47,7 @@ class LogTask:
 
 def schema(options: Options) -> str:
     """Return the columns that a query gets if it names none, in Spark's language."""
-    return columns.LOG_SCHEMA
+    return columns.log_schema(options.level)
 
 
 class LogView:
@@ -46,7 +56,7 @@ class LogView:
     def __init__(self, wanted: Mapping[str, str], options: Options) -> None:
         """Take the wanted columns, which map names to Spark types. Raises ValueError."""
         self._options = options
-        self._schema = columns.arrow_schema(wanted)
+        self._schema = columns.arrow_schema(wanted, options.level)
 
     def tasks(self, wanted: Sequence[IndexRange], _: frozenset[str] | None) -> list[LogTask]:
         """Ask the members, and divide the log as it is now. Raises RefusedError."""
@@ -54,11 +64,12 @@ class LogView:
         first = self._options.first_wanted
         if first is not None and self._options.on_removed != SKIP:
             check_front(found, first)
-        return log_tasks(found, wanted, self._options.task_bytes)
+        return log_tasks(found, wanted, self._options.task_bytes, self._options.level)
 
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a task. Raises NoIntactCopyError, RefusedError."""
-        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy) as reader:
+        scan = SCANS[self._options.level]
+        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy, scan=scan) as reader:
             for piece in task.pieces:
                 for each in self._slices(reader, task.copies, piece):
                     run = each.entries.part(each.start, each.end)
@@ -108,7 +119,9 @@ def check_front(found: Group, first: int) -> None:
         )
 
 
-def log_tasks(found: Group, wanted: Sequence[IndexRange], task_bytes: int) -> list[LogTask]:
+def log_tasks(
+    found: Group, wanted: Sequence[IndexRange], task_bytes: int, level: str = FULL
+) -> list[LogTask]:
     """Divide the wanted entries of the log. Neighboring tasks prefer different members."""
     held = IndexRange(first=found.first_index, last=found.committed_index)
     parts = cut(wanted, held) if held.first <= held.last else (NOTHING,)
@@ -116,8 +129,11 @@ def log_tasks(found: Group, wanted: Sequence[IndexRange], task_bytes: int) -> li
         return []
     copies = found.copies
     widest = max(copies, key=lambda copy: copy.committed_index - copy.first_index)
-    with open_copy(widest) as files:
-        divided = splits.tasks(widest, files, parts, task_bytes)
+    if level == INDEX:
+        divided = splits.equal_tasks(parts, max(1, task_bytes // disk.INDEX_UNIT_SIZE))
+    else:
+        with open_copy(widest) as files:
+            divided = splits.tasks(widest, files, parts, task_bytes)
     return [
         LogTask(tuple(pieces), _copies(copies, number, pieces))
         for number, pieces in enumerate(divided)

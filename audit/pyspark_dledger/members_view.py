@@ -2,28 +2,35 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from dledger_formats.http.status import Manifest
+from dledger_formats.log import disk
 from pyspark_dledger import columns, plan
 from pyspark_dledger.digests import DIGEST_SCHEMA, digests
 from pyspark_dledger.http_reader import HttpFiles
-from pyspark_dledger.options import DIGESTS, ENTRIES, PACKS, Options
+from pyspark_dledger.options import DIGESTS, ENTRIES, FULL, HEADERS, INDEX, PACKS, Options
 from pyspark_dledger.packs import PACK_SCHEMA, packs
 from pyspark_dledger.ranges import IndexRange
-from pyspark_dledger.segments import Absent, Segment, scan
+from pyspark_dledger.segments import WINDOW_BYTES, Absent, Scan, Segment, scan
+from pyspark_dledger.units import scan_units
 
 _LOG: Final = logging.getLogger(__name__)
 
 BATCH_ROWS: Final = 1024
+SCANS: Final[Mapping[str, Scan]] = {
+    INDEX: scan_units,
+    HEADERS: partial(scan, sums_bodies=False),
+    FULL: scan,
+}
 _REDUCERS: Final = {DIGESTS: digests, PACKS: packs}
-_SCHEMAS: Final = {
-    ENTRIES: columns.MEMBERS_SCHEMA,
+_SCHEMAS: Final[Mapping[str, str]] = {
     DIGESTS: columns.ddl(DIGEST_SCHEMA),
     PACKS: columns.ddl(PACK_SCHEMA),
 }
@@ -31,17 +38,19 @@ _SCHEMAS: Final = {
 
 def schema(options: Options) -> str:
     """Return the columns that a query gets if it names none, in Spark's language."""
+    if options.rows == ENTRIES:
+        return columns.members_schema(options.level)
     return _SCHEMAS[options.rows]
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One task: a segment of one member."""
+    """One task: a segment of one member, or several small ones."""
 
     member: str
     url: str
     parts: tuple[Segment, ...]
-    """The segment, once for every range of it to read."""
+    """The segments, each once for every range of it to read."""
 
 
 class MembersView:
@@ -51,25 +60,39 @@ class MembersView:
         """Take the wanted columns, which map names to Spark types. Raises ValueError."""
         self._options = options
         if options.rows == ENTRIES:
-            self._schema = columns.arrow_schema(wanted)
+            self._schema = columns.arrow_schema(wanted, options.level)
 
     def tasks(
         self, wanted: Sequence[IndexRange], members: frozenset[str] | None
     ) -> list[SegmentTask]:
-        """Plan one task per segment; request manifests that were not given as an option.
+        """Plan tasks of whole segments; request manifests that were not given as an option.
 
-        `members` names those to read; None stands for all.
+        A task has several segments of a member if all of them together are small enough. `members`
+        names those to read; None stands for all.
         """
         parts_max = None if self._options.rows == ENTRIES else plan.PARTS_MAX
         return [
             SegmentTask(member, url, parts)
             for member, url in self._options.members.items()
             if members is None or member in members
-            for parts in plan.parts(self._manifest(member, url), wanted, parts_max)
+            for parts in self._grouped(plan.parts(self._manifest(member, url), wanted, parts_max))
         ]
 
+    def _grouped(self, parts: Iterable[tuple[Segment, ...]]) -> Iterator[tuple[Segment, ...]]:
+        """Join the parts of neighboring segments up to the bytes of a task."""
+        joined: tuple[Segment, ...] = ()
+        size = 0
+        for segments in parts:
+            more = _read_bytes(segments[0], self._options.level)
+            if joined and size + more > self._options.task_bytes:
+                yield joined
+                joined, size = (), 0
+            joined, size = (*joined, *segments), size + more
+        if joined:
+            yield joined
+
     def read(self, task: SegmentTask) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a segment."""
+        """Yield the rows of a task."""
         cuts = np.array(self._options.cuts, np.int64)
         with HttpFiles(task.url) as files:
             for part in task.parts:
@@ -80,7 +103,7 @@ class MembersView:
     ) -> Iterator[pa.RecordBatch]:
         reducer = _REDUCERS.get(self._options.rows)
         reduced: list[pa.RecordBatch] = []
-        for run in scan(segment, files):
+        for run in SCANS[self._options.level](segment, files, WINDOW_BYTES):
             if isinstance(run, Absent) and run.reason:
                 _LOG.warning("%s: %s", member, run.reason)
             if reducer is None:
@@ -98,3 +121,11 @@ class MembersView:
             return Manifest.from_json(json.dumps(self._options.manifests[member]).encode())
         with HttpFiles(url) as files:
             return files.manifest()
+
+
+def _read_bytes(segment: Segment, level: str) -> int:
+    """Return how many bytes a read of a whole segment takes, about."""
+    if level != INDEX:
+        return segment.file.readable_bytes
+    last = segment.last_wanted if segment.last_expected is None else segment.last_expected
+    return max(0, last + 1 - segment.file.first_index) * disk.INDEX_UNIT_SIZE

@@ -25,8 +25,13 @@ FAIL: Final = "fail"
 SKIP: Final = "skip"
 TASK_BYTES: Final = 256 << 20
 
+INDEX: Final = "index"
+HEADERS: Final = "headers"
+FULL: Final = "full"
+LEVELS: Final = (INDEX, HEADERS, FULL)
+
 PUBLIC: Final = (
-    "members", "view", "startingIndex", "endingIndex", "ranges", "onRemoved", "taskBytes",
+    "members", "view", "level", "startingIndex", "endingIndex", "ranges", "onRemoved", "taskBytes",
 )  # fmt: skip
 OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
 
@@ -48,6 +53,7 @@ class Options:
     first_wanted: int | None = None
     """The first index that the query names; None if it takes the log as it begins."""
     view: str = LOG
+    level: str = FULL
     on_removed: str = FAIL
     task_bytes: int = TASK_BYTES
     rows: str = ENTRIES
@@ -68,12 +74,16 @@ def parse(given: Mapping[str, str]) -> Options:
     view = _one_of("view", options.get("view", LOG), (LOG, MEMBERS))
     if view == LOG and rows != ENTRIES:
         raise OptionError(f"rows is {rows!r}, which needs view={MEMBERS}")
+    level = _one_of("level", options.get("level", FULL), LEVELS)
+    if level != FULL and rows != ENTRIES:
+        raise OptionError(f"rows is {rows!r}, which needs level={FULL}")
     is_named = "startingIndex" in options or "ranges" in options
     return Options(
         members=parse_members(_places(options)),
         ranges=ranges,
         first_wanted=ranges[0].first if is_named else None,
         view=view,
+        level=level,
         on_removed=_one_of("onRemoved", options.get("onRemoved", FAIL), (FAIL, SKIP)),
         task_bytes=_count("taskBytes", options.get("taskBytes"), TASK_BYTES),
         rows=rows,

@@ -5,7 +5,7 @@ run if it could not be found or read.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -15,8 +15,9 @@ from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
 from pyspark_dledger.decode import Context, Entries, PreviousEntry, decode
 from pyspark_dledger.files import DiskError, Files, IndexUnits, ReadError, Window
-from pyspark_dledger.layout import Bytes, Flag
+from pyspark_dledger.layout import UNIT, Bytes, Flag, Records
 from pyspark_dledger.locate import Located, blank_size, find_header, locate
+from pyspark_dledger.sparse import HeaderWindow
 
 WINDOW_BYTES: Final = 32 << 20
 BLOCK_ENTRIES_MAX: Final = 1 << 16
@@ -47,6 +48,10 @@ class Segment:
         """Offset of the segment's first byte in the data files."""
         return disk.start_offset(self.file.name)
 
+    def part(self, first: int, last: int) -> "Segment":
+        """Return the segment with other wanted indexes, which must be among the present ones."""
+        return replace(self, first_wanted=first, last_wanted=last)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
@@ -64,13 +69,19 @@ class Absent:
 Run: TypeAlias = Entries | Absent
 
 
-def scan(segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES) -> Iterator[Run]:
+Scan: TypeAlias = Callable[[Segment, Files, int], Iterator[Run]]
+"""Scans a segment with windows of so many bytes."""
+
+
+def scan(
+    segment: Segment, files: Files, window_bytes: int = WINDOW_BYTES, *, sums_bodies: bool = True
+) -> Iterator[Run]:
     """Yield every wanted index once, in order, but none after a clean end of the segment.
 
     A run has at most BLOCK_ENTRIES_MAX entries. After a ReadError, the rest of the segment is
-    absent.
+    absent. Without `sums_bodies`, no body is checked, and large ones are not even read.
     """
-    scanner = _Scanner(segment, files, window_bytes)
+    scanner = _Scanner(segment, files, window_bytes, sums_bodies=sums_bodies)
     try:
         for run in scanner.runs():
             yield from _in_blocks(run)
@@ -97,10 +108,17 @@ class _Scanner:
     into the file.
     """
 
-    def __init__(self, segment: Segment, files: Files, window_bytes: int) -> None:
+    def __init__(
+        self, segment: Segment, files: Files, window_bytes: int, *, sums_bodies: bool
+    ) -> None:
         self._segment = segment
         self._files = files
-        self._data = Window(files, segment.file, window_bytes)
+        self._sums_bodies = sums_bodies
+        self._data = (
+            Window(files, segment.file, window_bytes)
+            if sums_bodies
+            else HeaderWindow(files, segment.file, window_bytes, self._units_from)
+        )
         self._units = IndexUnits(files, segment.index_files)
         self._index = segment.file.first_index
         self._last_index = segment.last_wanted
@@ -156,7 +174,7 @@ class _Scanner:
 
     def _decode(self, view: Bytes) -> Entries | None:
         """Check the entries at the start of the view, and advance past them."""
-        last_index = min(self._last_index, self._index + BLOCK_ENTRIES_MAX - 1)
+        last_index = self._last_of_block
         pos = self._segment.pos + self._at
         units = self._units.read(self._index, last_index)
         located = locate(view, self._index, last_index, units, pos)
@@ -172,6 +190,7 @@ class _Scanner:
             previous=self._previous_entry,
             following_shift=self._shift_after(view, located),
             term_max=self._segment.term_max,
+            has_bodies=self._sums_bodies,
         )
         entries = decode(view, located, self._index, units, pos, context)
         self._flag_unreadable(entries)
@@ -182,6 +201,16 @@ class _Scanner:
             is_sound = self._ends_with_blank(zeroed=self._previous_entry.is_covered)
             entries.flags[-1] |= 0 if is_sound else int(Flag.BAD_BLANK)
         return entries
+
+    @property
+    def _last_of_block(self) -> int:
+        return min(self._last_index, self._index + BLOCK_ENTRIES_MAX - 1)
+
+    def _units_from(self, start: int) -> Records:
+        """Return the units of the next entries if they begin at this offset."""
+        if start != self._at:
+            return np.empty(0, UNIT)
+        return self._units.read(self._index, self._last_of_block)
 
     def _flag_unreadable(self, entries: Entries) -> None:
         """Flag the entries that the member could not read as a whole."""

@@ -7,12 +7,15 @@ Options
     members         ID=URL,... ; the same as the argument of `load`
     view            log (default): each committed entry once, from a member that has it intact;
                     members: every member's log as it is, damaged entries included
+    level           full (default): read every byte, and check all checksums; headers: check headers
+                    alone, and read no large body; index: read index files alone
     startingIndex   read no entry before this index
     endingIndex     read no entry after this index
     ranges          JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
     onRemoved       fail (default) or skip: what to do if all members that answer have removed
                     entries from `startingIndex` or the first range on
-    taskBytes       a task of the view log reads about so many bytes at most (256 MiB)
+    taskBytes       a task reads about so many bytes at most (256 MiB); of the view members, at
+                    least one segment
 
 The audit alone uses these:
 

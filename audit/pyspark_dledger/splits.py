@@ -45,6 +45,23 @@ def tasks(
     return [_joined(pieces) for pieces in grouped]
 
 
+def equal_tasks(wanted: Sequence[IndexRange], entries_max: int) -> list[list[Piece]]:
+    """Divide the wanted ranges into tasks of at most so many entries."""
+    grouped: list[list[Piece]] = []
+    room = 0
+    for range_ in wanted:
+        first = range_.first
+        while first <= range_.last:
+            if not room:
+                grouped.append([])
+                room = entries_max
+            last = min(range_.last, first + room - 1)
+            grouped[-1].append(Piece(first=first, last=last))
+            room -= last + 1 - first
+            first = last + 1
+    return grouped
+
+
 def last_within(copy: Copy, files: Files, wanted: IndexRange, bytes_max: int) -> int:
     """Return the last index up to which the wanted entries take no more than `bytes_max`.
 

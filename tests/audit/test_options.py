@@ -56,6 +56,7 @@ def test_the_case_of_names_does_not_matter() -> None:
         ("rows", "all"),
         ("rows", "digests"),
         ("view", "both"),
+        ("level", "header"),
         ("onRemoved", "ignore"),
         ("taskBytes", "0"),
         ("taskBytes", "256MiB"),

@@ -54,7 +54,7 @@ def test_filters_hold_whether_the_session_pushes_them_or_not(
 ) -> None:
     plain.conf.set("spark.sql.python.filterPushdown.enabled", pushes)
 
-    every = plain.read.format("dledger").option("view", "members").load(member)
+    every = plain.read.format("dledger").options(view="members", taskBytes=4096).load(member)
     frame = every.where("index > 3 and index < 8")
 
     assert sorted(row["index"] for row in frame.collect()) == [4, 5, 6, 7]
@@ -63,10 +63,13 @@ def test_filters_hold_whether_the_session_pushes_them_or_not(
 
 def test_options_select_indexes_without_pushed_filters(plain: SparkSession, member: str) -> None:
     between = plain.read.load(
-        member, "dledger", "index long", view="members", startingIndex=40, endingIndex=44
-    )
+        member, "dledger", "index long",
+        view="members", taskBytes=4096, startingIndex=40, endingIndex=44,
+    )  # fmt: skip
     each_seventh = json.dumps([[k, k] for k in range(0, 300, 7)])
-    some = plain.read.load(member, "dledger", "index long", view="members", ranges=each_seventh)
+    some = plain.read.load(
+        member, "dledger", "index long", view="members", taskBytes=4096, ranges=each_seventh
+    )
 
     assert between.rdd.getNumPartitions() <= 2 < some.rdd.getNumPartitions()
     assert sorted(row["index"] for row in between.collect()) == [40, 41, 42, 43, 44]
@@ -78,6 +81,17 @@ def test_an_unknown_option_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(AnalysisException, match="Did you mean startingIndex"):
         plain.read.format("dledger").option("startIndex", 3).load(member)
+
+
+def test_a_level_has_its_own_columns_and_refuses_others(plain: SparkSession, member: str) -> None:
+    frame = plain.read.format("dledger").option("level", "index").load(member)
+
+    assert frame.columns == ["index", "term", "size", "member"]
+    assert [(row["index"], row["term"]) for row in frame.orderBy("index").collect()] == [
+        (index, entry.term) for index, entry in enumerate(ENTRIES)
+    ]
+    with pytest.raises(AnalysisException, match="column body is not read with level=headers"):
+        plain.read.load(member, "dledger", "body binary", level="headers").collect()
 
 
 def test_the_log_is_each_entry_once_with_its_body(plain: SparkSession, member: str) -> None:

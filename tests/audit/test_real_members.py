@@ -19,6 +19,9 @@ from dledger_formats.http.retention import RemovalRule
 from dledger_formats.http.served_files import SNAPSHOT_DATA, snapshot_file
 from dledger_formats.protocol.register import SET
 from dledger_scan.local_audit import RemotePasses
+from dledger_scan.log_rows import rows_of
+from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.options import HEADERS, INDEX
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -85,6 +88,37 @@ def test_what_members_write_across_restarts_and_retention_is_sound(tmp_path: Pat
     assert summary.verdict is Verdict.SOUND, summary
     assert not summary.first_findings
     assert summary.entries > 100
+
+
+def test_each_level_says_the_same_of_the_log_of_real_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, fetched = HttpFiles.read, dict[str, int]()
+
+    def counted(self: HttpFiles, folder: str, name: str, start: int, end: int) -> bytearray:
+        raw = read(self, folder, name, start, end)
+        fetched[folder] = fetched.get(folder, 0) + len(raw)
+        return raw
+
+    monkeypatch.setattr(HttpFiles, "read", counted)
+    columns = {"index": "bigint", "term": "bigint", "size": "int"}
+    with NodeGroup(tmp_path, segment_size_bytes=4 << 20, index_segment_size_bytes=1 << 12) as group:
+        asyncio.run(append(group, range(1, 1000)))
+        asyncio.run(append(group, range(200_000, 200_030)))
+        path = ",".join(
+            f"{member}=http://{group.host(member)}:{group.http_ports[member]}"
+            for member in group.peers
+        )
+        full = rows_of(path, columns)
+        by_level = {}
+        for level in (INDEX, HEADERS):
+            fetched.clear()
+            assert rows_of(path, columns, level=level) == full
+            by_level[level] = fetched.get("data", 0)
+
+    assert len(full) > 1029
+    assert by_level[INDEX] == 0
+    assert by_level[HEADERS] < sum(row["size"] for row in full) / 4
 
 
 def test_the_report_names_the_voter_for_which_segments_are_kept(tmp_path: Path) -> None:

@@ -22,8 +22,16 @@ Interrupt: TypeAlias = Callable[[str], int | None]
 """
 
 
+Sent: TypeAlias = Callable[[str, int], None]
+"""Is told the path and the number of bytes of each answer."""
+
+
 def never(_: str) -> None:
     """Serve everything."""
+
+
+def unseen(_path: str, _count: int) -> None:
+    """Count nothing."""
 
 
 @contextmanager
@@ -33,6 +41,7 @@ def served(
     interrupt: Interrupt = never,
     *,
     cut_after: Sequence[int] = (),
+    sent: Sent = unseen,
 ) -> Iterator[str]:
     """Serve a member's files on a free loopback port while the block runs; yield the URL.
 
@@ -40,7 +49,7 @@ def served(
     The first answers break off after the numbers of bytes in `cut_after`.
     """
     now = manifest if callable(manifest) else lambda: manifest
-    handler = _handler(root, now, interrupt, list(cut_after))
+    handler = _handler(root, now, interrupt, list(cut_after), sent)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -59,7 +68,7 @@ def _listed(manifest: Manifest, folder: str, name: str) -> SegmentFile | None:
 
 
 def _handler(  # noqa: C901 - one class with one short method per kind of answer
-    root: Path, now: Callable[[], Manifest], interrupt: Interrupt, cuts: list[int]
+    root: Path, now: Callable[[], Manifest], interrupt: Interrupt, cuts: list[int], sent: Sent
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -117,6 +126,7 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
             if cuts:
                 body = body[: cuts.pop(0)]
                 self.close_connection = True
+            sent(self.path, len(body))
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
