@@ -33,9 +33,8 @@ from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.queue_locks import QueueLocks
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker.names import routes
-from dledger_broker.names.name_servers import NameServers
-from dledger_broker.names.registration import Standing
+from dledger_broker.names.addresses import Addresses
+from dledger_broker.names.announcer import Announcer
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
@@ -43,7 +42,6 @@ from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state_figures import StateFigures
 from dledger_formats.rocketmq.codes import RequestCode
-from dledger_formats.rocketmq.message_record import pack_host
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
 from dledger_node.errors import ListenError
@@ -61,8 +59,9 @@ class Broker:
         self._settings = settings
         self._member = member
         self._counters = counters
-        store_host = pack_host(*settings.own_address)
-        self._store_host = store_host
+        self.addresses = Addresses(settings)
+        """What clients are told."""
+        store_host = self._store_host = self.addresses.store_host
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
         self._changes = StateChanges(self._owner)
@@ -93,8 +92,8 @@ class Broker:
             self._owner, self._clients, self._leases, self._presence, self._to_leader
         )
         self._groups = GroupRequests(self._owner, self._commits, self._changes, self._leases)
-        self._name_servers = NameServers(
-            settings, self._standing, lambda: self._owner.state.tables, self._threads, counters
+        self._announcer = Announcer(
+            settings, self.addresses, member, self._owner, self._threads, counters
         )
         self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
@@ -109,6 +108,13 @@ class Broker:
         """Set once all requests are answered; there only while this member drains."""
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
+
+    @property
+    def why_not_serving(self) -> str:
+        """Why clients are not accepted, in words; empty if they are."""
+        if self._idle is not None:
+            return "the broker is stopping"
+        return "" if self._listener else "the broker is opening its consume queues"
 
     async def run(self) -> None:
         """Open the queues, listen, and keep the clock going until cancelled."""
@@ -141,14 +147,14 @@ class Broker:
             raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
         logger.info("the broker %s is listening on port %d", self._settings.name, port)
         watch = asyncio.create_task(self._follow_leader())
-        self._name_servers.start()
+        self._announcer.start()
         try:
             while True:
                 await asyncio.sleep(CLOCK_S)
                 self._tick()
         finally:
             watch.cancel()
-            self._name_servers.close()
+            self._announcer.close()
             self._listener.close()
 
     async def _follow_leader(self) -> None:
@@ -161,7 +167,7 @@ class Broker:
 
     async def drain(self) -> None:
         """Read no further requests; answer those that were read, and the pulls that are held."""
-        self._name_servers.close()
+        self._announcer.close()
         if self._listener is not None:
             self._listener.close()
         self._member.gate.take_no_more()
@@ -183,7 +189,7 @@ class Broker:
         """Return the services that every member offers, by code."""
         owner, member = self._owner, self._member
         queues = QueueOffsets(owner, self._feed, reader, self._threads)
-        names = Names(self._settings, member, owner)
+        names = Names(self._settings, member, owner, self.addresses)
         code = RequestCode
         return {
             int(key): serve
@@ -298,13 +304,6 @@ class Broker:
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
 
-    def _standing(self) -> Standing:
-        """Return what name servers should know."""
-        member, tables = self._member, self._owner.state.tables
-        leads = self._owner.is_proven
-        broker_id = routes.broker_id(self._settings, member.self_id, leads=leads)
-        return Standing(broker_id, member.term, tables.topics_version)
-
     def _has_answered_all(self) -> bool:
         """Tell whether no request waits for its answer, held pulls apart."""
         return (
@@ -337,7 +336,7 @@ class Broker:
         if self._isolation is not None:
             self._isolation.tick()
         self._figures.tick()
-        self._name_servers.tick()
+        self._announcer.tick()
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count

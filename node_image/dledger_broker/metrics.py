@@ -43,6 +43,8 @@ class BrokerCounters:
         """Messages after the offsets of a group, of the groups that lag most."""
         self.registered: dict[str, bool] = {}
         """Whether the last registration at each name server, by address, has succeeded."""
+        self.registration_problems: dict[str, str] = {}
+        """Why the last registration at a name server, by address, has failed, in words."""
 
 
 class BrokerCollector(Collector):

@@ -8,6 +8,7 @@ from dledger_broker.broker import Broker
 from dledger_broker.metrics import BrokerCollector, BrokerCounters
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
+from dledger_formats.http.broker_status import BrokerStatus, NameServerStatus
 from dledger_node.embedding import Member
 from dledger_node.state_machine.machine import NamedMachine
 
@@ -26,6 +27,28 @@ class BrokerProgram:
     def collectors(self) -> Sequence[Collector]:
         """The broker's metrics."""
         return (BrokerCollector(self._counters),)
+
+    def report(self) -> BrokerStatus:
+        """Return what `/status` tells of the broker."""
+        settings, broker, counters = self._settings, self._broker, self._counters
+        reason = "the broker has not started yet" if broker is None else broker.why_not_serving
+        return BrokerStatus(
+            name=settings.name,
+            cluster=settings.cluster,
+            address=broker.addresses.told if broker else "",
+            serving=not reason,
+            reason=reason,
+            topics=counters.values["topics"],
+            consumer_groups=counters.values["consumer_groups"],
+            name_servers=[
+                NameServerStatus(
+                    address=address,
+                    registered=is_registered,
+                    problem=counters.registration_problems.get(address, ""),
+                )
+                for address, is_registered in counters.registered.items()
+            ],
+        )
 
     async def serve(self, member: Member) -> None:
         """Serve clients until cancelled."""

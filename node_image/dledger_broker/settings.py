@@ -7,16 +7,10 @@ from ipaddress import ip_address
 from typing import Final, Self
 
 from dledger_formats.peers import PeersError, parse_peers
+from dledger_formats.rocketmq import broker_variables as variables
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.settings import NO_STATE_MACHINE, PREFIX, NodeSettings, SettingsError
 
-BROKER_PREFIX: Final = f"{PREFIX}BROKER_"
-_ADDRESSES: Final = f"{BROKER_PREFIX}ADDRESSES"
-_NAME: Final = f"{BROKER_PREFIX}NAME"
-_CLUSTER: Final = f"{BROKER_PREFIX}CLUSTER"
-_AUTO_CREATE: Final = f"{BROKER_PREFIX}AUTO_CREATE_TOPICS"
-_NAME_SERVERS: Final = f"{BROKER_PREFIX}NAME_SERVERS"
-_KNOWN: Final = (_ADDRESSES, _NAME, _CLUSTER, _AUTO_CREATE, _NAME_SERVERS)
 NAME_SERVERS_MAX: Final = 16
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
@@ -34,7 +28,13 @@ class BrokerSettings:
     node: NodeSettings
     """The settings of the member."""
     addresses: Mapping[str, str]
-    """By member: IP and port that clients connect to."""
+    """By member: IP and port that clients connect to. Only this member's, if the setting
+    OWN_ADDRESS gives it.
+    """
+    group_address: str = ""
+    """Host and port at which clients reach any member, whoever leads; empty if there is none. A
+    name is looked up again and again.
+    """
     name: str
     """The broker's name: one for the whole group."""
     cluster: str = "DefaultCluster"
@@ -51,10 +51,11 @@ class BrokerSettings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """Read the settings of the broker and of the member. Raises SettingsError."""
-        given = {key: text for key, text in environment.items() if key.startswith(BROKER_PREFIX)}
-        unknown = sorted(given.keys() - {*_KNOWN})
+        prefix = variables.BROKER_PREFIX
+        given = {key: text for key, text in environment.items() if key.startswith(prefix)}
+        unknown = sorted(given.keys() - {*variables.ALL})
         if unknown:
-            raise SettingsError(f"unknown setting {unknown[0]}; the settings are {_KNOWN}")
+            raise SettingsError(f"unknown setting {unknown[0]}; the settings are {variables.ALL}")
         node = NodeSettings.from_environment(
             {key: text for key, text in environment.items() if key not in given}
         )
@@ -67,47 +68,90 @@ class BrokerSettings:
             node = replace(node, snapshot_threshold=SNAPSHOT_THRESHOLD)
         return cls(
             node=node,
-            addresses=_addresses(given.get(_ADDRESSES, ""), node),
-            name=_name(_NAME, given.get(_NAME, node.group)),
-            cluster=_name(_CLUSTER, given.get(_CLUSTER, "DefaultCluster")),
-            auto_create_topics=_truth(given.get(_AUTO_CREATE, "true")),
-            name_servers=_name_servers(given.get(_NAME_SERVERS, "")),
+            addresses=_addresses(given, node),
+            group_address=_group_address(given.get(variables.GROUP_ADDRESS, "")),
+            name=_name(variables.NAME, given.get(variables.NAME, node.group)),
+            cluster=_name(variables.CLUSTER, given.get(variables.CLUSTER, "DefaultCluster")),
+            auto_create_topics=_truth(variables.AUTO_CREATE_TOPICS, given, default="true"),
+            name_servers=_name_servers(given.get(variables.NAME_SERVERS, "")),
         )
 
 
-def _addresses(text: str, node: NodeSettings) -> dict[str, str]:
+def joined(ip: str, port: int) -> str:
+    """Return an IP and a port as one text."""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def _addresses(given: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
+    if own := given.get(variables.OWN_ADDRESS):
+        return {node.self_id: _own_address(own, given)}
     try:
-        addresses = parse_peers(text)
+        addresses = parse_peers(given.get(variables.ADDRESSES, ""))
     except PeersError as error:
-        raise SettingsError(f"{_ADDRESSES}: {error}") from None
+        raise SettingsError(f"{variables.ADDRESSES}: {error}") from None
     missing = [member for member in node.known_peers if member not in addresses]
     if missing:
-        raise SettingsError(f"{_ADDRESSES} has no address of {missing[0]}")
+        raise SettingsError(f"{variables.ADDRESSES} has no address of {missing[0]}")
     for member, address in addresses.items():
         try:
             _divided(address)
         except ValueError:
             raise SettingsError(
-                f"{_ADDRESSES} has {address!r} for {member}; IP:port is needed, because messages "
-                "carry it"
+                f"{variables.ADDRESSES} has {address!r} for {member}; IP:port is needed, because "
+                "messages carry it"
             ) from None
     return addresses
 
 
+def _own_address(text: str, given: Mapping[str, str]) -> str:
+    """Return this member's address. Brackets may be around an IP of either kind: who writes the
+    setting may not know which kind it will be.
+    """
+    if given.get(variables.ADDRESSES):
+        raise SettingsError(
+            f"{variables.OWN_ADDRESS} and {variables.ADDRESSES} are both set; set one of them"
+        )
+    if not given.get(variables.GROUP_ADDRESS):
+        raise SettingsError(
+            f"{variables.OWN_ADDRESS} is set without {variables.GROUP_ADDRESS}: clients would not "
+            "find the other members; set both, or set the addresses of all members"
+        )
+    try:
+        return joined(*_divided(text))
+    except ValueError:
+        raise SettingsError(f"{variables.OWN_ADDRESS} is {text!r}; IP:port is needed") from None
+
+
+def _group_address(text: str) -> str:
+    if text and not _is_host_and_port(text):
+        raise SettingsError(f"{variables.GROUP_ADDRESS} is {text!r}; the form is HOST:PORT")
+    return text
+
+
 def _divided(address: str) -> tuple[str, int]:
+    """Return the IP and the port of an address. Raises ValueError."""
     host, _, port = address.rpartition(":")
+    if not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
+        raise ValueError(f"{port!r} is no port")
     return str(ip_address(host.strip("[]"))), int(port)
+
+
+def _is_host_and_port(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(_HOST.fullmatch(host) and _PORT.fullmatch(port) and 0 < int(port) < 65536)
 
 
 def _name_servers(text: str) -> tuple[str, ...]:
     servers = tuple(dict.fromkeys(filter(None, text.split(";"))))
     for server in servers:
-        host, _, port = server.rpartition(":")
-        if not (_HOST.fullmatch(host) and _PORT.fullmatch(port) and 0 < int(port) < 65536):
-            raise SettingsError(f"{_NAME_SERVERS} has {server!r}; the form is HOST:PORT;HOST:PORT")
+        if not _is_host_and_port(server):
+            raise SettingsError(
+                f"{variables.NAME_SERVERS} has {server!r}; the form is HOST:PORT;HOST:PORT"
+            )
     if len(servers) > NAME_SERVERS_MAX:
         raise SettingsError(
-            f"{_NAME_SERVERS} has {len(servers)} name servers; {NAME_SERVERS_MAX} are allowed"
+            f"{variables.NAME_SERVERS} has {len(servers)} name servers; {NAME_SERVERS_MAX} are "
+            "allowed"
         )
     return servers
 
@@ -118,7 +162,8 @@ def _name(key: str, text: str) -> str:
     return text
 
 
-def _truth(text: str) -> bool:
+def _truth(key: str, given: Mapping[str, str], *, default: str) -> bool:
+    text = given.get(key, default)
     if text not in ("true", "false"):
-        raise SettingsError(f"{_AUTO_CREATE} is {text!r}; it must be true or false")
+        raise SettingsError(f"{key} is {text!r}; it must be true or false")
     return text == "true"

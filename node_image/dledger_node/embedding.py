@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from prometheus_client.registry import Collector
 
+from dledger_formats.http.broker_status import BrokerStatus
 from dledger_formats.log.disk import EntryHeader
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
@@ -208,6 +209,11 @@ class Program(Protocol):
     @property
     def collectors(self) -> Sequence[Collector]:
         """The metrics of the program."""
+
+    def report(self) -> BrokerStatus:
+        """Return what `/status` tells of the program. A member whose program does not serve is not
+        ready.
+        """
 
     async def serve(self, member: Member) -> None:
         """Serve until cancelled. An error stops the member."""

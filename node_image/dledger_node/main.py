@@ -123,6 +123,8 @@ async def serve_member(
     stopped = loop.create_task(stopping.wait())
     waited: set[asyncio.Future[Any]] = {stopped, running, server.fatal}
     serving: asyncio.Task[None] | None = None
+    if program is not None:
+        server.view.program.report = program.report
     try:
         port = split_address(settings.address)[1]
         try:

@@ -58,6 +58,12 @@ ROLE_NONE: Final = "none"
 
 REMOTING_PORT: Final = settings.REMOTING_PORT
 HTTP_PORT: Final = settings.HTTP_PORT
+BROKER_PORT: Final = 10911
+"""The port of RocketMQ's brokers."""
+NAMES_PORT: Final = 9876
+"""The port of RocketMQ's name servers, which clients are configured with."""
+VIP_PORT: Final = BROKER_PORT - 2
+"""The port at which producers with `vipChannelEnabled` expect the same broker."""
 
 NODE_CONTAINER: Final = "node"
 AUDIT_CONTAINER: Final = "audit"
@@ -120,6 +126,16 @@ def master_service(group: str) -> str:
 def slave_service(group: str) -> str:
     """Return the name of the Service that selects the followers."""
     return f"{group}-slave"
+
+
+def broker_service(group: str) -> str:
+    """Return the name of the Service over all members that are a broker."""
+    return f"{group}-broker"
+
+
+def broker_address(namespace: str, group: str, port: int) -> str:
+    """Return the host:port at which clients of the broker find any member."""
+    return f"{broker_service(group)}.{namespace}.svc:{port}"
 
 
 def settings_config_map(group: str) -> str:

@@ -28,7 +28,7 @@ def config(name: str, queues: int = 1) -> TopicConfig:
 def new_owner() -> tuple[LogOwner, BrokerState]:
     state = BrokerState()
     member = SimpleNamespace(machine=lambda _: state, leads=True)
-    return LogOwner(cast("Member", member), bytes(8)), state
+    return LogOwner(cast("Member", member), lambda: bytes(8)), state
 
 
 @pytest.mark.parametrize("applied", [False, True])

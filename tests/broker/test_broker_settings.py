@@ -23,6 +23,27 @@ def test_a_broker_is_named_after_its_group() -> None:
     assert settings.node.snapshot_threshold == SNAPSHOT_THRESHOLD
 
 
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ("10.1.2.3:10911", "10.1.2.3:10911"),
+        ("[10.1.2.3]:10911", "10.1.2.3:10911"),
+        ("[fd00::7]:10911", "[fd00::7]:10911"),
+    ],
+)
+def test_behind_an_address_of_the_group_a_member_need_only_know_its_own(
+    given: str, known: str
+) -> None:
+    settings = BrokerSettings.from_environment(
+        MEMBER
+        | {"DLEDGER_BROKER_GROUP_ADDRESS": "orders.svc:10911", "DLEDGER_BROKER_OWN_ADDRESS": given}
+    )
+
+    assert settings.addresses == {"n0": known}
+    assert settings.group_address == "orders.svc:10911"
+    assert settings.own_address[1] == 10911
+
+
 def test_a_given_snapshot_threshold_is_kept() -> None:
     given = {"DLEDGER_SNAPSHOT_THRESHOLD": "1000"}
 
@@ -38,6 +59,23 @@ def test_a_given_snapshot_threshold_is_kept() -> None:
         ({"DLEDGER_BROKER_ADDRESSES": "n0-127.0.0.1:10911"}, "no address of n1"),
         ({"DLEDGER_BROKER_ADDRESSES": "n0-broker:1;n1-127.0.0.1:2"}, "IP:port is needed"),
         ({"DLEDGER_BROKER_ADDRESSES": "n0"}, "is not a member"),
+        ({"DLEDGER_BROKER_GROUP_ADDRESS": "orders"}, "the form is HOST:PORT"),
+        (
+            {"DLEDGER_BROKER_OWN_ADDRESS": "127.0.0.1:1"},
+            "DLEDGER_BROKER_OWN_ADDRESS and DLEDGER_BROKER_ADDRESSES are both set",
+        ),
+        (
+            {"DLEDGER_BROKER_OWN_ADDRESS": "127.0.0.1:1", "DLEDGER_BROKER_ADDRESSES": ""},
+            "without DLEDGER_BROKER_GROUP_ADDRESS",
+        ),
+        (
+            {
+                "DLEDGER_BROKER_OWN_ADDRESS": "host:1",
+                "DLEDGER_BROKER_ADDRESSES": "",
+                "DLEDGER_BROKER_GROUP_ADDRESS": "orders:1",
+            },
+            "IP:port is needed",
+        ),
         ({"DLEDGER_BROKER_NAME": "a b"}, "letters"),
         ({"DLEDGER_BROKER_AUTO_CREATE_TOPICS": "yes"}, "true or false"),
         ({"DLEDGER_BROKER_PORT": "1"}, "unknown setting DLEDGER_BROKER_PORT"),

@@ -37,7 +37,7 @@ class Leader:
             machine=lambda _: state, leads=True, master=True, has_applied_all=True, term=1,
             drafts=drafts,
         )  # fmt: skip
-        self.owner = LogOwner(cast("Member", member), HOST)
+        self.owner = LogOwner(cast("Member", member), lambda: HOST)
         assert self.owner.is_ready()
         self.changes = StateChanges(self.owner)
         changes.make(state.tables, TopicSet(config=CONFIG), 0, 1)

@@ -64,6 +64,6 @@ def test_a_draft_with_a_place_that_cannot_be_is_never_proposed(place: Place) -> 
     outcomes: list[Outcome] = []
     draft = RecordDraft((), [bytearray(b"x")], place, lambda _, outcome: outcomes.append(outcome))
 
-    LogOwner(member, HOST).propose(draft)  # type: ignore[arg-type]
+    LogOwner(member, lambda: HOST).propose(draft)  # type: ignore[arg-type]
 
     assert (proposed, outcomes) == ([], [Outcome.REFUSED])

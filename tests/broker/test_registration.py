@@ -59,7 +59,7 @@ def test_a_registration_has_the_fields_that_javas_broker_sends() -> None:
     ]
     assert golden
 
-    ours = registered(Standing(0, 5, TableVersion(3, 4)))
+    ours = registered(Standing(0, MEMBERS["n1"], 5, TableVersion(3, 4)))
 
     for theirs in golden:
         assert (theirs.ext_fields or {}).keys() == (ours.ext_fields or {}).keys()
@@ -68,7 +68,7 @@ def test_a_registration_has_the_fields_that_javas_broker_sends() -> None:
 
 
 def test_a_registration_says_which_leader_it_comes_from() -> None:
-    command = registered(Standing(0, 5, TableVersion(3, 4)))
+    command = registered(Standing(0, MEMBERS["n1"], 5, TableVersion(3, 4)))
 
     fields = RegisterBrokerFields.from_ext(command.ext_fields)
     version = RegisterBroker.from_json(command.body).topic_config_serialize_wrapper.data_version
@@ -79,7 +79,9 @@ def test_a_registration_says_which_leader_it_comes_from() -> None:
 
 def test_the_first_registration_has_more_than_one_topic() -> None:
     """A name server refuses one with a single topic."""
-    body = registration.body(SETTINGS, Standing(2, 1, TableVersion()), BrokerState().tables)
+    body = registration.body(
+        SETTINGS, Standing(2, MEMBERS["n1"], 1, TableVersion()), BrokerState().tables
+    )
 
     assert len(RegisterBroker.from_json(body).topic_config_serialize_wrapper.topic_config_table) > 1
 
@@ -207,7 +209,7 @@ class Registering:
 
     def __init__(self, *addresses: str) -> None:
         self.counters = BrokerCounters()
-        self.standing = Standing(0, 1, TableVersion())
+        self.standing = Standing(0, MEMBERS["n1"], 1, TableVersion())
         self._settings = dataclasses.replace(SETTINGS, name_servers=addresses)
         self._threads = ThreadPoolExecutor(1)
 

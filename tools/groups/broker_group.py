@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from dledger_broker.settings import BROKER_PREFIX
 from dledger_formats.peers import format_peers
+from dledger_formats.rocketmq import broker_variables as variables
 from tools.groups.node_group import NodeGroup, next_port
 from tools.groups.waiting import wait_for
 
@@ -18,11 +18,22 @@ class BrokerGroup(NodeGroup):
     """Members n0, n1, … of the group `g`, as processes of `dledger-broker`."""
 
     def __init__(
-        self, folder: Path, members: int = 3, *, registered_at: str = "", **settings: object
+        self,
+        folder: Path,
+        members: int = 3,
+        *,
+        registered_at: str = "",
+        reached_at: str = "",
+        **settings: object,
     ) -> None:
-        """`registered_at` lists name servers; `settings` override fields of `NodeSettings`."""
+        """`registered_at` lists name servers; `settings` override fields of `NodeSettings`.
+
+        `reached_at` is a host at which clients reach any member, at the port of the first one; the
+        members then know only their own addresses.
+        """
         super().__init__(folder, members, addable=0, **settings)
         self._registered_at = registered_at
+        self._reached_at = reached_at
         self.broker_addresses = {member: f"127.0.0.1:{next_port()}" for member in self.peers}
 
     @property
@@ -52,6 +63,11 @@ class BrokerGroup(NodeGroup):
         if "snapshot_threshold" not in self._settings:
             del given["DLEDGER_SNAPSHOT_THRESHOLD"]
         environment |= given
-        environment[f"{BROKER_PREFIX}ADDRESSES"] = format_peers(self.broker_addresses)
-        environment[f"{BROKER_PREFIX}NAME_SERVERS"] = self._registered_at
+        if self._reached_at:
+            _, _, port = self.broker_addresses["n0"].rpartition(":")
+            environment[variables.GROUP_ADDRESS] = f"{self._reached_at}:{port}"
+            environment[variables.OWN_ADDRESS] = self.broker_addresses[member]
+        else:
+            environment[variables.ADDRESSES] = format_peers(self.broker_addresses)
+        environment[variables.NAME_SERVERS] = self._registered_at
         return subprocess.Popen(self.command(member), env=environment, stdout=log, stderr=log)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from dledger_formats import json_objects
+from dledger_formats.http.broker_status import BrokerStatus
 from dledger_formats.http.retention import RetentionState
 
 DAMAGE_HEADER: Final = "DLedger-Damage"
@@ -166,6 +167,8 @@ class NodeStatus:
     """The size of the member's volume, as seen about a second ago; 0 if it is not known."""
     volume_available_bytes: int = 0
     """The room that is left on it."""
+    broker: BrokerStatus | None = None
+    """None from a member that is no RocketMQ broker, or is out of service."""
     version: str
 
     def to_json(self) -> bytes:

@@ -1,5 +1,6 @@
 """RocketMQ's protocol and files, as its stock clients, brokers and name servers know them.
 
+    broker_variables  names of a broker's environment variables
     codes             codes of requests and answers, permissions, flags of messages
     requests          every request of this package by its code: its ext fields, bodies and answer
     ext_fields        the arguments of a request, in its frame's header: text <-> typed fields

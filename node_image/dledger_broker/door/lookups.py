@@ -11,6 +11,7 @@ from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.names import routes
+from dledger_broker.names.addresses import Addresses
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import (
@@ -184,10 +185,13 @@ class QueueOffsets:
 class Names:
     """Answers what clients ask of a name server (105, 106 and 206)."""
 
-    def __init__(self, settings: BrokerSettings, member: Member, owner: LogOwner) -> None:
+    def __init__(
+        self, settings: BrokerSettings, member: Member, owner: LogOwner, addresses: Addresses
+    ) -> None:
         self._settings = settings
         self._member = member
         self._owner = owner
+        self._addresses = addresses
 
     def route(self, call: Call) -> None:
         """Answer the route of a topic. Raises FormatError."""
@@ -198,12 +202,12 @@ class Names:
             remark = f"the topic {name[:150]!r} does not exist"
             call.answer(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
             return
-        route = routes.route(self._settings, config, self._member.leader_id)
+        route = routes.route(self._settings, config, self._addresses.route(self._member.leader_id))
         call.answer(ResponseCode.SUCCESS, body=route.to_json())
 
     def cluster(self, call: Call) -> None:
         """Answer the brokers of the cluster."""
-        info = routes.cluster(self._settings, self._member.leader_id)
+        info = routes.cluster(self._settings, self._addresses.route(self._member.leader_id))
         call.answer(ResponseCode.SUCCESS, body=info.to_json())
 
     def topics(self, call: Call) -> None:

@@ -6,6 +6,7 @@ group by itself, so nothing is lost.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door import repeats
@@ -34,7 +35,7 @@ class Returns:
         owner: LogOwner,
         reader: MessageReader,
         threads: ThreadPoolExecutor,
-        store_host: bytes,
+        store_host: Callable[[], bytes],
     ) -> None:
         self._member = member
         self._owner = owner
@@ -80,7 +81,7 @@ class Returns:
             return
         retry_topic = retries.retry_topic(fields.group, config)
         queues = (owner.topic(retry_topic.topic_name) or retry_topic).write_queue_nums
-        topic, again = retries.returned(record, fields, config, self._store_host, queues)
+        topic, again = retries.returned(record, fields, config, self._store_host(), queues)
         records = send_checks.encode([again])
         if len(records[0]) + delays.MARGIN_BYTES > self._member.body_bytes_max:
             raise RefusedError(

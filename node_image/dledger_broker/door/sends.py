@@ -6,7 +6,7 @@ log has it under that number; then it is answered with the place that it has.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -70,7 +70,7 @@ class Sends:
         member: Member,
         owner: LogOwner,
         threads: ThreadPoolExecutor,
-        store_host: bytes,
+        store_host: Callable[[], bytes],
     ) -> None:
         self._settings = settings
         self._member = member
@@ -109,7 +109,7 @@ class Sends:
             fields,
             queue_id,
             command.body,
-            Hosts(call.line.born_host, self._store_host),
+            Hosts(call.line.born_host, self._store_host()),
             is_batch=is_batch,
         )
         place = fields.topic, queue_id
@@ -239,7 +239,7 @@ class Sends:
             line.send(b"".join(frames))
 
     def _success(self, draft: SendDraft) -> bytes:
-        host, positions = self._store_host, draft.positions
+        host, positions = self._store_host(), draft.positions
         ids = [str(MessageId(host, pos + ENTRY_HEADER_SIZE)) for pos in positions]
         values = draft.call.counters.values
         values["messages_stored"] += len(positions)

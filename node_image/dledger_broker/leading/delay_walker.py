@@ -8,6 +8,7 @@ in the log once.
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -57,7 +58,7 @@ class DelayWalker:
         feed: QueueFeed,
         reader: MessageReader,
         threads: ThreadPoolExecutor,
-        store_host: bytes,
+        store_host: Callable[[], bytes],
     ) -> None:
         self._owner = owner
         self._feed = feed
@@ -129,7 +130,7 @@ class DelayWalker:
             message = delays.delivered(record)
             if not topics.has_queue(message.topic, message.queue_id):
                 message = delays.undelivered(message)
-            messages.append(send_checks.stored_by(message, self._store_host))
+            messages.append(send_checks.stored_by(message, self._store_host()))
         before, level.proposed = level.proposed, records[-1].queue_offset + 1
 
         def ended(_: RecordDraft, outcome: Outcome) -> None:

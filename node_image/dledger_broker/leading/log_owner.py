@@ -7,7 +7,7 @@ offset is given out while its entry is written, so offsets have the order of the
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dledger_broker.leading.deletions import Deletions
@@ -35,8 +35,8 @@ NO_TERM: Final = -1
 class LogOwner(Owner):
     """Stamps what this member proposes while it leads."""
 
-    def __init__(self, member: Member, store_host: bytes) -> None:
-        """`store_host` is this member as messages name it."""
+    def __init__(self, member: Member, store_host: Callable[[], bytes]) -> None:
+        """`store_host` returns where new messages say that they are stored."""
         self._member = member
         self._store_host = store_host
         self._term = NO_TERM
@@ -179,7 +179,7 @@ class LogOwner(Owner):
 
     def change(self, record: AnyStateRecord) -> bytearray:
         """Return the record of a change of the state. Raises FormatError."""
-        return state_record(record, time.time_ns() // 1_000_000, self._store_host)
+        return state_record(record, time.time_ns() // 1_000_000, self._store_host())
 
     def _next_offset(self, place: Place) -> int:
         offset = self._next_offsets.get(place)

@@ -135,6 +135,7 @@ class NameServer:
         self._owner = owner
         self._registered = counters.registered
         self._registered[address] = False
+        self._problems = counters.registration_problems
         self._log = LineBudget()
         self._opaques = itertools.count(1)
 
@@ -150,12 +151,14 @@ class NameServer:
             try:
                 await self._connect()
             except (OSError, RegistrationError, FrameError, ValueError) as error:
+                reason = reason_of(error) or f"it did not accept within {DIAL_S:g} s"
+                self._problems[self.address] = reason
                 if (left_out := self._log.admit("failed")) is not None:
-                    reason = reason_of(error) or f"it did not accept within {DIAL_S:g} s"
                     logger.warning(
                         "not registered at the name server %s: %s%s", self.address, reason, left_out
                     )
-            except Exception:  # unexpected; yet the member must get registered again
+            except Exception as error:  # unexpected; yet the member must get registered again
+                self._problems[self.address] = f"an error in this program: {error!r:.200}"
                 if (left_out := self._log.admit("unexpected")) is not None:
                     logger.exception(
                         "not registered at the name server %s because of an error in this program; "
@@ -209,6 +212,7 @@ class NameServer:
             self._backoff.reset()
             if not self._registered[self.address]:
                 self._registered[self.address] = True
+                self._problems.pop(self.address, None)
                 logger.info("registered at the name server %s", self.address)
             await asyncio.sleep(PAUSE_S)
             if self._owner.standing() == standing:

@@ -27,6 +27,8 @@ class Standing(NamedTuple):
 
     broker_id: int
     """0 for a leader that has proved itself, else the member's ordinal + 1."""
+    address: str
+    """IP and port of the broker with this id."""
     term: int
     """A name server of 5.x ignores a broker with id 0 of an earlier term than that it knows."""
     topics: TableVersion
@@ -51,12 +53,11 @@ def body(settings: BrokerSettings, standing: Standing, tables: Tables) -> bytes:
 
 def frame(settings: BrokerSettings, standing: Standing, topics: bytes, opaque: int) -> bytes:
     """Return the request REGISTER_BROKER. Raises ValueError if it would be too long."""
-    address = settings.addresses[settings.node.self_id]
     fields = RegisterBrokerFields(
         broker_name=settings.name,
-        broker_addr=address,
+        broker_addr=standing.address,
         cluster_name=settings.cluster,
-        ha_server_addr=address,
+        ha_server_addr=settings.addresses[settings.node.self_id],
         broker_id=standing.broker_id,
         body_crc32=body_checksum(topics),
         compressed=False,

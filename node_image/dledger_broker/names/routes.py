@@ -9,7 +9,6 @@ from dledger_broker.state.topics import Topic
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import Permission
 from dledger_formats.rocketmq.names import (
-    MASTER_ID,
     BrokerData,
     ClusterInfo,
     QueueData,
@@ -28,26 +27,14 @@ TEMPLATE: Final = TopicConfig(
 )
 
 
-def broker_data(settings: BrokerSettings, leader_id: str | None) -> BrokerData:
-    """Return the members' addresses: id 0 is the leader, the others have their ordinal + 1.
-
-    Without a leader there is no id 0, so clients ask again before they send.
-    """
-    addresses = {
-        str(broker_id(settings, member, leads=member == leader_id)): address
-        for member, address in settings.addresses.items()
-    }
+def broker_data(settings: BrokerSettings, addresses: Mapping[str, str]) -> BrokerData:
+    """Return the broker with its addresses by broker id (`Addresses.route`)."""
     return BrokerData(
         broker_name=settings.name,
         cluster=settings.cluster,
-        broker_addrs=addresses,
+        broker_addrs=dict(addresses),
         enable_acting_master=False,
     )
-
-
-def broker_id(settings: BrokerSettings, member: str, *, leads: bool) -> int:
-    """Return the id of a member: 0 for the leader, else its ordinal + 1."""
-    return MASTER_ID if leads else 1 + sorted(settings.addresses).index(member)
 
 
 def config_of(settings: BrokerSettings, name: str, topic: Topic | None) -> TopicConfig | None:
@@ -57,7 +44,9 @@ def config_of(settings: BrokerSettings, name: str, topic: Topic | None) -> Topic
     return None if topic is None else tables_shown.topic_config(name, topic)
 
 
-def route(settings: BrokerSettings, config: TopicConfig, leader_id: str | None) -> TopicRoute:
+def route(
+    settings: BrokerSettings, config: TopicConfig, addresses: Mapping[str, str]
+) -> TopicRoute:
     """Return the route of a topic."""
     queues = QueueData(
         broker_name=settings.name,
@@ -66,13 +55,13 @@ def route(settings: BrokerSettings, config: TopicConfig, leader_id: str | None) 
         perm=config.perm,
         topic_sys_flag=config.topic_sys_flag,
     )
-    return TopicRoute(broker_datas=[broker_data(settings, leader_id)], queue_datas=[queues])
+    return TopicRoute(broker_datas=[broker_data(settings, addresses)], queue_datas=[queues])
 
 
-def cluster(settings: BrokerSettings, leader_id: str | None) -> ClusterInfo:
+def cluster(settings: BrokerSettings, addresses: Mapping[str, str]) -> ClusterInfo:
     """Return the clusters and brokers: one of each."""
     return ClusterInfo(
-        broker_addr_table={settings.name: broker_data(settings, leader_id)},
+        broker_addr_table={settings.name: broker_data(settings, addresses)},
         cluster_addr_table={settings.cluster: [settings.name]},
     )
 

@@ -1,9 +1,11 @@
 """The view of a member in service over HTTP: its status, its files and its counters."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
+from dledger_formats.http.broker_status import BrokerStatus
 from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreDamagedError
@@ -29,6 +31,13 @@ from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
 
+class ProgramView:
+    """What a program that is built on the member says of itself; nothing without one."""
+
+    def __init__(self) -> None:
+        self.report: Callable[[], BrokerStatus | None] = lambda: None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberView:
     """Implements `Source` of `http.pages` and of `http.metrics`."""
@@ -48,6 +57,7 @@ class MemberView:
     passed_on: PassedOn
     idempotent: IdempotentAppends
     leader_watch: LeaderWatch
+    program: ProgramView = field(default_factory=ProgramView)
 
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
@@ -61,8 +71,13 @@ class MemberView:
             identity=self.identity.value,
             settings_problem=self.live.problem,
         )
+        broker = self.program.report()
+        reason = told.reason or (broker.reason if broker else "")
         return replace(
             told,
+            ready=not reason,
+            reason=reason,
+            broker=broker,
             demands_admin_token=self.live.tokens.is_demanded,
             admin_tokens_version=self.live.tokens.version,
             volume_size_bytes=volume.size_bytes,

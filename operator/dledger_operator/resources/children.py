@@ -3,6 +3,7 @@
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.resources import (
+    broker,
     client_service,
     config_map,
     headless_service,
@@ -16,14 +17,16 @@ from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 
 
-def identities(group: str) -> list[tuple[str, str]]:
+def identities(of: Group) -> list[tuple[str, str]]:
     """Return kind and name of every child, in the order of `build`."""
+    group = of.name
     return [
         ("ServiceAccount", names.service_account(group)),
         ("ConfigMap", names.settings_config_map(group)),
         ("Service", names.nodes_service(group)),
         ("Service", names.master_service(group)),
         ("Service", names.slave_service(group)),
+        *([("Service", names.broker_service(group))] if of.broker else []),
         ("PodDisruptionBudget", names.pod_disruption_budget(group)),
         ("NetworkPolicy", names.members_policy(group)),
         ("NetworkPolicy", names.audits_policy(group)),
@@ -53,6 +56,7 @@ def build(group: Group, shape: Shape) -> list[Manifest]:
         headless_service.build(group),
         client_service.build_master(group),
         client_service.build_slave(group),
+        *([broker.build_service(group, group.broker.service)] if group.broker else []),
         pod_disruption_budget.build(group, shape),
         *policies,
         stateful_set.build(group, shape),

@@ -9,7 +9,8 @@ import json
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.resources.metadata import annotated, child, group_selector
-from dledger_operator.spec.group import ClientService, Group
+from dledger_operator.spec.client_service import ClientService
+from dledger_operator.spec.group import Group
 
 
 def build_master(group: Group) -> Manifest:

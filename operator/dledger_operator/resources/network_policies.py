@@ -10,7 +10,8 @@ from typing import Final
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.resources.metadata import PART_OF, child, group_selector
-from dledger_operator.spec.group import CLUSTER_IP, Group
+from dledger_operator.spec.client_service import CLUSTER_IP
+from dledger_operator.spec.group import Group
 from dledger_operator.spec.network_policy import ANYWHERE, CLUSTER, LISTED
 
 DNS_PORTS: Final = (53, 5353)
@@ -40,7 +41,8 @@ def build_members(group: Group) -> Manifest:
         clients.append(own_namespace)
     if group.network.clients == CLUSTER:
         clients.append({"namespaceSelector": {}})
-    remoting: Manifest = {"ports": [_tcp(names.REMOTING_PORT)]}
+    ports = [names.REMOTING_PORT, *([names.BROKER_PORT] if group.broker else [])]
+    remoting: Manifest = {"ports": [_tcp(port) for port in ports]}
     if not _is_open(group):
         remoting["from"] = clients
     name = names.members_policy(group.name)
@@ -76,7 +78,8 @@ def _is_open(group: Group) -> bool:
     """Tell whether clients may connect from anywhere. A Service that is reachable from outside of
     the cluster hides the addresses of its clients behind those of nodes.
     """
-    services = (group.master_service, group.slave_service)
+    services = [group.master_service, group.slave_service]
+    services += [group.broker.service] if group.broker else []
     outside = any(service.type != CLUSTER_IP for service in services)
     return outside or group.network.clients == ANYWHERE
 

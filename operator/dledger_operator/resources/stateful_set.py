@@ -8,7 +8,7 @@ from typing import Final
 from dledger_formats.settings import variable_name
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import config_map, security
+from dledger_operator.resources import broker, config_map, security
 from dledger_operator.resources.metadata import (
     annotated,
     child,
@@ -116,6 +116,7 @@ def _pod_template(group: Group, shape: Shape) -> Manifest:
         "image": group.image,
         "env": [
             *_own_variables(group),
+            *broker.own_variables(group),
             *_variables(settings),
             *_identity_variable(shape),
             *map(dict, group.pod_parts.env),
@@ -199,10 +200,11 @@ def _container(group: Group) -> Manifest:
     return {
         "name": names.NODE_CONTAINER,
         "imagePullPolicy": group.image_pull_policy,
-        "command": ["dledger-node"],
+        "command": ["dledger-broker" if group.broker else "dledger-node"],
         "ports": [
             {"name": "remoting", "containerPort": names.REMOTING_PORT},
             {"name": "http", "containerPort": names.HTTP_PORT},
+            *broker.ports(group),
         ],
         # Readiness means that the member serves its role, so it is checked every second. Liveness
         # only means that it answers: a restart does not cure a slow disk.

@@ -9,6 +9,8 @@ from dledger_formats.live_settings import LIVE
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
+from dledger_operator.spec.broker import BrokerSpec, read_broker
+from dledger_operator.spec.client_service import ClientService, read_client_service
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
@@ -23,9 +25,7 @@ AUTOMATIC: Final = "Automatic"
 ON_APPROVAL: Final = "OnApproval"
 WINDOW: Final = "Window"
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
-SERVICE_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
 UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
-CLUSTER_IP, _, LOAD_BALANCER = SERVICE_TYPES
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "250m", "memory": "256Mi"},
@@ -55,18 +55,6 @@ class Roles:
     slave: str
     former: tuple[str, ...] = ()
     """Labels of earlier roles, which pods may still carry."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientService:
-    """The configurable part of the master or the slave Service."""
-
-    type: str
-    annotations: Mapping[str, str]
-    node_port: int = 0
-    """The port on every node; 0 lets the cluster choose one."""
-    load_balancer_class: str = ""
-    load_balancer_source_ranges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +91,8 @@ class Group:
     roles: Roles
     master_service: ClientService
     slave_service: ClientService
+    broker: BrokerSpec | None
+    """How the members are a RocketMQ broker; None if they are plain nodes."""
     resources: Mapping[str, Any]
     scheduling: Scheduling
     pod_parts: PodParts
@@ -188,8 +178,9 @@ class Group:
             heartbeat_interval_ms=election.converted("heartbeatInterval", duration_ms, "250ms"),
             election_timeout_ms=election.converted("timeout", duration_ms, "1s"),
             roles=_roles(spec.section("roles")),
-            master_service=_client_service(services.section("master")),
-            slave_service=_client_service(services.section("slave")),
+            master_service=read_client_service(services.section("master")),
+            slave_service=read_client_service(services.section("slave")),
+            broker=read_broker(spec, metadata["name"]),
             resources=dict(spec.section("resources").values) or DEFAULT_RESOURCES,
             scheduling=_scheduling(spec.section("scheduling")),
             pod_parts=read_pod_parts(spec),
@@ -270,22 +261,6 @@ def _roles(roles: SpecReader) -> Roles:
         label=roles.text("label") or names.ROLE_LABEL,
         master=roles.text("master") or names.ROLE_MASTER,
         slave=roles.text("slave") or names.ROLE_SLAVE,
-    )
-
-
-def _client_service(service: SpecReader) -> ClientService:
-    """Parse a Service. What its type has no use for is left out, as the API server would refuse it:
-    the schema says so to users.
-    """
-    kind = service.choice("type", SERVICE_TYPES)
-    balanced = kind == LOAD_BALANCER
-    ranges = service.strings("loadBalancerSourceRanges")
-    return ClientService(
-        type=kind,
-        annotations=service.texts("annotations"),
-        node_port=service.number("nodePort", 0) if kind != CLUSTER_IP else 0,
-        load_balancer_class=service.text("loadBalancerClass") if balanced else "",
-        load_balancer_source_ranges=ranges if balanced else (),
     )
 
 

@@ -15,6 +15,7 @@ from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 FIXED_USER: Final = "Fixed"
 USERS: Final = (FIXED_USER, "Cluster")
 POD_INDEX_VARIABLE: Final = "POD_INDEX"
+BROKER_IP_VARIABLE: Final = "BROKER_POD_IP"
 _PORT_NAMES: Final = ("remoting", "http")
 _PORTS: Final = (names.REMOTING_PORT, names.HTTP_PORT)
 _VOLUMES: Final = (names.DATA_VOLUME, names.SETTINGS_VOLUME, names.TOKENS_VOLUME)
@@ -60,7 +61,7 @@ def read_pod_parts(spec: SpecReader) -> PodParts:
 
 
 def _is_own_variable(name: str) -> bool:
-    return name.startswith(PREFIX) or name == POD_INDEX_VARIABLE
+    return name.startswith(PREFIX) or name in (POD_INDEX_VARIABLE, BROKER_IP_VARIABLE)
 
 
 def _check_names(

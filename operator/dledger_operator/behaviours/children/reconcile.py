@@ -210,7 +210,7 @@ async def _wanted_while_paused(
 
 async def _find_children(api: ChildrenApi, group: Group) -> dict[tuple[str, str], ChildView]:
     """Return the existing objects with the names of the children, by kind and name."""
-    identities = children.identities(group.name)
+    identities = children.identities(group)
     found = await asyncio.gather(
         *(api.child(kind, group.namespace, name) for kind, name in identities)
     )

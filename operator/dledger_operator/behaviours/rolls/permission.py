@@ -15,6 +15,7 @@ from typing import Any, Final
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
 from dledger_operator.resources.stateful_set import reads_live_settings, with_identity
+from dledger_operator.spec.broker import changes_pods
 from dledger_operator.spec.group import ON_APPROVAL, Group
 from dledger_operator.spec.member_settings import without_live
 from dledger_operator.spec.revision import Revision, digest
@@ -57,6 +58,8 @@ def applied_spec(body: Mapping[str, Any]) -> AppliedSpec:
     """Return the record of a spec. Nothing that the operator adds is part of it."""
     metadata, spec = body["metadata"], without_live(body.get("spec") or {})
     fields: dict[str, Any] = {field: spec[field] for field in _POD_FIELDS if field in spec}
+    if isinstance(broker := spec.get("broker"), dict):
+        fields["broker"] = changes_pods(broker)
     if (spec.get("adminToken") or {}).get("required") is False:
         fields["adminToken"] = False  # the rest of it changes no pod
     return AppliedSpec(

@@ -10,4 +10,5 @@ WRONG_CHANGES: Final[dict[str, Object]] = {
     "no storage class": {"storage": {"storageClassName": None}},
     "the size of a segment": {"log": {"segmentSize": "512Mi"}},
     "another state machine": {"stateMachine": {"type": "Register"}},
+    "a broker": {"broker": {}},
 }

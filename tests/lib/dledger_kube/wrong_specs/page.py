@@ -11,6 +11,7 @@ import yaml
 
 from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, group, stored
+from dledger_kube.wrong_specs.brokers import WRONG_BROKER_CHANGES, WRONG_BROKERS
 from dledger_kube.wrong_specs.changes import WRONG_CHANGES
 from dledger_kube.wrong_specs.groups import WRONG_GROUPS
 from dledger_kube.wrong_specs.pods import WRONG_PODS
@@ -42,18 +43,26 @@ def render(server: ApiServer) -> str:
         ("Sizes, times, labels, windows and preferences", WRONG_GROUPS),
         ("Settings of members", WRONG_SETTINGS),
         ("Pods and Services", WRONG_PODS),
+        ("Brokers", WRONG_BROKERS),
     ):
         lines += _table(title, wrong, lambda spec: check(server, group(_NAME, **spec)))
     names = {what: {"metadata": {"name": name}} for what, name in WRONG_NAMES.items()}
     lines += _table("Names", names, lambda sent: check(server, group(sent["metadata"]["name"])))
-    before = group(storage={"size": "30Gi", "storageClassName": "slow"})
-    with stored(server, before) as made:
-        lines += _table(
-            "Changes of a group with `storage: {size: 30Gi, storageClassName: slow}`",
-            WRONG_CHANGES,
+    for before, changes in (
+        ({"storage": {"size": "30Gi", "storageClassName": "slow"}}, WRONG_CHANGES),
+        ({"broker": {"brokerName": "orders"}}, WRONG_BROKER_CHANGES),
+    ):
+        lines += _changes(server, before, changes)
+    return "\n".join(lines)
+
+
+def _changes(server: ApiServer, before: Object, changes: Mapping[str, Object]) -> list[str]:
+    with stored(server, group(**before)) as made:
+        return _table(
+            f"Changes of a group with `{_flow(before)}`",
+            changes,
             lambda change: check_change(server, made, {"spec": change}),
         )
-    return "\n".join(lines)
 
 
 def _table(title: str, wrong: Mapping[str, Object], send: Callable[[Object], object]) -> list[str]:

@@ -1,0 +1,33 @@
+"""What a member that is a RocketMQ broker says of its broker, as a part of `/status`."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerStatus:
+    """Whether a member is registered at one name server."""
+
+    address: str
+    """Host and port of the name server, as the settings have them."""
+    registered: bool
+    problem: str = ""
+    """Human-readable reason why the last registration failed; empty while it is registered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStatus:
+    """One member's view of its broker."""
+
+    name: str
+    """The broker's name in routes."""
+    cluster: str
+    address: str
+    """IP and port that this member tells clients."""
+    serving: bool
+    """Whether the member accepts clients of the broker."""
+    reason: str
+    """Human-readable reason why it does not; empty if it does."""
+    topics: int = 0
+    """Topics, those of the system and of retries included."""
+    consumer_groups: int = 0
+    name_servers: list[NameServerStatus] = field(default_factory=list)

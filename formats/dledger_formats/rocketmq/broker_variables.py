@@ -1,0 +1,20 @@
+"""Names of the environment variables that `dledger-broker` reads beside those of a member."""
+
+from typing import Final
+
+from dledger_formats.settings import PREFIX
+
+BROKER_PREFIX: Final = f"{PREFIX}BROKER_"
+ADDRESSES: Final = f"{BROKER_PREFIX}ADDRESSES"
+"""By member, where clients reach it: `n0-IP:port;n1-IP:port`."""
+OWN_ADDRESS: Final = f"{BROKER_PREFIX}OWN_ADDRESS"
+"""Where this member listens, `IP:port`, if it does not know the addresses of the others."""
+GROUP_ADDRESS: Final = f"{BROKER_PREFIX}GROUP_ADDRESS"
+"""Where clients reach any member, `HOST:port`; empty if there is no such address."""
+NAME: Final = f"{BROKER_PREFIX}NAME"
+CLUSTER: Final = f"{BROKER_PREFIX}CLUSTER"
+AUTO_CREATE_TOPICS: Final = f"{BROKER_PREFIX}AUTO_CREATE_TOPICS"
+NAME_SERVERS: Final = f"{BROKER_PREFIX}NAME_SERVERS"
+ALL: Final = (
+    ADDRESSES, OWN_ADDRESS, GROUP_ADDRESS, NAME, CLUSTER, AUTO_CREATE_TOPICS, NAME_SERVERS,
+)  # fmt: skip
