@@ -17,6 +17,7 @@ from dledger_broker.door.groups import GroupRequests
 from dledger_broker.door.heartbeats import Heartbeats
 from dledger_broker.door.isolation import Isolation
 from dledger_broker.door.leader import Leadership, MemberLinks
+from dledger_broker.door.listeners import Listeners
 from dledger_broker.door.locks import LockRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
 from dledger_broker.door.presence import Presence
@@ -44,7 +45,6 @@ from dledger_broker.state_figures import StateFigures
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
-from dledger_node.errors import ListenError
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Broker:
         self._isolation: Isolation | None = None
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
-        self._listener: asyncio.Server | None = None
+        self._listeners: Listeners | None = None
         self._idle: asyncio.Event | None = None
         """Set once all requests are answered; there only while this member drains."""
         member.keep_entries(self._covered_index)
@@ -114,7 +114,7 @@ class Broker:
         """Why clients are not accepted, in words; empty if they are."""
         if self._idle is not None:
             return "the broker is stopping"
-        return "" if self._listener else "the broker is opening its consume queues"
+        return "" if self._listeners else "the broker is opening its consume queues"
 
     async def run(self) -> None:
         """Open the queues, listen, and keep the clock going until cancelled."""
@@ -138,24 +138,21 @@ class Broker:
         def accept() -> BrokerConnection:
             return BrokerConnection(member, requests, self._forget)
 
-        host, port = self._settings.node.listen_host, self._settings.own_address[1]
-        try:
-            self._listener = await asyncio.get_running_loop().create_server(
-                accept, host, port, backlog=1024
-            )
-        except OSError as error:
-            raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
-        logger.info("the broker %s is listening on port %d", self._settings.name, port)
+        listeners = self._listeners = Listeners(self._settings, accept)
+        await listeners.open()
+        own_port = self._settings.own_address[1]
+        logger.info("the broker %s is listening on port %d", self._settings.name, own_port)
         watch = asyncio.create_task(self._follow_leader())
         self._announcer.start()
         try:
             while True:
                 await asyncio.sleep(CLOCK_S)
                 self._tick()
+                await listeners.share(is_wanted=not self._isolation.is_isolated)
         finally:
             watch.cancel()
             self._announcer.close()
-            self._listener.close()
+            listeners.close()
 
     async def _follow_leader(self) -> None:
         """Let requests go on to each new leader."""
@@ -168,8 +165,8 @@ class Broker:
     async def drain(self) -> None:
         """Read no further requests; answer those that were read, and the pulls that are held."""
         self._announcer.close()
-        if self._listener is not None:
-            self._listener.close()
+        if self._listeners is not None:
+            self._listeners.close()
         self._member.gate.take_no_more()
         self._idle = asyncio.Event()
         await self._idle.wait()

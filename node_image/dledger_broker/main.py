@@ -27,6 +27,7 @@ Settings are environment variables: those of dledger-node (dledger-node --help),
   DLEDGER_BROKER_ADDRESSES           where clients find each member: n0-IP:port;n1-IP:port
   DLEDGER_BROKER_GROUP_ADDRESS       where clients reach any member, HOST:port (none)
   DLEDGER_BROKER_OWN_ADDRESS         with a group's address, instead of all: where this one listens
+  DLEDGER_BROKER_SHARES_PORT         true or false: whether members listen there themselves (false)
   DLEDGER_BROKER_NAME                the broker's name (default: the name of the group)
   DLEDGER_BROKER_CLUSTER             the name of the cluster (default: DefaultCluster)
   DLEDGER_BROKER_AUTO_CREATE_TOPICS  true or false: whether a message creates its topic (true)

@@ -35,6 +35,8 @@ class BrokerSettings:
     """Host and port at which clients reach any member, whoever leads; empty if there is none. A
     name is looked up again and again.
     """
+    shares_port: bool = False
+    """Whether this member listens at the port of the group's address, together with the others."""
     name: str
     """The broker's name: one for the whole group."""
     cluster: str = "DefaultCluster"
@@ -47,6 +49,11 @@ class BrokerSettings:
     def own_address(self) -> tuple[str, int]:
         """This member's IP and port."""
         return _divided(self.addresses[self.node.self_id])
+
+    @property
+    def shared_port(self) -> int | None:
+        """The port at which this member listens together with the others; None if there is none."""
+        return int(self.group_address.rpartition(":")[2]) if self.shares_port else None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -66,10 +73,13 @@ class BrokerSettings:
             )
         if _THRESHOLD not in environment:
             node = replace(node, snapshot_threshold=SNAPSHOT_THRESHOLD)
+        addresses = _addresses(given, node)
+        group_address = _group_address(given.get(variables.GROUP_ADDRESS, ""))
         return cls(
             node=node,
-            addresses=_addresses(given, node),
-            group_address=_group_address(given.get(variables.GROUP_ADDRESS, "")),
+            addresses=addresses,
+            group_address=group_address,
+            shares_port=_shares_port(given, group_address, addresses),
             name=_name(variables.NAME, given.get(variables.NAME, node.group)),
             cluster=_name(variables.CLUSTER, given.get(variables.CLUSTER, "DefaultCluster")),
             auto_create_topics=_truth(variables.AUTO_CREATE_TOPICS, given, default="true"),
@@ -126,6 +136,25 @@ def _group_address(text: str) -> str:
     if text and not _is_host_and_port(text):
         raise SettingsError(f"{variables.GROUP_ADDRESS} is {text!r}; the form is HOST:PORT")
     return text
+
+
+def _shares_port(
+    given: Mapping[str, str], group_address: str, addresses: Mapping[str, str]
+) -> bool:
+    if not _truth(variables.SHARES_PORT, given, default="false"):
+        return False
+    if not group_address:
+        raise SettingsError(
+            f"{variables.SHARES_PORT} is true, but {variables.GROUP_ADDRESS} is empty; set the "
+            "address that the members share"
+        )
+    for member, address in addresses.items():
+        if address == group_address:
+            raise SettingsError(
+                f"{variables.GROUP_ADDRESS} is {group_address}, which is the address of {member}; "
+                "members that share a port need another one each"
+            )
+    return True
 
 
 def _divided(address: str) -> tuple[str, int]:

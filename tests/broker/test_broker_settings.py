@@ -78,6 +78,15 @@ def test_a_given_snapshot_threshold_is_kept() -> None:
         ),
         ({"DLEDGER_BROKER_NAME": "a b"}, "letters"),
         ({"DLEDGER_BROKER_AUTO_CREATE_TOPICS": "yes"}, "true or false"),
+        (
+            {
+                "DLEDGER_BROKER_GROUP_ADDRESS": "127.0.0.1:10912",
+                "DLEDGER_BROKER_SHARES_PORT": "true",
+            },
+            "is the address of n1",
+        ),
+        ({"DLEDGER_BROKER_SHARES_PORT": "true"}, "GROUP_ADDRESS is empty"),
+        ({"DLEDGER_BROKER_SHARES_PORT": "1"}, "true or false"),
         ({"DLEDGER_BROKER_PORT": "1"}, "unknown setting DLEDGER_BROKER_PORT"),
         ({"DLEDGER_STATE_MACHINE": "register"}, "a broker's state is its own"),
     ],

@@ -9,8 +9,9 @@ import pytest
 from dledger_client.cli import main
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import GroupShape, load_or_create_shape, lock_folder
-from dledger_client.local.group import LocalGroup, node_program
+from dledger_client.local.group import LocalGroup, member_program
 from dledger_formats.settings import GROUP_IDENTITY_PATTERN
+from tools.groups.ports import free_ports
 
 THREE = GroupShape(group="local", members=3)
 
@@ -73,6 +74,14 @@ def test_a_folder_with_the_log_of_another_group_is_rejected(
         load_or_create_shape(tmp_path, other)
 
 
+@pytest.mark.parametrize(("is_broker", "how"), [(True, "with"), (False, "without")])
+def test_the_log_of_a_broker_is_only_for_brokers(tmp_path: Path, is_broker: bool, how: str) -> None:
+    load_or_create_shape(tmp_path, dataclasses.replace(THREE, broker=is_broker))
+
+    with pytest.raises(LocalGroupError, match=f"start it {how} --broker"):
+        load_or_create_shape(tmp_path, dataclasses.replace(THREE, broker=not is_broker))
+
+
 def test_a_folder_with_unrelated_files_is_rejected_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters").touch()
 
@@ -94,11 +103,12 @@ def test_an_unfinished_shape_file_of_a_crash_is_ignored(tmp_path: Path) -> None:
     assert dataclasses.replace(load_or_create_shape(tmp_path, THREE), identity="") == THREE
 
 
-def test_a_missing_node_program_raises_an_error_that_explains_the_installation(
-    tmp_path: Path,
+@pytest.mark.parametrize("name", ["dledger-node", "dledger-broker"])
+def test_a_missing_program_raises_an_error_that_explains_the_installation(
+    tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(LocalGroupError, match="pip install"):
-        node_program(python=str(tmp_path / "python"), search_path=str(tmp_path))
+    with pytest.raises(LocalGroupError, match=f"{name} was found neither .* pip install"):
+        member_program(name, python=str(tmp_path / "python"), search_path=str(tmp_path))
 
 
 @pytest.mark.parametrize(("members", "port"), [(2, 9000), (9, 9000), (3, 65_530), (1, 0)])
@@ -107,6 +117,54 @@ def test_invalid_numbers_of_members_and_ports_are_rejected(
 ) -> None:
     with pytest.raises(LocalGroupError):
         LocalGroup(GroupShape(group="local", members=members), tmp_path, first_port=port)
+
+
+@pytest.mark.parametrize(
+    ("group", "port", "words"),
+    [("a.b", 9876, "a broker cannot have the name"), ("local", 65_533, "3 brokers need 4 ports")],
+)
+def test_a_broker_that_cannot_have_its_name_or_ports_is_rejected(
+    tmp_path: Path, group: str, port: int, words: str
+) -> None:
+    shape = GroupShape(group=group, members=3, broker=True)
+
+    with pytest.raises(LocalGroupError, match=words):
+        LocalGroup(shape, tmp_path, broker_port=port)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--broker-port", "9876"], "add --broker"),
+        (["--broker", "--state-machine", "register"], "leave out --state-machine"),
+        (["--broker", "--seed", "archive"], "leave out --seed"),
+    ],
+)
+def test_options_that_contradict_a_broker_are_rejected_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    code = main(["group", "local", "--data", str(tmp_path / "new"), *options])
+
+    assert (code, (tmp_path / "new").exists()) == (2, False)
+    assert words in capsys.readouterr().err
+
+
+def test_a_port_of_a_broker_in_use_names_the_option_that_chooses_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        first = next(free_ports())
+        code = main(
+            ["group", "local", "--data", str(tmp_path), "--port", str(first), "--broker",
+             "--broker-port", str(port)]
+        )  # fmt: skip
+
+    assert code == 2
+    assert f"cannot listen on port {port}" in (err := capsys.readouterr().err)
+    assert "--broker-port" in err
 
 
 def test_a_port_in_use_prints_an_error_in_one_line(

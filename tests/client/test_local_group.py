@@ -7,11 +7,9 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -19,70 +17,10 @@ from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
 from dledger_formats.protocol.membership_change import ChangeKind
-from tools.groups.ports import free_ports
+from dledger_group.local_process import LocalGroupProcess
 from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.local
-_ports: Iterator[int] = free_ports()
-
-
-class LocalGroupProcess:
-    """The command in its own process, and the events that it prints."""
-
-    def __init__(self, folder: Path, members: int, addable: int = 0, *options: str) -> None:
-        self.folder = folder
-        first, ports = next(_ports), 2 * (members + addable)
-        while [next(_ports) for _ in range(ports - 1)][-1] != first + ports - 1:
-            first = next(_ports)
-        command = "import sys; from dledger_client.cli import main; sys.exit(main())"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", command, "group", "local", "-o", "json",
-             f"--data={folder}", f"--port={first}", f"--members={members}",
-             f"--addable={addable}", *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.started: dict[str, Any] = {}
-
-    def __enter__(self) -> Self:
-        self.started = self.event("started")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop(signal.SIGTERM)
-
-    def event(self, kind: str) -> dict[str, Any]:
-        """Return the next event of a kind; skip other events."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event: dict[str, Any] = json.loads(line)
-            if event["event"] == kind:
-                return event
-        raise AssertionError(f"no event {kind} was printed: {self.process.communicate()}")
-
-    def stop(self, number: signal.Signals) -> tuple[int, str]:
-        """Send a signal; return the exit code and the standard error."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(number)
-        return self.finish()
-
-    def finish(self) -> tuple[int, str]:
-        """Wait until the command exits; return the exit code and the standard error."""
-        try:
-            _, err = self.process.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            out, err = self.process.communicate(timeout=60)
-            raise AssertionError(f"the command did not exit: {out} {err}") from None
-        return self.process.returncode, err
-
-    @property
-    def servers(self) -> list[str]:
-        return [member["address"] for member in self.started["members"].values()]
 
 
 @contextlib.contextmanager

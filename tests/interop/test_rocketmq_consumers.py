@@ -1,6 +1,5 @@
 """RocketMQ's own push consumers, and pull consumers that subscribe, with a group of brokers."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,41 +10,11 @@ import pytest
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.log.checksum import crc32
 from dledger_formats.rocketmq.codes import RequestCode
-from dledger_java.rocketmq import Event, Scenario, of_kind, play
+from dledger_java.rocketmq import Event, PushConsumer, Scenario, of_kind, play
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.interop
-
-
-class PushConsumer:
-    """A push consumer, whose events are read as they come."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        self.events: list[Event] = []
-        self._scenario = scenario
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def received(self) -> list[Event]:
-        """The messages that it has received."""
-        return of_kind(list(self.events), "received")
-
-    @property
-    def keys(self) -> Counter[str]:
-        """How often it has received each message."""
-        return Counter(event["key"] for event in self.received)
-
-    def stop(self) -> None:
-        """Let it leave its group and end."""
-        self._scenario.end_input()
-        self._reader.join(60)
-        assert self.events[-1]["event"] == "end", self.events[-1]
-
-    def _read(self) -> None:
-        for event in self._scenario.events():
-            self.events.append(event)
 
 
 @contextmanager

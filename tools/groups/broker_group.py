@@ -24,22 +24,25 @@ class BrokerGroup(NodeGroup):
         *,
         registered_at: str = "",
         reached_at: str = "",
+        shares_port: bool = False,
         **settings: object,
     ) -> None:
         """`registered_at` lists name servers; `settings` override fields of `NodeSettings`.
 
         `reached_at` is a host at which clients reach any member, at the port of the first one; the
-        members then know only their own addresses.
+        members then know only their own addresses. With `shares_port` the members listen at one
+        port together: the group's address.
         """
         super().__init__(folder, members, addable=0, **settings)
         self._registered_at = registered_at
         self._reached_at = reached_at
+        self.group_address = f"127.0.0.1:{next_port()}" if shares_port else ""
         self.broker_addresses = {member: f"127.0.0.1:{next_port()}" for member in self.peers}
 
     @property
     def name_servers(self) -> str:
-        """The members' addresses, as a client's list of name servers."""
-        return ";".join(self.broker_addresses.values())
+        """What a client needs as its list of name servers: the shared address, or the members'."""
+        return self.group_address or ";".join(self.broker_addresses.values())
 
     def command(self, member: str) -> list[str]:
         """Return the command that starts a member."""
@@ -69,5 +72,8 @@ class BrokerGroup(NodeGroup):
             environment[variables.OWN_ADDRESS] = self.broker_addresses[member]
         else:
             environment[variables.ADDRESSES] = format_peers(self.broker_addresses)
+        if self.group_address:
+            environment[variables.GROUP_ADDRESS] = self.group_address
+            environment[variables.SHARES_PORT] = "true"
         environment[variables.NAME_SERVERS] = self._registered_at
         return subprocess.Popen(self.command(member), env=environment, stdout=log, stderr=log)

@@ -18,6 +18,17 @@ def free_ports() -> Iterator[int]:
     return _ports_of(os.getpid())
 
 
+def consecutive_ports(count: int) -> int:
+    """Return the first of so many free loopback ports that follow one another."""
+    ports = free_ports()
+    first = last = next(ports)
+    while last - first + 1 < count:
+        port = next(ports)
+        first = first if port == last + 1 else port
+        last = port
+    return first
+
+
 @functools.cache
 def _ports_of(process_id: int) -> Iterator[int]:
     slices = (LAST_PORT - FIRST_PORT) // SLICE

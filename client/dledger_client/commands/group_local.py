@@ -8,12 +8,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.local.broker import BROKER_PORT
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
 from dledger_client.local.group import (
@@ -40,6 +41,8 @@ def add_parser(commands: common.Commands) -> None:
             "dledger group local": "three members with a temporary log",
             "dledger group local --data ~/orders": "keep the log for the next start",
             "dledger group local --addable 2": "run two more, for `dledger member add`",
+            "dledger group local --broker": "a RocketMQ broker, for clients with namesrvAddr "
+            "127.0.0.1:9876",
             "dledger group local --members 1 --port 9000": "one member on ports 9000 and 9001",
         },
         exit_codes="0 ended by a signal, 1 a member cannot keep running, 2 usage error.",
@@ -76,6 +79,13 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--group", metavar="NAME", default="local", help="name of the group (default: %(default)s)"
     )
+    _add_broker_options(parser)
+    _add_log_options(parser)
+    common.add_output_option(parser, "format of events, one line each")
+    parser.set_defaults(run=run)
+
+
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-machine",
         choices=STATE_MACHINES,
@@ -94,23 +104,42 @@ def add_parser(commands: common.Commands) -> None:
         help="demand an administration token for membership changes and transfers; it is in the "
         "file admin-token of the folder (default: anyone on this machine may change the group)",
     )
-    common.add_output_option(parser, "format of events, one line each")
-    parser.set_defaults(run=run)
+
+
+def _add_broker_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--broker",
+        action="store_true",
+        help="run the members as a RocketMQ broker: its clients send and consume through any of "
+        "them (default: plain members)",
+    )
+    parser.add_argument(
+        "--broker-port",
+        metavar="PORT",
+        type=common.port,
+        help="port that all members of a broker share; each uses one of the ports after it, too "
+        f"(default: {BROKER_PORT})",
+    )
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Run the group until a signal arrives, and return the exit code."""
+    _require_compatible(arguments)
     as_json = arguments.output == "json"
     stop = asyncio.Event()
     try:
         with _folder(arguments.data) as folder, _set_by_signals(stop):
             shape = GroupShape(
-                group=arguments.group, members=arguments.members, addable=arguments.addable
+                group=arguments.group,
+                members=arguments.members,
+                addable=arguments.addable,
+                broker=arguments.broker,
             )
             group = LocalGroup(
                 shape,
                 folder,
                 first_port=arguments.port,
+                broker_port=arguments.broker_port or BROKER_PORT,
                 state_machine=arguments.state_machine,
                 seed=arguments.seed,
                 admin_token=arguments.admin_token,
@@ -122,6 +151,20 @@ async def run(arguments: argparse.Namespace) -> int:
     except LocalGroupError as error:
         raise UsageError(str(error)) from error
     return ExitCode.OK
+
+
+def _require_compatible(arguments: argparse.Namespace) -> None:
+    if not arguments.broker:
+        if arguments.broker_port is not None:
+            raise UsageError("--broker-port has a meaning only with --broker; add --broker")
+        return
+    if arguments.state_machine != NO_STATE_MACHINE:
+        raise UsageError("a broker's state is its own; leave out --state-machine or --broker")
+    if arguments.seed is not None:
+        raise UsageError(
+            "a broker's log cannot begin with an archive, which has no broker's state; leave out "
+            "--seed or --broker"
+        )
 
 
 @contextlib.contextmanager
@@ -163,6 +206,7 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
                 "folder": str(group.folder),
                 "environment": environment_of(group),
                 "members": members,
+                **_broker_json(group),
             }
         )
         return
@@ -177,11 +221,24 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
     for name, value in environment_of(group).items():
         common.write_line(f"  export {name}={value}")
     program = own_program()
-    common.write_line(f"  {program} append --body hello")
-    common.write_line(f"  {program} tail --last 1 --count 1")
+    if group.broker is None:
+        common.write_line(f"  {program} append --body hello")
+        common.write_line(f"  {program} tail --last 1 --count 1")
     common.write_line(f"  {program} status\n")
+    if group.broker is not None:
+        common.write_line(
+            f"Clients of RocketMQ need the address {group.broker.address}, whichever member leads; "
+            "in Java:\n"
+        )
+        common.write_line(f'  producer.setNamesrvAddr("{group.broker.address}");\n')
     common.write_line("Press Ctrl-C to stop the group.")
     streams.flush()
+
+
+def _broker_json(group: LocalGroup) -> Mapping[str, object]:
+    if group.broker is None:
+        return {}
+    return {"broker": {"namesrvAddr": group.broker.address, "members": group.broker.addresses}}
 
 
 def own_program() -> str:

@@ -45,6 +45,8 @@ class GroupShape:
     """Number of initial voters; the log records the current voters."""
     addable: int = 0
     """Number of further members that may be added."""
+    broker: bool = False
+    """Whether the members are RocketMQ brokers; no other member can use a broker's log."""
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
     index_segment_size_bytes: int = INDEX_SEGMENT_SIZE_BYTES
     identity: str = ""
@@ -124,6 +126,12 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
         raise LocalGroupError(
             f"{folder} contains group {found.group} with {found.members} members; start it with "
             f"--group {found.group} --members {found.members}, or choose another folder with --data"
+        )
+    if found.broker != wanted.broker:
+        kind, how = ("brokers", "with") if found.broker else ("plain members", "without")
+        raise LocalGroupError(
+            f"{folder} contains the log of {kind}; start it {how} --broker, or choose another "
+            "folder with --data"
         )
     if found.addable > wanted.addable:
         raise LocalGroupError(

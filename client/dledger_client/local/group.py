@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from typing import Final, Self, TypeAlias
 
 from dledger_client.cluster.addresses import PORT_MAX, ServerAddress
 from dledger_client.cluster.pages import PageError, get_page
+from dledger_client.local.broker import BROKER_PORT, BROKER_PROGRAM, LocalBroker
 from dledger_client.local.errors import LocalGroupError, MemberFailedError
 from dledger_client.local.folder import (
     MEMBERS_ALLOWED,
@@ -81,6 +82,7 @@ class LocalGroup:
         folder: Path,
         *,
         first_port: int = REMOTING_PORT,
+        broker_port: int = BROKER_PORT,
         state_machine: str = NO_STATE_MACHINE,
         seed: Path | None = None,
         admin_token: bool = False,
@@ -88,10 +90,11 @@ class LocalGroup:
     ) -> None:
         """Configure the group; it starts when it is entered.
 
-        Member k listens on port `first_port` + 2k, and for HTTP on the next port. `on_event`
+        Member k listens on port `first_port` + 2k, and for HTTP on the next port. Brokers share
+        `broker_port`, and member k has the port `broker_port` + 1 + k besides. `on_event`
         receives each event. A new folder begins with the log of the archive `seed`. With
         `admin_token` the group demands its administration token. Raises LocalGroupError if the name
-        of the group is not one, or the number of members or the port is out of range.
+        of the group is not one, or the number of members or a port is out of range.
         """
         if not GROUP_PATTERN.fullmatch(shape.group):
             raise LocalGroupError(
@@ -110,6 +113,12 @@ class LocalGroup:
         self.name = shape.group
         self.folder = folder
         self.members = {member.member_id: member for member in _members(count, first_port)}
+        self.broker = (
+            LocalBroker.of(shape.group, list(self.members), HOST, broker_port)
+            if shape.broker
+            else None
+        )
+        """Where clients of RocketMQ reach the group; None if its members are no brokers."""
         self._shape = shape
         self._state_machine = state_machine
         self._seed = seed
@@ -127,11 +136,14 @@ class LocalGroup:
         Raises MemberFailedError inside the block if a member cannot keep running.
         """
         async with contextlib.AsyncExitStack() as resources:
-            program = node_program()
+            program = member_program(PROGRAM if self.broker is None else BROKER_PROGRAM)
             lock = resources.enter_context(lock_folder(self.folder))
             shape = await self._found(self._shape)
             self.token_file = keep_token(self.folder) if self._demands_token else None
-            _require_free_ports(self.members.values())
+            _require_free_ports(_ports_of(self.members.values()), "--port")
+            if self.broker is not None:
+                _require_free_ports(self.broker.ports, "--broker-port")
+            broker_environment = {} if self.broker is None else self.broker.environment()
             tasks = await resources.enter_async_context(TaskScope())
             for member in self.members.values():
                 process = MemberProcess(
@@ -139,6 +151,7 @@ class LocalGroup:
                     self._settings(member, shape),
                     self.folder,
                     lock,
+                    broker_environment=broker_environment,
                     on_event=self._on_event,
                 )
                 self._processes[member.member_id] = process
@@ -237,16 +250,16 @@ class LocalGroup:
             self._on_event(event)
 
 
-def node_program(python: str = sys.executable, search_path: str | None = None) -> Path:
-    """Find `dledger-node` in the folder of `python`, or else on `search_path`, by default PATH.
+def member_program(name: str, python: str = sys.executable, search_path: str | None = None) -> Path:
+    """Find a program in the folder of `python`, or else on `search_path`, by default PATH.
 
     Raises LocalGroupError if it is not installed.
     """
-    beside = shutil.which(PROGRAM, path=str(Path(python).parent))
-    found = beside or shutil.which(PROGRAM, path=search_path)
+    beside = shutil.which(name, path=str(Path(python).parent))
+    found = beside or shutil.which(name, path=search_path)
     if found is None:
         raise LocalGroupError(
-            f"{PROGRAM} was found neither next to {python} nor on PATH; install it with: "
+            f"{name} was found neither next to {python} nor on PATH; install it with: "
             "pip install 'dledger-operator[node]'"
         )
     return Path(found)
@@ -266,8 +279,12 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
     ]
 
 
-def _require_free_ports(members: Iterable[LocalMember]) -> None:
-    ports = [one.port for member in members for one in (member.address, member.http_address)]
+def _ports_of(members: Iterable[LocalMember]) -> list[int]:
+    return [one.port for member in members for one in (member.address, member.http_address)]
+
+
+def _require_free_ports(ports: Sequence[int], option: str) -> None:
+    """Raise LocalGroupError if a port is in use; `option` sets these ports."""
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
@@ -279,17 +296,21 @@ def _require_free_ports(members: Iterable[LocalMember]) -> None:
                 by = f" by {names}; {how_to_stop(users)}, or" if users else ";"
                 raise LocalGroupError(
                     f"cannot listen on port {port}: {error.strerror}{by} choose other ports with "
-                    "--port"
+                    f"{option}"
                 ) from error
 
 
 def environment_of(group: LocalGroup) -> Mapping[str, str]:
-    """Return the environment variables with which `dledger` finds the group without options."""
+    """Return the environment variables with which `dledger` finds the group without options.
+
+    RocketMQ's clients read NAMESRV_ADDR.
+    """
     pages = (str(member.http_address) for member in group.members.values())
     token = {"DLEDGER_CLIENT_ADMIN_TOKEN_FILE": str(group.token_file)} if group.token_file else {}
     return {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers),
         "DLEDGER_CLIENT_GROUP": group.name,
         "DLEDGER_CLIENT_HTTP": ",".join(pages),
+        **({"NAMESRV_ADDR": group.broker.address} if group.broker else {}),
         **token,
     }

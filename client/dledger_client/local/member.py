@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ class Restarted:
 
 
 class MemberProcess:
-    """Runs `dledger-node` with one member's settings; its output goes to a file."""
+    """Runs a member's program with its settings; its output goes to a file."""
 
     def __init__(
         self,
@@ -37,14 +37,17 @@ class MemberProcess:
         folder: Path,
         lock: int,
         *,
+        broker_environment: Mapping[str, str],
         on_event: Callable[[Restarted], None],
     ) -> None:
+        """`broker_environment` has what `dledger-broker` needs besides."""
         self.started = asyncio.Event()
         """Set once the first process has started."""
         self.has_answered = False
         """Whether the current process has answered a request; set by the caller that asked it."""
         self._program = program
         self._settings = settings
+        self._broker_environment = broker_environment
         self._log = folder / f"{settings.self_id}.log"
         self._lock = lock
         self._on_event = on_event
@@ -83,7 +86,7 @@ class MemberProcess:
     async def _start(self) -> asyncio.subprocess.Process:
         """Start the process in its own session, so that Ctrl-C reaches only this program."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        environment |= self._settings.to_environment()
+        environment |= {**self._settings.to_environment(), **self._broker_environment}
         try:
             with self._log.open("wb") as log:
                 starting = asyncio.ensure_future(

@@ -11,10 +11,15 @@ OWN_ADDRESS: Final = f"{BROKER_PREFIX}OWN_ADDRESS"
 """Where this member listens, `IP:port`, if it does not know the addresses of the others."""
 GROUP_ADDRESS: Final = f"{BROKER_PREFIX}GROUP_ADDRESS"
 """Where clients reach any member, `HOST:port`; empty if there is no such address."""
+SHARES_PORT: Final = f"{BROKER_PREFIX}SHARES_PORT"
+"""`true` if each member listens at the port of the group's address itself; `false` if something in
+front of them does.
+"""
 NAME: Final = f"{BROKER_PREFIX}NAME"
 CLUSTER: Final = f"{BROKER_PREFIX}CLUSTER"
 AUTO_CREATE_TOPICS: Final = f"{BROKER_PREFIX}AUTO_CREATE_TOPICS"
 NAME_SERVERS: Final = f"{BROKER_PREFIX}NAME_SERVERS"
 ALL: Final = (
-    ADDRESSES, OWN_ADDRESS, GROUP_ADDRESS, NAME, CLUSTER, AUTO_CREATE_TOPICS, NAME_SERVERS,
+    ADDRESSES, OWN_ADDRESS, GROUP_ADDRESS, SHARES_PORT, NAME, CLUSTER, AUTO_CREATE_TOPICS,
+    NAME_SERVERS,
 )  # fmt: skip

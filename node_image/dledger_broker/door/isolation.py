@@ -28,12 +28,16 @@ class Isolation:
         self._since_s = math.inf
         """Since when there has been no leader."""
 
+    @property
+    def is_isolated(self) -> bool:
+        """Whether there has been no leader for so long that clients should go elsewhere."""
+        return self._now_s() - self._since_s >= ISOLATED_S
+
     def tick(self) -> None:
         """End the pulls that have waited for too long without a leader."""
         if self._is_alone or self._member.leader_id is not None:
             self._since_s = math.inf
             return
-        now_s = self._now_s()
-        self._since_s = min(self._since_s, now_s)
-        if now_s - self._since_s >= ISOLATED_S:
-            self._pulls.cut_off(now_s - ISOLATED_S)
+        self._since_s = min(self._since_s, self._now_s())
+        if self.is_isolated:
+            self._pulls.cut_off(self._now_s() - ISOLATED_S)

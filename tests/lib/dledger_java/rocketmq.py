@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,36 @@ class Scenario(JavaProgram):
         assert events, self.log_end()
         assert events[-1]["event"] == "end", events[-1]
         return events[:-1]
+
+
+class PushConsumer:
+    """A push consumer, whose events are read as they come."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.events: list[Event] = []
+        self._scenario = scenario
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def received(self) -> list[Event]:
+        """The messages that it has received."""
+        return of_kind(list(self.events), "received")
+
+    @property
+    def keys(self) -> Counter[str]:
+        """How often it has received each message."""
+        return Counter(event["key"] for event in self.received)
+
+    def stop(self) -> None:
+        """Let it leave its group and end."""
+        self._scenario.end_input()
+        self._reader.join(60)
+        assert self.events[-1]["event"] == "end", self.events[-1]
+
+    def _read(self) -> None:
+        for event in self._scenario.events():
+            self.events.append(event)
 
 
 def play(

@@ -1,0 +1,71 @@
+"""Where this member accepts clients: at its own port, and at the group's if members share one.
+
+Members on one machine share a port by SO_REUSEPORT. The kernel gives each new connection to one of
+those that listen. A member that is gone listens no longer, so a client that connects again reaches
+a living one at once.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from dledger_broker.settings import BrokerSettings
+from dledger_node.errors import ListenError
+from dledger_node.limited_log import LineBudget
+
+logger = logging.getLogger(__name__)
+
+BACKLOG: Final = 1024
+
+
+class Listeners:
+    """The listening sockets of one member."""
+
+    def __init__(self, settings: BrokerSettings, accept: Callable[[], asyncio.Protocol]) -> None:
+        """`accept` makes the protocol of a new connection."""
+        self._host = settings.node.listen_host
+        self._own_port = settings.own_address[1]
+        self._shared_port = settings.shared_port
+        self._accept = accept
+        self._own: asyncio.Server | None = None
+        self._shared: asyncio.Server | None = None
+        self._has_closed = False
+        self._log = LineBudget()
+
+    async def open(self) -> None:
+        """Listen at every port. Raises ListenError."""
+        self._own = await self._listen(self._own_port, is_shared=False)
+        if self._shared_port is not None:
+            self._shared = await self._listen(self._shared_port, is_shared=True)
+
+    async def share(self, *, is_wanted: bool) -> None:
+        """Listen at the shared port if new clients are wanted, else leave it to the others."""
+        if self._shared_port is None or self._has_closed:
+            return
+        if not is_wanted and self._shared is not None:
+            self._shared.close()
+            self._shared = None
+        elif is_wanted and self._shared is None:
+            try:
+                self._shared = await self._listen(self._shared_port, is_shared=True)
+            except ListenError as error:
+                if (left_out := self._log.admit("share")) is not None:
+                    logger.warning("%s; trying again%s", error, left_out)
+
+    def close(self) -> None:
+        """Accept no further clients."""
+        self._has_closed = True
+        for server in (self._own, self._shared):
+            if server is not None:
+                server.close()
+
+    async def _listen(self, port: int, *, is_shared: bool) -> asyncio.Server:
+        reuse_port = True if is_shared and hasattr(socket, "SO_REUSEPORT") else None
+        try:
+            return await asyncio.get_running_loop().create_server(
+                self._accept, self._host, port, backlog=BACKLOG, reuse_port=reuse_port
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {self._host}:{port}: {error}") from error
