@@ -123,7 +123,7 @@ class Broker:
         reader = MessageReader(
             store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
         )
-        self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads)
+        self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads, member)
         self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
@@ -278,6 +278,8 @@ class Broker:
         self._heartbeats.go_on()
         self._clients.notify_changed()
         self._changes.go_on()
+        if self._pulls is not None:
+            self._pulls.applied()
 
     def _forget(self, line: BrokerConnection) -> None:
         """Forget a connection that is gone."""

@@ -125,6 +125,16 @@ class Member:
         """Index up to which this member knows that every entry is committed."""
         return self._core.readable_index
 
+    def prove(self, done: Callable[[bool], object]) -> None:
+        """Call `done` once: whether this member led after this call, and has committed all entries
+        that were acknowledged before it (`Reads.prove`).
+        """
+
+        def answered(code: DLedgerResponseCode) -> None:
+            done(code is DLedgerResponseCode.SUCCESS)
+
+        self._server.clients.reads.prove(answered)
+
     # -- the state -------------------------------------------------------------------------------
 
     def machine(self, kind: type[MachineT]) -> MachineT:

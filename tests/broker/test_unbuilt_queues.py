@@ -73,7 +73,7 @@ async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
     line: Any = Line()
     with ThreadPoolExecutor(1) as threads:
-        pulls = Pulls(owner, clients, feed, reader_of([]), threads)
+        pulls = Pulls(owner, clients, feed, reader_of([]), threads, SimpleNamespace())
         request = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3)
         )

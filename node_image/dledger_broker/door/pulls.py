@@ -1,7 +1,8 @@
 """Pulls (codes 11 and 361): answered by every member, from its own queues and log.
 
 A pull at the end of its queue is held until a message arrives, its time is up, or its client is
-gone. Offsets that do not exist are corrected by a leader only: another member may lag behind.
+gone. Offsets that do not exist are corrected by a leader only, once it has proved itself: another
+member may lag behind.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Final
 from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.group_clients import GroupClients
+from dledger_broker.door.offsets_beyond import OffsetsBeyond, Prover
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages import tag_filter
 from dledger_broker.messages.send_checks import RefusedError
@@ -66,7 +68,9 @@ class Pulls:
         feed: QueueFeed,
         reader: MessageReader,
         threads: ThreadPoolExecutor,
+        member: Prover,
     ) -> None:
+        """`member` proves that it leads before it corrects an offset behind the end of a queue."""
         self._owner = owner
         self._clients = clients
         self._feed = feed
@@ -76,6 +80,7 @@ class Pulls:
         self._held: dict[QueueId, dict[Pull, None]] = {}
         self._held_by_line: dict[object, dict[Pull, None]] = {}
         self.held_count = 0
+        self._beyond = OffsetsBeyond[Pull](member, self._judged)
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -102,9 +107,9 @@ class Pulls:
                 self._release(pull)
                 self._serve(pull)
 
-    def serve_all(self) -> None:
-        """Serve all held pulls, whatever has changed."""
-        self.built(list(self._held))
+    def applied(self) -> None:
+        """Take note that further entries are applied."""
+        self._beyond.go_on()
 
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
@@ -143,9 +148,19 @@ class Pulls:
             pull.call.line.reads_waiting += 1
             self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
         elif offset > end_offset and self._owner.is_proven:
-            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
+            self._beyond.judge(pull)
         else:
             self._hold(pull)
+
+    def _judged(self, pull: Pull, is_proved: bool) -> None:
+        """Correct the offset if this member has proved that no message has it."""
+        end_offset = self._owner.state.next_offset(*pull.queue)
+        if not is_proved:
+            self._hold(pull)
+        elif pull.fields.queue_offset > end_offset:
+            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
+        else:
+            self._serve(pull)
 
     async def _read(self, pull: Pull, end_offset: int, has_all: bool) -> None:
         line, built_index = pull.call.line, self._feed.built_index

@@ -1,0 +1,92 @@
+"""Pulls of an offset behind the end of their queue, at a member that leads, as far as it knows.
+
+The offset is wrong only if nobody has given it out. A leader that was deposed and has not noticed
+lacks messages that another one has acknowledged. So it first proves that it led after the pull had
+come, and applies what was committed until then. Pulls that come meanwhile share the next proof.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from dledger_broker.door.call import Call
+
+
+class Prover(Protocol):
+    """The member, as far as it is asked here."""
+
+    def prove(self, done: Callable[[bool], object]) -> None:
+        """Call `done` once: whether this member led after this call, and has committed all entries
+        that were acknowledged before it.
+        """
+
+    @property
+    def readable_index(self) -> int:
+        """Index up to which this member knows that every entry is committed."""
+
+    @property
+    def applied_index(self) -> int:
+        """Index up to which every entry is applied."""
+
+
+class Judged(Protocol):
+    """A pull."""
+
+    call: Call
+
+
+JudgedT = TypeVar("JudgedT", bound=Judged)
+
+
+class OffsetsBeyond(Generic[JudgedT]):
+    """The pulls that wait for a proof, or until what it covers is applied."""
+
+    def __init__(self, member: Prover, decided: Callable[[JudgedT, bool], None]) -> None:
+        """`decided` is called once for each pull. True means that the state has everything that was
+        acknowledged before the pull came.
+        """
+        self._member = member
+        self._decided = decided
+        self._loop = asyncio.get_running_loop()
+        self._new: list[JudgedT] = []
+        self._is_asking = False
+        self._unapplied: deque[tuple[int, list[JudgedT]]] = deque()
+        """Pulls with a proof, and the index up to which entries must be applied; lowest first."""
+
+    def judge(self, pull: JudgedT) -> None:
+        """Decide about a pull."""
+        pull.call.line.reads_waiting += 1
+        self._new.append(pull)
+        self._ask_soon()
+
+    def go_on(self) -> None:
+        """Decide about the pulls whose entries are applied now."""
+        while self._unapplied and self._unapplied[0][0] <= self._member.applied_index:
+            self._end(self._unapplied.popleft()[1], proved=True)
+
+    def _ask_soon(self) -> None:
+        """Ask at the end of this turn of the event loop, unless a proof is under way."""
+        if self._new and not self._is_asking:
+            self._is_asking = True
+            self._loop.call_soon(self._ask)
+
+    def _ask(self) -> None:
+        pulls, self._new = self._new, []
+        # The member answers in the middle of a turn of its own.
+        self._member.prove(lambda proved: self._loop.call_soon(self._answered, pulls, proved))
+
+    def _answered(self, pulls: list[JudgedT], proved: bool) -> None:
+        self._is_asking = False
+        if proved:
+            self._unapplied.append((self._member.readable_index, pulls))
+            self.go_on()
+        else:
+            self._end(pulls, proved=False)
+        self._ask_soon()
+
+    def _end(self, pulls: list[JudgedT], *, proved: bool) -> None:
+        for pull in pulls:
+            pull.call.line.reads_waiting -= 1
+            self._decided(pull, proved)
+            pull.call.line.go_on()
