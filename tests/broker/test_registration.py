@@ -98,6 +98,8 @@ class NameServer:
             request.opaque, 0
         )
         self.open = 0
+        self.closes = False
+        """Whether it closes a connection after its answer."""
         owner = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -109,6 +111,8 @@ class NameServer:
                         for command in decoder.feed(data):
                             owner.take(command)
                             self.request.sendall(owner.answer(command))
+                            if owner.closes:
+                                return
                 except OSError:
                     pass  # the member has closed the connection
                 finally:
@@ -261,6 +265,20 @@ def test_a_name_server_that_refuses_is_asked_ever_more_seldom_until_something_ch
             assert times_s[4] - times_s[3] < 3.5, "the next pause was 4 s"
 
     asyncio.run(play())
+
+
+def test_a_name_server_that_answers_and_then_closes_is_asked_ever_more_seldom(
+    name_server: NameServer,
+) -> None:
+    name_server.closes = True
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            await member.until(lambda: len(name_server.requests) >= 4, "it has tried four times")
+
+    asyncio.run(play())
+    times_s = name_server.times_s
+    assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
 
 
 def test_all_name_servers_are_told_with_one_body_of_each_table(

@@ -3,7 +3,8 @@
 Each name server has a connection and a task of its own, so one that is down or slow holds up no
 other. It forgets the member when the connection ends. A registration is repeated every 30 s and
 after each change, and until it is answered: ever more seldom, up to every 30 s, while nothing
-changes. Serving clients never waits for any of this.
+changes, also if a name server answers and then closes each connection. Serving clients never waits
+for any of this.
 """
 
 import asyncio
@@ -26,6 +27,10 @@ from dledger_node.limited_log import LineBudget
 logger = logging.getLogger(__name__)
 
 REPEAT_S: Final = 30.0
+STEADY_S: Final = 30.0
+"""How old a connection must be for a registration over it to end the long pauses. One that ends
+sooner counts as a failure, although the name server had answered.
+"""
 RETRY_S: Final = 0.5
 """The pause after the first failure; each further one doubles it, up to `REPEAT_S`."""
 PAUSE_S: Final = 0.2
@@ -198,6 +203,8 @@ class NameServer:
 
     async def _keep_registered(self, link: "NameServerLink") -> None:
         """Register again and again. Raises RegistrationError once the connection has ended."""
+        now_s = asyncio.get_running_loop().time
+        begun_s = now_s()
         while True:
             self._wake.clear()
             self._has_news = False
@@ -209,7 +216,8 @@ class NameServer:
             )
             if answer.code != _SUCCESS:
                 raise RegistrationError(f"it answers {answer.code}: {(answer.remark or '')[:200]}")
-            self._backoff.reset()
+            if now_s() - begun_s >= STEADY_S:
+                self._backoff.reset()
             if not self._registered[self.address]:
                 self._registered[self.address] = True
                 self._problems.pop(self.address, None)
