@@ -23,6 +23,7 @@ from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import Workers
+from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import KubeError, NotFoundError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
@@ -145,6 +146,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             api=api,
             member_http=member_http,
             leader_requests=MemberRemotingClient(),
+            canaries=CanaryClient(),
             nodes=Nodes(),
             duties=duties,
             metrics=OperatorMetrics(clock=time.monotonic),

@@ -16,12 +16,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dledger_operator import names
+from dledger_operator.canary_metrics import CanaryMetrics
 from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
-FAILOVER_PHASES: Final = ("detect", "elect", "relabel", "endpoints", "total")
+FAILOVER_PHASES: Final = ("detect", "elect", "relabel", "endpoints", "total", "firstWrite")
 # During a failover the endpoints differ from the leader for a moment.
 ENDPOINTS_WRONG_S_MIN: Final = 5.0
 _GROUP: Final = ("namespace", "group")
@@ -72,7 +73,7 @@ class OperatorMetrics(Collector):
         self._groups: dict[tuple[str, str], _GroupSeries] = {}
         self.failover_s = Histogram(
             "dledger_failover_seconds",
-            "Duration of a leader change by phase; phase=total is the sum of all phases.",
+            "Duration of a leader change by phase; total is the sum of detect to endpoints.",
             [*_GROUP, "phase"],
             buckets=FAILOVER_BUCKETS_S,
             registry=self.registry,
@@ -102,6 +103,7 @@ class OperatorMetrics(Collector):
             registry=self.registry,
         )
         self.audits, self.switchovers, self.replacements = _counters_of_ends(self.registry)
+        self.canaries = CanaryMetrics(self.registry)
         self.switchover_s = Histogram(
             "dledger_switchover_seconds",
             "From the request to the leader until the target of a switchover leads.",
@@ -137,6 +139,7 @@ class OperatorMetrics(Collector):
         for phase in FAILOVER_PHASES:
             with contextlib.suppress(KeyError):
                 self.failover_s.remove(namespace, group, phase)
+        self.canaries.remove_group(namespace, group)
 
     def count_leader_change(self, namespace: str, group: str, reason: str) -> None:
         """Count one leader change."""

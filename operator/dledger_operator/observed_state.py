@@ -104,6 +104,8 @@ class LeaderChange:
     """From the election until the role labels match the new leader."""
     endpoints_s: float | None = None
     """From the relabeling until the new leader is the master Service's only endpoint."""
+    first_write_s: float | None = None
+    """From the last message of the old leader until the new one acknowledged a canary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.audit import AuditSummary, Verdict
-from dledger_formats.log import disk, memberships
+from dledger_formats.log import canaries, disk, memberships
 from dledger_logs import damage
 from dledger_logs.histories import TERM_ENTRIES, history, small_shape
 from dledger_logs.layout import Log, manifest
@@ -112,6 +112,17 @@ def test_a_term_above_the_members_own_is_found(tmp_path: Path) -> None:
     assert {check for check, *_ in found} == {"term_above"}
     assert min(first for _, _, first, _ in found) == 200
     assert max(last for *_, last in found) == LAST
+
+
+@pytest.mark.parametrize("index", [1, 100, LAST])
+def test_a_canary_is_sound_anywhere_in_a_term(index: int, tmp_path: Path) -> None:
+    log = alone(
+        tmp_path, changed(index, magic=disk.NOOP, channel=canaries.CANARY_CHANNEL, body=b"")
+    )
+
+    summary = local_audit({"n0": log})
+
+    assert (findings(summary), summary.verdict) == (set(), Verdict.SOUND)
 
 
 def test_a_noop_with_a_body_is_found(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ STATUS = {
             "electSeconds": 0.31,
             "relabelSeconds": 0.05,
             "endpointsSeconds": 0.06,
+            "firstWriteSeconds": 0.7,
         }
     ],
     "conditions": [

@@ -48,6 +48,25 @@ def test_a_failover_is_timed_phase_by_phase() -> None:
     assert round(change.endpoints_s or 0, 6) == 0.2
 
 
+def test_the_first_canary_of_a_new_leader_ends_the_pause_of_writes() -> None:
+    history = led_by_n0()
+    history.observe(10.0, [silent(0, 6, "n0"), says(1, 6, "n0")], PODS)
+    history.proven(10.9, NOW, N1)
+
+    assert history.wrote(11.0, N0.term) == (), "the old leader acknowledged it"
+    assert times(history.wrote(11.5, N1.term)) == {"firstWrite": 1.5}
+    assert history.wrote(12.0, N1.term) == ()
+    assert round(history.changes[0].first_write_s or 0, 6) == 1.5
+
+
+def test_a_canary_of_a_leader_found_at_the_start_times_nothing() -> None:
+    history = LeaderHistory([change_to(N0)])
+    history.proven(1.0, NOW, N1)
+
+    assert history.wrote(2.0, N1.term) == ()
+    assert LeaderHistory([]).wrote(2.0, 1) == ()
+
+
 def test_a_passing_outage_does_not_count_as_a_failover() -> None:
     history = led_by_n0()
     history.observe(10.0, [silent(0, 6, "n0")], PODS)

@@ -15,6 +15,7 @@ from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
+from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
@@ -40,6 +41,7 @@ async def workers() -> AsyncIterator[Workers]:
             api=api,
             member_http=member_http,
             leader_requests=MemberRemotingClient(),
+            canaries=CanaryClient(),
             nodes=Nodes(),
             duties=Duties(api.leases, None, clock=time.monotonic, now=lambda: datetime.now(UTC)),
             metrics=OperatorMetrics(clock=time.monotonic),

@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol import (
     append_batch,
+    canary,
     frames,
     membership_change,
     passing_on,
@@ -16,6 +17,7 @@ from dledger_formats.protocol import (
     requests,
 )
 from dledger_formats.protocol.administration import AdminRequest
+from dledger_formats.protocol.canary import AppendCanaryRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
@@ -61,6 +63,7 @@ _TRANSFER: Final = (LeadershipTransferRequest, LeadershipTransferResponse)
 _CHANGE_MEMBERSHIP: Final = (ChangeMembershipRequest, ChangeMembershipResponse)
 _REGISTER_PRODUCER: Final = (RegisterProducerRequest, RegisterProducerResponse)
 _READ_REGISTER: Final = (ReadRegisterRequest, ReadRegisterResponse)
+_APPEND_CANARY: Final = (AppendCanaryRequest, requests.AppendEntryResponse)
 _UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
 
 
@@ -183,6 +186,8 @@ class Dispatcher:
                 self._ask(command, line, *_REGISTER_PRODUCER, service.register_producer)
             case register.READ_REGISTER:
                 self._ask(command, line, *_READ_REGISTER, service.read_register)
+            case canary.APPEND_CANARY:
+                self._ask(command, line, *_APPEND_CANARY, service.append_canary)
             case code if line.peer_id is not None and code in service.peer_requests:
                 service.peer_requests[code](command, line)
             case code:

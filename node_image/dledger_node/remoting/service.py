@@ -7,6 +7,7 @@ import msgspec
 
 from dledger_formats.protocol import follow, frames, read_range, requests
 from dledger_formats.protocol.administration import AdminRequest
+from dledger_formats.protocol.canary import AppendCanaryRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import Buffer, RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
@@ -209,6 +210,9 @@ class Service(Protocol):
 
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read the register, if that is the group's state machine."""
+
+    def append_canary(self, request: AppendCanaryRequest, reply: Reply) -> None:
+        """Append an entry that readers skip."""
 
     def follow(self, reader: "Reader", opaque: int, request: follow.FollowRequest) -> None:
         """Read committed entries, or wait until there are some."""

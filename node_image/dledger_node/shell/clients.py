@@ -5,6 +5,7 @@ from typing import Final
 
 from dledger_formats.protocol import follow, requests
 from dledger_formats.protocol.administration import AdminRequest
+from dledger_formats.protocol.canary import AppendCanaryRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import ChangeMembershipRequest
@@ -18,6 +19,7 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import Reply, ServePeer
 from dledger_node.services.append import Appends
+from dledger_node.services.canary import Canaries
 from dledger_node.services.commit_waits import CommitWaits
 from dledger_node.services.drafts import Drafts
 from dledger_node.services.follow import Follows
@@ -95,6 +97,7 @@ class ClientService:
         )
         self.ranges = Ranges(core, store, self.reads, group=group, turns=turns, waits=self.waits)
         self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
+        self.canaries = Canaries(core, identity, group=group, room=room, drive=loop.turn)
         self.transfers = LeadershipTransfers(
             core,
             group=group,
@@ -121,6 +124,7 @@ class ClientService:
             self.ranges,
             self.waits,
             self.registers,
+            self.canaries,
             self.transfers,
             self.memberships,
         )
@@ -133,6 +137,7 @@ class ClientService:
             self.appends,
             self.drafts,
             self.reads,
+            self.canaries,
             self.transfers,
             self.memberships,
             self.waits,
@@ -192,6 +197,10 @@ class ClientService:
     def read_register(self, request: ReadRegisterRequest, reply: Reply) -> None:
         """Read a value of the register."""
         self.registers.read(request, reply)
+
+    def append_canary(self, request: AppendCanaryRequest, reply: Reply) -> None:
+        """Append an entry that readers skip."""
+        self.canaries.append(request, reply)
 
     def refuse_admin(self, request: AdminRequest, address: str) -> AdminRefusal | None:
         """Return why a request that would change the group is refused; None if it may."""

@@ -10,6 +10,7 @@ from dledger_operator.behaviours.admin_tokens.authorized_requests import Authori
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
@@ -26,6 +27,8 @@ class Context:
     member_http: MemberHttpClient
     leader_requests: MemberRemotingClient
     """Sends requests without a token; behaviors use `authorized_requests`."""
+    canaries: CanaryClient
+    """Tests groups through their master Services."""
     metrics: OperatorMetrics
     events: EventRecorder
     nodes: Nodes

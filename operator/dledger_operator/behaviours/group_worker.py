@@ -8,6 +8,7 @@
     roll        pods, /status, spec        -> pods replaced one at a time
     place       nodes, /status, spec       -> leadership transfers
     tokens      spec, time, /status        -> the group's administration token
+    canary      spec, time                 -> a tiny append and read through the master Service
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
@@ -16,12 +17,13 @@ holder has found is taken from the group's status.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from dledger_operator import names
 from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
+from dledger_operator.behaviours.canary.canary import Canary
 from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
@@ -31,7 +33,7 @@ from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_f
 from dledger_operator.behaviours.handover.placer import Placer
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
-from dledger_operator.behaviours.leader.leader_history import LeaderHistory, PhaseTime
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import is_of_stateful_set
 from dledger_operator.behaviours.leader.role_decision import Decision
@@ -39,6 +41,7 @@ from dledger_operator.behaviours.loops import WAITING_INTERVAL_S
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
+from dledger_operator.behaviours.report.group_counts import GroupCounts
 from dledger_operator.behaviours.report.group_events import leader_change_event
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
@@ -69,14 +72,17 @@ class GroupWorker:
         self._claims_changed = True
         self._scale_steps = self._scale_steps_at_answers = 0
         self._double_masters = DoubleMasterDetector()
+        report = partial(self._wake, "report")
+        key = (self.namespace, self.name)
+        self._counts = GroupCounts(context.metrics, key, lambda: self.loops.acts, report)
         self._reporter = GroupReporter(context, status)
         self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
-        report = partial(self._wake, "report")
         self._placer = Placer(context, self._snapshot, self._reporter.add_event, report)
         self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event)
+        self._canary = Canary(context, self._snapshot, self._reporter.add_event, self._on_write)
         self._follower = LeaderFollower(
             context.api,
             self._polls,
@@ -105,6 +111,7 @@ class GroupWorker:
             "roll": self._roll,
             "place": self._placer.run_once,
             "tokens": self._tokens.run_once,
+            "canary": self._canary.run_once,
             "report": self._report,
         }
         try:
@@ -115,7 +122,7 @@ class GroupWorker:
     def act(self, epoch: object) -> None:
         """Run all loops from now on; another `epoch` is another process's time between."""
         self.loops.act(epoch)
-        self._count_double_masters(0)
+        self._counts.double_masters(0)
 
     def stand_by(self) -> None:
         """Only follow the leader from now on, and export nothing about the group."""
@@ -135,12 +142,12 @@ class GroupWorker:
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
             snapshot = self._snapshot
             snapshot.group = group_to_follow(body, self._context.node_image) or snapshot.group
-            self._wake("reconcile", "follow", "tokens")
+            self._wake("reconcile", "follow", "tokens", "canary")
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
         if (group := self._snapshot.group_in_force) and is_of_stateful_set(body, self.name):
-            self._count_double_masters(self._double_masters.observe_event(kind, body, group.roles))
+            self._counts.double_masters(self._double_masters.observe_event(kind, body, group.roles))
         self._polls.retry_now()
         self._wake("follow")
 
@@ -220,13 +227,13 @@ class GroupWorker:
             self._polls.victory_of(leader),
             labeled=not decision.patches,
         )
-        self._record_phases(phases)
+        self._counts.phases(phases)
         if leader != before and self.loops.acts:
             change = self._snapshot.history.changes[0]
             note = leader_change_event(change)
             logger.info("%s/%s: %s", self.namespace, self.name, note.message)
             self._reporter.add_event(note)
-            self._context.metrics.count_leader_change(self.namespace, self.name, change.reason)
+            self._counts.leader_change(change.reason)
         if before is None:
             self._wake("reconcile")  # a first leader ends the founding
 
@@ -234,9 +241,9 @@ class GroupWorker:
         """Record the result of a follow run, after which no patch is left to make."""
         before = self._snapshot.followed
         if followed.master_pod:
-            self._record_phases(self._snapshot.history.relabeled(self._context.clock()))
+            self._counts.phases(self._snapshot.history.relabeled(self._context.clock()))
         if followed.leader != before.leader:
-            self._wake("endpoints", "scale")
+            self._wake("endpoints", "scale", "canary")
         if followed != before:
             self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
@@ -254,7 +261,7 @@ class GroupWorker:
             self._wake("report")
         history = snapshot.history
         if snapshot.judge_endpoints().synced and snapshot.followed.leader == history.leader:
-            self._record_phases(history.endpoints_synced(self._context.clock()))
+            self._counts.phases(history.endpoints_synced(self._context.clock()))
 
     async def _observe(self) -> float | None:
         snapshot, steps = self._snapshot, self._scale_steps
@@ -336,15 +343,7 @@ class GroupWorker:
         except NotFoundError:
             self._on_gone()
 
-    def _count_double_masters(self, count: int) -> None:
-        if not self.loops.acts:
-            return
-        if count:
-            logger.error("%s/%s: two pods had the master label at once", self.namespace, self.name)
-        self._context.metrics.count_double_masters(self.namespace, self.name, count)
-
-    def _record_phases(self, phases: Sequence[PhaseTime]) -> None:
-        for each in phases if self.loops.acts else ():
-            series = self._context.metrics.failover_s.labels(self.namespace, self.name, each.phase)
-            series.observe(each.seconds)
-        self._wake("report")
+    def _on_write(self, term: int) -> None:
+        """Process a canary that the leader of a term acknowledged."""
+        if phases := self._snapshot.history.wrote(self._context.clock(), term):
+            self._counts.phases(phases)

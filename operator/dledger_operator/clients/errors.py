@@ -8,6 +8,7 @@ KubeError                a request to the API server failed
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
 └── UnavailableError     no answer in time, or a temporary failure of the server
 MemberSilentError        a member gave no valid answer in time
+CanaryUnsupportedError   a member's release has no canaries
 """
 
 
@@ -46,3 +47,7 @@ class UnavailableError(KubeError):
 
 class MemberSilentError(Exception):
     """A member gave no valid answer in time: it is gone, starting, cut off or too slow."""
+
+
+class CanaryUnsupportedError(Exception):
+    """A member's release has no canaries."""

@@ -10,6 +10,7 @@ from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.broker import BrokerSpec, read_broker
+from dledger_operator.spec.canary import CanarySpec, read_canary
 from dledger_operator.spec.client_service import ClientService, read_client_service
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
@@ -112,6 +113,8 @@ class Group:
     """Whether the group is to have no pods, and to keep its volumes."""
     preferred_leader: PreferredLeader | None
     """Which member should lead; None if any may."""
+    canary: CanarySpec | None = None
+    """How the operator tests the group with canaries; None if it does not."""
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -197,6 +200,7 @@ class Group:
             preferred_leader=read_preferred_leader(
                 spec.section("preferredLeader"), spec.number("replicas", 3)
             ),
+            canary=read_canary(spec),
         )
         _check(group)
         return group

@@ -7,6 +7,9 @@ A leader change has four consecutive phases:
     relabel     -> the role labels match the new leader
     endpoints   -> the new leader is the only endpoint of the master Service
 
+A group that is tested with canaries has a fifth time, firstWrite, from the last message of the old
+leader until the new one has acknowledged a canary through the master Service.
+
 The new leader tells why it stood, how long its old leader had been silent, and how long the
 election took. So the time for which the operator or the API server was away counts as relabeling.
 
@@ -135,6 +138,17 @@ class LeaderHistory:
         return self._of_failover(
             PhaseTime(phase="endpoints", seconds=seconds), PhaseTime(phase="total", seconds=total_s)
         )
+
+    def wrote(self, now_s: float, term: int) -> tuple[PhaseTime, ...]:
+        """Record that the leader of a term acknowledged a canary through the master Service."""
+        began_s, leader = self._change_began_s, self.leader
+        if began_s is None or leader is None or term != leader.term:
+            return ()
+        if self.changes[0].first_write_s is not None:
+            return ()
+        seconds = now_s - began_s
+        self._amend(replace(self.changes[0], first_write_s=seconds))
+        return (PhaseTime(phase="firstWrite", seconds=seconds),)
 
     def _change_to(
         self, leader: Leader, now_s: float, at: datetime, victory: Victory | None

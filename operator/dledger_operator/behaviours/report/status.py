@@ -30,6 +30,7 @@ _PHASE_KEYS: Final = {
     "electSeconds": "elect_s",
     "relabelSeconds": "relabel_s",
     "endpointsSeconds": "endpoints_s",
+    "firstWriteSeconds": "first_write_s",
 }
 
 

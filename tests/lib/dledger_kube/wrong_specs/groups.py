@@ -18,6 +18,9 @@ WRONG_GROUPS: Final[dict[str, Object]] = {
     "a preferred leader that waits for days": {
         "preferredLeader": {"member": "n0", "stableFor": "25h"}
     },
+    "a canary without a pause": {"canary": {"interval": "0s"}},
+    "a canary that comes once a day": {"canary": {"interval": "24h"}},
+    "a canary in milliseconds": {"canary": {"interval": "500ms"}},
     "a volume for less than three segments": {"storage": {"size": "2Gi"}},
     "growth to less than the size": {
         "storage": {"size": "30Gi", "autoGrow": {"step": "1Gi", "maxSize": "29Gi"}}
