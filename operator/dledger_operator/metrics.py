@@ -15,7 +15,7 @@ from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dledger_operator import names
+from dledger_operator import names, observed_broker
 from dledger_operator.canary_metrics import CanaryMetrics
 from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
@@ -155,6 +155,7 @@ class OperatorMetrics(Collector):
         yield _info(known)
         yield from _leadership(known)
         yield from _members(known)
+        yield from _brokers(known)
         yield _conditions(self._groups)
         yield _endpoints_wrong(self._groups, self._clock())
         changes = CounterMetricFamily(
@@ -212,6 +213,27 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
             leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
     return leader, term, slack, behind
+
+
+def _brokers(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
+    serving = GaugeMetricFamily(
+        "dledger_group_broker_members",
+        "Ready members that take clients of the RocketMQ broker.",
+        labels=_GROUP,
+    )
+    registered = GaugeMetricFamily(
+        "dledger_group_broker_registered",
+        "Members of the broker that are registered at a name server.",
+        labels=[*_GROUP, "name_server"],
+    )
+    for observed in groups:
+        if observed.broker is None:
+            continue
+        key = [observed.namespace, observed.name]
+        serving.add_metric(key, len(observed_broker.serving(observed)))
+        for each in observed_broker.name_servers(observed):
+            registered.add_metric([*key, each.address], len(each.registered))
+    return serving, registered
 
 
 def _conditions(groups: Mapping[tuple[str, str], _GroupSeries]) -> Metric:

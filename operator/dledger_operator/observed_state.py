@@ -7,6 +7,7 @@ from datetime import datetime
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
 from dledger_operator.api_objects import Problem
+from dledger_operator.spec.broker import BrokerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -253,6 +254,8 @@ class ObservedGroup:
     """None before the first audit."""
     placement: Placement | None = None
     """None until it was looked at."""
+    broker: BrokerSpec | None = None
+    """`spec.broker`; None if the members are no broker."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
 

@@ -61,6 +61,20 @@ STATUS = {
             "flushDiskType": "SyncFlush",
         }
     ],
+    "broker": {
+        "name": "flights",
+        "address": "flights-broker.default.svc:9876",
+        "servingMembers": 2,
+        "advertised": ["10.96.0.7:10911"],
+        "nameServers": [
+            {
+                "address": "namesrv.example:9876",
+                "registered": ["n0"],
+                "missing": ["n1"],
+                "message": "it answers 1: no",
+            }
+        ],
+    },
     "leaderChanges": [
         {
             "from": "n0",

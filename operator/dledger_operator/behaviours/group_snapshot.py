@@ -39,10 +39,9 @@ from dledger_operator.observed_state import (
     Placement,
     RollPlan,
 )
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group, ImageDefaults, group_to_follow
 from dledger_operator.spec.revision import IMAGE, Revision
 from dledger_operator.spec.shape import Shape
-from dledger_operator.spec.spec_reader import InvalidSpecError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +112,10 @@ class GroupSnapshot:
         self.reconciled = outcome
         if outcome.shape and outcome.shape.identity:
             self.identity = outcome.shape.identity
+
+    def take_spec(self, body: Mapping[str, Any], images: ImageDefaults) -> None:
+        """Store a newer spec, unless it is invalid."""
+        self.group = group_to_follow(body, images) or self.group
 
     def take_status(self, body: Mapping[str, Any]) -> None:
         """Store what another replica of the operator has found out about the members."""
@@ -336,15 +339,6 @@ class GroupSnapshot:
             roll_problem=roll_problem,
             audit=self.audit,
             placement=self.placement,
+            broker=group.broker if group else None,
             starting=self.startup.is_active(members, now),
         )
-
-
-def group_to_follow(body: Mapping[str, Any], images: ImageDefaults) -> Group | None:
-    """Parse a group's spec, or at least the keys that following needs; None if they are invalid."""
-    for read in (Group.from_body, Group.to_follow):
-        try:
-            return read(body, images)
-        except InvalidSpecError:
-            continue
-    return None

@@ -29,7 +29,7 @@ from dledger_operator.behaviours.children.identity import overriding_identity
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_loops import GroupLoops
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot, group_to_follow
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.placer import Placer
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
@@ -140,8 +140,7 @@ class GroupWorker:
         if any(find(body) != find(before) for find in (overriding_identity, approved_revision)):
             self._wake("reconcile")
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
-            snapshot = self._snapshot
-            snapshot.group = group_to_follow(body, self._context.node_image) or snapshot.group
+            self._snapshot.take_spec(body, self._context.node_image)
             self._wake("reconcile", "follow", "tokens", "canary")
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:

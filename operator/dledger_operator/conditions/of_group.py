@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dledger_operator.api_objects import Manifest
 from dledger_operator.conditions import (
+    broker_serving,
     degraded,
     endpoints_synced,
     leader_elected,
@@ -26,6 +27,7 @@ ALL: Final = (
     degraded,
     progressing,
     leader_placed,
+    broker_serving,
     paused,
 )
 
@@ -37,7 +39,9 @@ def build(
     now: datetime,
     generation: int,
 ) -> list[Manifest]:
-    """Build every condition; `previous` are the group's current conditions."""
+    """Build every condition; `previous` are the group's current conditions. A group that is no
+    broker has none about it.
+    """
     before = {condition.get("type"): condition for condition in previous}
     return [
         stamped(
@@ -48,4 +52,5 @@ def build(
             generation=generation,
         )
         for kind in ALL
+        if kind is not broker_serving or observed.broker is not None
     ]

@@ -217,6 +217,16 @@ class Group:
         return cls.from_body({**body, "spec": {**needed, "storage": storage}}, images)
 
 
+def group_to_follow(body: Mapping[str, Any], images: ImageDefaults) -> Group | None:
+    """Parse a group's spec, or at least the keys that following needs; None if they are invalid."""
+    for read in (Group.from_body, Group.to_follow):
+        try:
+            return read(body, images)
+        except InvalidSpecError:
+            continue
+    return None
+
+
 def _check(group: Group) -> None:
     if len(group.name) > names.GROUP_NAME_LENGTH_MAX:
         raise InvalidSpecError(

@@ -12,6 +12,7 @@ from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
+from dledger_operator.behaviours.report.broker_status import BROKER_KEY, broker_to_json
 from dledger_operator.behaviours.report.member_events import joining_to_json
 from dledger_operator.behaviours.report.quorum_events import (
     QUORUM_LOSS_KEY,
@@ -107,6 +108,8 @@ def build_status(
         status[FIRST_VOTERS_KEY] = first_voters
     if observed.plan:
         status["plan"] = _plan(observed.plan)
+    if observed.broker:
+        status[BROKER_KEY] = broker_to_json(observed.broker, observed)
     if observed.audit:
         status[AUDIT_KEY] = finding_to_json(observed.audit)
     if observed.identity:

@@ -1,0 +1,34 @@
+"""The part of a group's status that tells of its broker."""
+
+from typing import Final
+
+from dledger_operator import names
+from dledger_operator.api_objects import Manifest
+from dledger_operator.observed_broker import ObservedNameServer, name_servers, serving
+from dledger_operator.observed_state import ObservedGroup
+from dledger_operator.spec.broker import BrokerSpec
+
+BROKER_KEY: Final = "broker"
+
+
+def broker_to_json(broker: BrokerSpec, observed: ObservedGroup) -> Manifest:
+    """Return where clients find the broker, and at which name servers it is registered."""
+    members = serving(observed)
+    advertised = sorted({told.address for _, told in members})
+    servers = [_name_server_to_json(each) for each in name_servers(observed)]
+    return {
+        "name": broker.name,
+        "address": names.broker_address(observed.namespace, observed.name, names.NAMES_PORT),
+        "servingMembers": len(members),
+        **({"advertised": advertised} if advertised else {}),
+        **({"nameServers": servers} if servers else {}),
+    }
+
+
+def _name_server_to_json(found: ObservedNameServer) -> Manifest:
+    return {
+        "address": found.address,
+        "registered": [*found.registered],
+        **({"missing": [*found.missing]} if found.missing else {}),
+        **({"message": found.problem} if found.problem else {}),
+    }
