@@ -4,6 +4,7 @@ The program runs in the member's process and on its event loop. Its entries are 
 clients' requests add to the log; everything else of the member is as in a plain group.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -54,6 +55,10 @@ class Member:
     def self_id(self) -> str:
         """This member's id."""
         return self._core.config.self_id
+
+    def wall_ms(self) -> int:
+        """Return the time of the wall clock, in ms since 1970."""
+        return time.time_ns() // 1_000_000
 
     @property
     def leader_id(self) -> str | None:

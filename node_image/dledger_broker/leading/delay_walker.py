@@ -7,7 +7,6 @@ in the log once.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ class DelayWalker:
                 Level(QueueId(topic_names.SCHEDULE_TOPIC, number))
                 for number in range(delay_levels.LEVEL_MAX)
             ]
-        now_ms, now_s = time.time_ns() // 1_000_000, self._loop.time()
+        now_ms, now_s = self._owner.wall_ms(), self._loop.time()
         for number, level in enumerate(self._levels, 1):
             if level.busy or now_s < level.pause_until_s:
                 continue

@@ -6,7 +6,6 @@ offset is given out while its entry is written, so offsets have the order of the
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -51,6 +50,10 @@ class LogOwner(Owner):
         """The state up to the applied index."""
         return self._member.machine(BrokerState)
 
+    def wall_ms(self) -> int:
+        """Return the time of this member's wall clock, in ms since 1970."""
+        return self._member.wall_ms()
+
     @property
     def leads(self) -> bool:
         """Whether this member leads; it need not be ready."""
@@ -85,7 +88,7 @@ class LogOwner(Owner):
         """Give the messages their offsets and times: they are being written now."""
         if term != self._term:
             raise StoreError(f"messages of term {term} are written, but {self._term} was prepared")
-        now_ms, at = time.time_ns() // 1_000_000, 0
+        now_ms, at = self.wall_ms(), 0
         for draft in drafts:
             assert isinstance(draft, RecordDraft)
             end = at + len(draft.bodies)
@@ -179,7 +182,7 @@ class LogOwner(Owner):
 
     def change(self, record: AnyStateRecord) -> bytearray:
         """Return the record of a change of the state. Raises FormatError."""
-        return state_record(record, time.time_ns() // 1_000_000, self._store_host())
+        return state_record(record, self.wall_ms(), self._store_host())
 
     def _next_offset(self, place: Place) -> int:
         offset = self._next_offsets.get(place)

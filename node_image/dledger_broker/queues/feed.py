@@ -8,7 +8,6 @@ are tried again; queues that contradict the log are built again from its first e
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,7 +53,7 @@ class QueueFeed:
         self._rebuilt_index = -1
         self.rebuilds = 0
         """How often the queues were deleted, to be built again."""
-        self._saved_s = time.monotonic()
+        self._saved_s = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -180,13 +179,13 @@ class QueueFeed:
             return []
         entries, last = member.read(store.built_index + 1, applied_index)
         changes = store.add(entries, Mark(last.index, last.term, last.pos, last.chain_crc))
-        if store.unsaved_entries >= SAVE_ENTRIES or time.monotonic() - self._saved_s >= SAVE_S:
+        if store.unsaved_entries >= SAVE_ENTRIES or self._loop.time() - self._saved_s >= SAVE_S:
             self._save()
         return list(changes.runs)
 
     def _save(self) -> list[QueueId]:
         assert self._store is not None
-        self._saved_s = time.monotonic()
+        self._saved_s = self._loop.time()
         self._store.save()
         return []
 

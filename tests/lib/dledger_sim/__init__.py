@@ -5,6 +5,7 @@ network and the disks, the faults, and the judges, which inspect the group from 
 not: Raft rules, because a simulator that contains them would test itself, and any real clock.
 
 - `group`: the simulated group
+- `broker`: the same with a broker on each member, and its clients
 - `faults`: what goes wrong, when, and on which member
 - `judges`: the rules that no run may break
 - `runs`: seeds, tapes and campaigns

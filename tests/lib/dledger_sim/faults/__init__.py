@@ -11,5 +11,6 @@ What belongs here: draws of faults and requests, and the limits within which a f
 - `reshaping`: membership changes, and disks that the group can lose
 - `older_disks`: rolled-back disks
 - `rotting`, `rot_lives`: rotten log entries, and runs with them
+- `broker_lives`: groups of brokers, and the requests of their clients
 - `mending`, `disjoint_rot`: rot on several members, which mend it from each other
 """

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from dledger_node.raft.membership import Membership
+from dledger_sim.broker.clients import BrokerClients
+from dledger_sim.broker.cluster import BrokerCluster
 from dledger_sim.faults.reshaping import may_lose_volume
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.loaded import LoadedCluster
+from dledger_sim.judges.broker_log import Place
 
 Act: TypeAlias = tuple[Any, ...]
 """A key of ACTS and its arguments."""
@@ -154,6 +157,45 @@ def _flood(
     cluster.flood(kind, member_id, connections, duration_us)
 
 
+def _send(
+    cluster: SimCluster, member_id: str, client: int, topic: str, queue_id: int, level: int,
+    count: int,
+) -> None:  # fmt: skip
+    _broker(cluster).send(member_id, client, Place(topic, queue_id), level, count)
+
+
+def _pull(
+    cluster: SimCluster, member_id: str, client: int, topic: str, queue_id: int, suspends: int
+) -> None:
+    place = Place(topic, queue_id)
+    _broker(cluster).pull(member_id, client, place, suspends=bool(suspends))
+
+
+def _commit(cluster: SimCluster, member_id: str, client: int, topic: str, queue_id: int) -> None:
+    _broker(cluster).commit(member_id, client, Place(topic, queue_id))
+
+
+def _query(cluster: SimCluster, member_id: str, client: int, topic: str, queue_id: int) -> None:
+    _broker(cluster).query(member_id, client, Place(topic, queue_id))
+
+
+def _beat(cluster: SimCluster, member_id: str, client: int) -> None:
+    _broker(cluster).beat(member_id, client)
+
+
+def _lock(cluster: SimCluster, member_id: str, client: int) -> None:
+    _broker(cluster).lock(member_id, client)
+
+
+def _unlock(cluster: SimCluster, member_id: str, client: int) -> None:
+    _broker(cluster).unlock(member_id, client)
+
+
+def _broker(cluster: SimCluster) -> BrokerClients:
+    assert isinstance(cluster, BrokerCluster)
+    return cluster.broker_clients
+
+
 def _fill_disk(cluster: SimCluster, member_id: str, duration_us: int) -> None:
     cluster.fill_disk(member_id, duration_us)
 
@@ -183,6 +225,13 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "pause": _pause,
     "fill_disk": _fill_disk,
     "flood": _flood,
+    "send": _send,
+    "pull": _pull,
+    "commit": _commit,
+    "query": _query,
+    "beat": _beat,
+    "lock": _lock,
+    "unlock": _unlock,
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_node.raft.member_state import Role
+from dledger_sim.faults import broker_lives
 from dledger_sim.faults.acts import Act, perform
 from dledger_sim.faults.nemesis import Nemesis
 from dledger_sim.faults.planning import Planned
@@ -96,6 +97,8 @@ class Stress:
         member_id = asked[int(random_() * len(asked))]
         if conditions.transfers and random_() < conditions.transfers:
             return ("transfer", member_id, members[int(random_() * len(members))])
+        if conditions.broker_speed:
+            return broker_lives.request(conditions, believers, self._rng)
         if conditions.changes and random_() < conditions.changes:
             return self._change(member_id)
         client = int(random_() * conditions.client_count)

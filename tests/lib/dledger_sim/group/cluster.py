@@ -7,6 +7,7 @@ from dledger_sim.faults.reshaping import agree
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.member import SimMember
 from dledger_sim.group.running import RunningGroup
+from dledger_sim.judges.history import check_history
 from dledger_sim.runs.transcript import state_of
 
 
@@ -94,6 +95,18 @@ class SimCluster(RunningGroup):
                 self._start(member.member_id)
         for member_id in self.members:
             self._notice_link(member_id, lost=False)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def recovered(self, timeout_us: int) -> None:
+        """Check what else a healed group must do."""
+
+    def check_answers(self) -> None:
+        """Compare all answers to clients with the committed log."""
+        check_history(self.history, [entry.body for entry in self.checker.committed])
+
+    def close(self) -> None:
+        """Release what the run has taken from this machine."""
 
     # -- state ----------------------------------------------------------------------
 

@@ -80,6 +80,14 @@ class Conditions:
     """Size of the chunks in which a snapshot is sent."""
     state_us: int = 300
     """Mean time to apply a batch, or to write a chunk or a snapshot."""
+    # Broker.
+    broker_speed: int = 0
+    """How many seconds of the members' brokers pass in one of the run; 0 for members without one.
+    """
+    lock_rate: float = 0.0
+    """Share of the brokers' requests that lock queues or give them back."""
+    delay_rate: float = 0.0
+    """Share of the messages that are delayed."""
     # Work.
     slowness: int = 0
     """The factor by which all work of a member's event loop takes longer than on a fast machine;

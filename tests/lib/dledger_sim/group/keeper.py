@@ -25,7 +25,7 @@ from dledger_node.store.log.retention import Policy, SealedSegment, Situation, d
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
 from dledger_sim.group.moments import Moment
-from dledger_sim.group.snapshots import SimSnapshots, SimState, applicable, kept_snapshot
+from dledger_sim.group.snapshots import SimSnapshots, kept_snapshot
 from dledger_sim.group.world import World
 
 NAME: Final = "digest"
@@ -70,11 +70,6 @@ class Save(NamedTuple):
     in_use: Collection[int]
 
 
-def make_state(_: str) -> SimState:
-    """Return an empty state."""
-    return SimState()
-
-
 class SimKeeper:
     """Keeps the state of a member from a start to its crash."""
 
@@ -86,6 +81,7 @@ class SimKeeper:
         self._disk = disk
         self._log = LogView(disk)
         self._world = world
+        self._states = world.states
         self._rules = world.checker.states
         self._rules_of_rot = world.checker.rot
         self._looked_at_index = -1
@@ -110,7 +106,7 @@ class SimKeeper:
         self._site_state = f"state {member_id}"
         self._site_saves = f"saves a snapshot {member_id}"
         self._site_saved = f"saves a snapshot before death {member_id}"
-        self.applied = restore(NAME, self.snapshots, self._log, make_state)
+        self.applied = restore(NAME, self.snapshots, self._log, self._states.make)
         self._rules.begins(member_id, self.applied, disk.begin_index)
         if self.applied.index >= 0:
             self._rules.counts["restarts_from_snapshot"] += 1
@@ -183,7 +179,7 @@ class SimKeeper:
     def _read(self, committed_index: int) -> None:
         """Do the first half of `Applying._apply_some`, which reads the log."""
         applied, last_index = next_to_apply(
-            NAME, self.applied, committed_index, self.snapshots, self._log, make_state
+            NAME, self.applied, committed_index, self.snapshots, self._log, self._states.make
         )
         if applied is not self.applied:
             self._rules.begins(self._member_id, applied, self._disk.begin_index)
@@ -193,7 +189,7 @@ class SimKeeper:
             self._rules.reaches(self._member_id, applied.index, self._disk.begin_index)
         unread = self._disk.read(applied.index + 1, end)
         self._rules_of_rot.serves(self._member_id, applied.index + 1, unread)
-        entries = applicable(unread, applied.index + 1)
+        entries = self._states.applicable(unread, applied.index + 1)
         term = self._disk.cached[end - 1].term if end > 0 else -1
         self._later("applies", self._apply, entries, end - 1, term)
 
@@ -257,7 +253,7 @@ class SimKeeper:
             self._fetching.leave(part)
             return
         try:
-            self.snapshots.verify(bytes(self._incoming), part.meta, make_state(NAME).load)
+            self.snapshots.verify(bytes(self._incoming), part.meta, self._states.make(NAME).load)
         except StoreDamagedError:
             self._fetching.restart(part)
             self._fetching.leave(part)

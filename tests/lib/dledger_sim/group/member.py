@@ -23,7 +23,7 @@ from dledger_sim.group.disk import SimDisk
 from dledger_sim.group.follower_reads import FollowerReads
 from dledger_sim.group.keeper import SimKeeper
 from dledger_sim.group.links import SimLinks
-from dledger_sim.group.store import SimStore
+from dledger_sim.group.store import DiedError, SimStore
 from dledger_sim.group.world import World
 from dledger_sim.judges.history import Answer, Operation
 
@@ -32,12 +32,10 @@ WAITING_ENTRIES_MAX: Final = 100
 WAITING_READS_MAX: Final = 10_000
 
 
-class DiedError(Exception):
-    """The member crashed in the middle of a turn."""
-
-
 class SimMember:
     """One member; `raft` is None while it is down."""
+
+    store_kind, keeper_kind = SimStore, SimKeeper
 
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         self.member_id = member_id
@@ -142,7 +140,7 @@ class SimMember:
             memberships=self.disk.log_memberships(Membership(conditions.voter_ids)),
         )
         self.failure = None
-        self._store = SimStore(
+        self._store = self.store_kind(
             self.member_id,
             self.disk,
             self._world,
@@ -161,7 +159,7 @@ class SimMember:
         if conditions.follower_reads:
             self.follower_reads = FollowerReads(self._world, self.raft, self._loop, self.life)
         if conditions.snapshot_entries:
-            self.keeper = SimKeeper(self.member_id, conditions, self.disk, self._world)
+            self.keeper = self.keeper_kind(self.member_id, conditions, self.disk, self._world)
             self.keeper.settle(self.committed_index)
 
     def die(self) -> None:

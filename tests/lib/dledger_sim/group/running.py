@@ -14,13 +14,15 @@ from dledger_sim.faults.older_disks import OlderDisks
 from dledger_sim.faults.rotting import Rotting
 from dledger_sim.group.clients import Clients
 from dledger_sim.group.conditions import Conditions
+from dledger_sim.group.disk import SimDisk
 from dledger_sim.group.events import Events
 from dledger_sim.group.kinds import described
-from dledger_sim.group.member import DiedError, SimMember
+from dledger_sim.group.member import SimMember
 from dledger_sim.group.moments import Moment
 from dledger_sim.group.network import SimLink, SimNetwork
 from dledger_sim.group.rotting_disk import make_disks
-from dledger_sim.group.store import HARD_STATE_US
+from dledger_sim.group.snapshots import DIGESTS
+from dledger_sim.group.store import HARD_STATE_US, DiedError
 from dledger_sim.group.wire import Wire
 from dledger_sim.judges.checker import Checker
 from dledger_sim.judges.violation import ViolationError
@@ -36,6 +38,9 @@ NOTICE_US = 500
 
 class RunningGroup(Events):
     """Members, their disks, the network between them, and the checker."""
+
+    states = DIGESTS
+    """The kind of state that members keep, if they do."""
 
     def __init__(
         self,
@@ -55,12 +60,12 @@ class RunningGroup(Events):
         self.choices: Choices = choices or DrawnChoices(rng)
         self.on_moment: Callable[[Moment, str], None] | None = None
         self._disks = make_disks(conditions)
-        self.checker = Checker(conditions, self._disks)
+        self.checker = Checker(conditions, self._disks, self.states)
         self.network = SimNetwork(conditions, self.choices)
         self._coverage = coverage
         self._wire = Wire() if conditions.real_bytes else None
         self.members = {
-            member_id: SimMember(member_id, conditions, disk, self)
+            member_id: self._new_member(member_id, conditions, disk)
             for member_id, disk in self._disks.items()
         }
         self._hear_clients()
@@ -70,6 +75,9 @@ class RunningGroup(Events):
         )
         for member_id in conditions.member_ids:
             self._start(member_id)
+
+    def _new_member(self, member_id: str, conditions: Conditions, disk: SimDisk) -> SimMember:
+        return SimMember(member_id, conditions, disk, self)
 
     def _hear_clients(self) -> None:
         clients = Clients(

@@ -7,12 +7,12 @@ snapshots. Like a real store, it never loads a damaged snapshot.
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from io import BytesIO
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, NamedTuple, Self
 
 from dledger_formats.log.checksum import crc32
 from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
-from dledger_node.state_machine.machine import CommittedEntry
+from dledger_node.state_machine.machine import CommittedEntry, Make
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
 
@@ -60,6 +60,17 @@ def applicable(entries: Sequence[Entry], first_index: int) -> list[CommittedEntr
         for index, entry in enumerate(entries, first_index)
         if entry.body >= 0
     ]
+
+
+class States(NamedTuple):
+    """The kind of state that the members of a group keep."""
+
+    make: Make
+    applicable: Callable[[Sequence[Entry], int], list[CommittedEntry]]
+    """Returns the entries to apply, which begin with the one of this index."""
+
+
+DIGESTS: Final = States(lambda _: SimState(), applicable)
 
 
 class SimSnapshots(HeldSnapshots):

@@ -24,6 +24,10 @@ HARD_STATE_US: Final = 15_000
 """Duration of a slow save of the hard state."""
 
 
+class DiedError(Exception):
+    """The member crashed in the middle of a turn."""
+
+
 class SimStore:
     """Writes of a member since its start. A save, a truncation or a replacement of the log may be
     slow, and each write may be the last.

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.moments import Moment
+from dledger_sim.group.snapshots import States
 from dledger_sim.judges.checker import Checker
 from dledger_sim.runs.choices import Choices
 
@@ -18,6 +19,8 @@ class World(Protocol):
     """The present conditions; calm after the faults have ended."""
     choices: Choices
     checker: Checker
+    states: States
+    """The kind of state that members keep."""
 
     def send(self, message: PeerMessage) -> None:
         """Send a message over the network."""

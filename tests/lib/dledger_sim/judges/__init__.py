@@ -9,6 +9,7 @@ the core tells its shell.
 - `membership_rules`: membership changes and majorities
 - `state_rules`: applied entries and snapshots
 - `rot_rules`: rotten entries
+- `broker_log`, `broker_rules`: the committed messages of brokers, and the answers to their clients
 - `history`: the answers to all clients, after the run
 - `recovery`: the group after the faults have ended
 - `violation`: the error that ends a run

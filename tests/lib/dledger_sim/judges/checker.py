@@ -23,6 +23,7 @@ from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import Entry, SimDisk
 from dledger_sim.group.kinds import described
 from dledger_sim.group.membership_bodies import HIGHEST, membership_of
+from dledger_sim.group.snapshots import DIGESTS, States
 from dledger_sim.judges.membership_rules import MembershipRules
 from dledger_sim.judges.promise_rules import PromiseRules, holds
 from dledger_sim.judges.push_rules import PushRules
@@ -34,7 +35,9 @@ from dledger_sim.judges.violation import ViolationError
 class Checker:
     """The committed log of one run, its leaders, and the judges of single subjects."""
 
-    def __init__(self, conditions: Conditions, disks: Mapping[str, SimDisk]) -> None:
+    def __init__(
+        self, conditions: Conditions, disks: Mapping[str, SimDisk], states: States = DIGESTS
+    ) -> None:
         self._conditions = conditions
         self._disks = disks
         self.memberships = MembershipRules(Membership(conditions.voter_ids), disks)
@@ -44,7 +47,7 @@ class Checker:
         self._committed_indexes = dict.fromkeys(disks, -1)
         self.committed: list[Entry] = []
         """The committed log: every entry that any member has reported as committed."""
-        self.states = StateRules(disks, self.committed)
+        self.states = StateRules(disks, self.committed, states)
         self.rot = RotRules(disks)
         self.promises = PromiseRules(disks, self.committed, self.rot)
         if conditions.async_flush:

@@ -63,9 +63,10 @@ def settle(cluster: SimCluster) -> None:
         cluster.run_until(lambda: _equal_states(cluster), timeout_us, rule=rule)
     # Messages that a pause has held back arrive at the planned end of the pause.
     cluster.run_until(lambda: cluster.now_us > late_until_us, timeout_us)
+    cluster.recovered(timeout_us)
     if calm.reshapes:
         _nobody_is_deposed(cluster, timeout_us)
-    if calm.stall_ticks >= STALL_TICKS_MIN and not calm.slowness:
+    if calm.stall_ticks >= STALL_TICKS_MIN and not (calm.slowness or calm.broker_speed):
         _push_without_waste(cluster, timeout_us)
 
 

@@ -5,18 +5,21 @@ from collections.abc import Iterable, Mapping
 
 from dledger_node.state_machine.restore import Applied
 from dledger_sim.group.disk import Entry, KeptSnapshot, SimDisk
-from dledger_sim.group.snapshots import SimState, applicable
+from dledger_sim.group.snapshots import DIGESTS, States
 from dledger_sim.judges.violation import ViolationError
 
 
 class StateRules:
     """Computes the true states from the committed log, never from a member."""
 
-    def __init__(self, disks: Mapping[str, SimDisk], committed: list[Entry]) -> None:
+    def __init__(
+        self, disks: Mapping[str, SimDisk], committed: list[Entry], states: States = DIGESTS
+    ) -> None:
         """`committed` is the checker's committed log, which grows."""
         self._disks = disks
         self._committed = committed
-        self._truth = SimState()
+        self._states = states
+        self._truth = states.make("the truth")
         self._dumps = [b"".join(self._truth.dump())]
         """The dump of each true state; the first is the state without entries."""
         self.counts: Counter[str] = Counter()
@@ -80,6 +83,6 @@ class StateRules:
 
     def _true_dump(self, index: int) -> bytes:
         for at in range(len(self._dumps) - 1, index + 1):
-            self._truth.apply(applicable(self._committed[at : at + 1], at))
+            self._truth.apply(self._states.applicable(self._committed[at : at + 1], at))
             self._dumps.append(b"".join(self._truth.dump()))
         return self._dumps[index + 1]

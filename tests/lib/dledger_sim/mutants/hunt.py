@@ -32,6 +32,7 @@ TAPES = Path("tests/sim/tapes")
 PAGE = Path("docs/simulator.md")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 PACKAGE = "dledger_node"
+PACKAGES = (PACKAGE, "dledger_broker")
 CORE = f"{PACKAGE}.raft"
 LOOP = f"{PACKAGE}.shell.loop"
 WAITING = f"{PACKAGE}.services.waiting"
@@ -112,7 +113,7 @@ def source_of(module: str) -> str:
 
 def plant(mutant: Mutant) -> None:
     """Plant a bug for the next import. Raises RuntimeError if the node is imported already."""
-    if any(name.startswith(PACKAGE) for name in sys.modules):
+    if any(name.startswith(PACKAGES) for name in sys.modules):
         raise RuntimeError(f"{PACKAGE} is imported already; plant the bug in a new process")
     sys.meta_path.insert(0, _Planter(mutant))
 

@@ -53,6 +53,8 @@ class Totals:
     """Events of rotten entries by name."""
     load_counts: Counter[str] = field(default_factory=Counter)
     """What the rules for the load of clients have checked."""
+    broker_counts: Counter[str] = field(default_factory=Counter)
+    """What the rules for brokers have checked."""
 
     def add(self, other: "Totals") -> None:
         """Add the counts of another part."""
@@ -69,10 +71,12 @@ class Totals:
         self.state_counts.update(other.state_counts)
         self.rot_counts.update(other.rot_counts)
         self.load_counts.update(other.load_counts)
+        self.broker_counts.update(other.broker_counts)
 
     def told(self) -> str:
         """Return the summary line of a campaign."""
-        counts = sorted((self.state_counts + self.rot_counts + self.load_counts).items())
+        several = self.state_counts, self.rot_counts, self.load_counts, self.broker_counts
+        counts = sorted(sum(several, Counter[str]()).items())
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
             f"violations={len(self.failures)} virtual_s={self.virtual_s:.0f} "
@@ -131,6 +135,7 @@ def run_task(task: Task) -> Totals:
         totals.state_counts.update(summary.state_counts)
         totals.rot_counts.update(summary.rot_counts)
         totals.load_counts.update(summary.load_counts)
+        totals.broker_counts.update(summary.broker_counts)
     totals.cpu_s = time.process_time() - started_s
     gc.set_threshold(*thresholds)
     return totals

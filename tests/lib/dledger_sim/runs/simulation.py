@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dledger_sim.broker.cluster import BrokerCluster
 from dledger_sim.faults.acts import Act, perform
 from dledger_sim.faults.stress import Stress
 from dledger_sim.group.cluster import SimCluster
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.loaded import LoadedCluster
 from dledger_sim.judges import recovery
-from dledger_sim.judges.history import check_history
 from dledger_sim.judges.violation import ViolationError
 from dledger_sim.runs import families
 from dledger_sim.runs.choices import Choices, DrawnChoices, RecordedChoices, TapedReplay
@@ -42,6 +42,8 @@ class Summary:
     """Events of rotten entries by name; empty without rot."""
     load_counts: Counter[str]
     """What the rules for the load of clients have checked; empty if work takes no time."""
+    broker_counts: Counter[str]
+    """What the rules for brokers have checked; empty without brokers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,8 +119,7 @@ def replay(tape: Tape, transcript: Transcript | None = None, *, settle: bool = T
     """Run a tape. Raises ViolationError if a rule is broken."""
     choices = TapedReplay(tape.choices)
     conditions = tape.conditions
-    kind = LoadedCluster if conditions.slowness else SimCluster
-    cluster = kind(conditions, random.Random(0), transcript, choices=choices)
+    cluster = _kind(conditions)(conditions, random.Random(0), transcript, choices=choices)
     watch = Watch(transcript=transcript)
 
     def run() -> None:
@@ -142,9 +143,9 @@ def _live(
     *,
     settle: bool,
 ) -> Summary:
-    kind = LoadedCluster if conditions.slowness else SimCluster
-    cluster = kind(conditions, rng, watch.transcript, choices=choices, coverage=watch.coverage)
-
+    cluster = _kind(conditions)(
+        conditions, rng, watch.transcript, choices=choices, coverage=watch.coverage
+    )
     stress = Stress(cluster, rng, event_count)
     watch.acts = stress.acts
 
@@ -154,6 +155,12 @@ def _live(
 
     _judged(name, cluster, watch, run)
     return _summary(cluster)
+
+
+def _kind(conditions: Conditions) -> type[SimCluster]:
+    if conditions.broker_speed:
+        return BrokerCluster
+    return LoadedCluster if conditions.slowness else SimCluster
 
 
 def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None]) -> None:
@@ -168,6 +175,8 @@ def _judged(name: str, cluster: SimCluster, watch: Watch, run: Callable[[], None
             f"{name}, event {cluster.event_count}, {cluster.now_us / 1000:.2f} ms: "
             f"{type(error).__name__}: {error}",
         ) from error
+    finally:
+        cluster.close()
 
 
 def _end(cluster: SimCluster, *, settle: bool) -> None:
@@ -181,7 +190,7 @@ def _end(cluster: SimCluster, *, settle: bool) -> None:
     else:
         for member in cluster.members.values():
             member.hang_up()
-    check_history(cluster.history, [entry.body for entry in cluster.checker.committed])
+    cluster.check_answers()
 
 
 def _summary(cluster: SimCluster) -> Summary:
@@ -196,5 +205,8 @@ def _summary(cluster: SimCluster) -> Summary:
         rot_counts=cluster.checker.rot.counts,
         load_counts=(
             cluster.load_rules.counts if isinstance(cluster, LoadedCluster) else Counter()
+        ),
+        broker_counts=(
+            cluster.broker_rules.counts if isinstance(cluster, BrokerCluster) else Counter()
         ),
     )

@@ -1,0 +1,349 @@
+"""Clients of a broker group: producers, consumers, and a reader of everything in the end.
+
+A client asks any member. Without an answer in time it sends a message again, as another one, to
+another member, since it cannot know better; so each body tells one request from all others.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq import message_batch, message_record
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.consumer_groups import (
+    Consumer,
+    Heartbeat,
+    LockedQueues,
+    LockQueues,
+    MessageQueue,
+    Subscription,
+)
+from dledger_formats.rocketmq.message_batch import BatchMessage
+from dledger_sim.broker.ports import Ask, Ports
+from dledger_sim.broker.program import GROUP
+from dledger_sim.broker.wires import Wires
+from dledger_sim.group.conditions import Conditions
+from dledger_sim.judges.broker_log import BrokerLog, Place
+from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
+
+TOPICS: Final = ("orders", "bills")
+QUEUES: Final = 2
+LOCKED_TOPIC: Final = TOPICS[0]
+ORDERED: Final = "ordered"
+"""The group of those who consume in order."""
+TRIES_MAX: Final = 3
+LOCK_ANSWER_S: Final = 1.0
+LOCK_VALID_S: Final = 30.0
+"""How long a client of RocketMQ counts on its locks after an answer."""
+REPEAT_US: Final = 2_000
+READER: Final = 90
+"""The client that reads everything."""
+SUSPEND: Final = 2
+SUBSCRIPTION: Final = 4
+_UNSURE: Final = (ResponseCode.SYSTEM_ERROR,)
+"""Codes after which a message may be stored; after all other refusals it never is."""
+
+
+class ClientWorld(Protocol):
+    """The group, as its clients see it."""
+
+    now_us: int
+    conditions: Conditions
+    broker_log: BrokerLog
+
+    def begin_index(self, member_id: str) -> int:
+        """Return the index of the first entry in a member's log."""
+
+    def after(self, delay_us: int, action: Callable[..., None], *arguments: object) -> None:
+        """Plan an event."""
+
+
+class BrokerClients:
+    """All clients of a run."""
+
+    def __init__(self, world: ClientWorld, rules: BrokerRules, wires: Wires) -> None:
+        self.settle_s = 15.0
+        """Time after which the longest delay of a message, and all waiting, is over."""
+        self._world = world
+        self._rules = rules
+        self._ports = Ports(wires, world.after, self.us_of)
+        self._sent = 0
+        self._next_offsets: dict[tuple[int, Place], int] = {}
+        self._committing: set[OffsetKey] = set()
+        self._locking: set[int] = set()
+        """Clients with a request about locks on its way."""
+        self._names: Counter[int] = Counter()
+        """How often each client has taken another name."""
+        self._unread: dict[tuple[str, Place], int] = {}
+        self._unasked: set[OffsetKey] = set()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a client waits for an answer."""
+        return self._ports.waits
+
+    def us_of(self, broker_s: float) -> int:
+        """Return a time of the brokers in that of the run."""
+        return int(broker_s * 1e6 / self._world.conditions.broker_speed)
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def send(self, member_id: str, client: int, place: Place, level: int, count: int) -> None:
+        """Send a message, or a batch; again to other members while the answer is none or no."""
+        self._try(member_id, client, place, level, count, 1)
+
+    def send_once(self, member_id: str, ended: Callable[[bool], None]) -> None:
+        """Send one message, and tell whether it is stored."""
+        keys = self._keys(1)
+
+        def answered(answer: RemotingCommand | None) -> None:
+            self._note_send(keys, 0, Place(TOPICS[0], 0), answer)
+            ended(answer is not None and answer.code == ResponseCode.SUCCESS)
+
+        ask = _send_ask(Place(TOPICS[0], 0), 0, keys)
+        if not self._ports.ask(READER, member_id, ask, answered):
+            ended(False)
+
+    def _try(
+        self, member_id: str, client: int, place: Place, level: int, count: int, number: int
+    ) -> None:
+        keys = self._keys(count)
+        members = self._world.conditions.member_ids
+        other = members[(members.index(member_id) + 1) % len(members)]
+        again = partial(self._try, other, client, place, level, count, number + 1)
+
+        def answered(answer: RemotingCommand | None) -> None:
+            self._note_send(keys, level, place, answer)
+            if (answer is None or answer.code != ResponseCode.SUCCESS) and number < TRIES_MAX:
+                self._world.after(REPEAT_US, again)
+
+        self._ports.ask(client, member_id, _send_ask(place, level, keys), answered)
+
+    def _keys(self, count: int) -> list[bytes]:
+        self._sent += count
+        return [b"message %d" % number for number in range(self._sent - count, self._sent)]
+
+    def _note_send(
+        self, keys: Sequence[bytes], level: int, place: Place, answer: RemotingCommand | None
+    ) -> None:
+        if answer is None or answer.code in _UNSURE:
+            return
+        if answer.code == ResponseCode.SUCCESS:
+            self._rules.acknowledged(keys, level, place, _number(answer, "queueOffset"))
+        else:
+            self._rules.refused(keys)
+
+    # -- consuming ---------------------------------------------------------------------------------
+
+    def pull(self, member_id: str, client: int, place: Place, *, suspends: bool) -> None:
+        """Pull from where the client is in a queue."""
+        offset = self._next_offsets.get((client, place), 0)
+
+        def answered(answer: RemotingCommand | None) -> None:
+            if answer is not None:
+                next_offset = self._note_pull(member_id, place, offset, answer)
+                if self._next_offsets.get((client, place), 0) == offset:
+                    self._next_offsets[client, place] = next_offset
+
+        self._ports.ask(client, member_id, _pull_ask(place, offset, suspends), answered)
+
+    def _note_pull(self, member_id: str, place: Place, offset: int, answer: RemotingCommand) -> int:
+        """Let the rules see an answer; return where to go on."""
+        if answer.code == ResponseCode.SUCCESS:
+            next_offset = _number(answer, "nextBeginOffset")
+            records = [bytes(raw) for raw in message_record.divide(answer.body)]
+            self._rules.pulled(place, offset, records, next_offset)
+            return next_offset
+        if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            next_offset = _number(answer, "nextBeginOffset")
+            self._rules.moved(place, offset, next_offset, self._world.begin_index(member_id))
+            return next_offset
+        return offset
+
+    def commit(self, member_id: str, client: int, place: Place) -> None:
+        """Commit the next offset of the client's group, one after the other."""
+        key = OffsetKey(_group(client), *place)
+        if key in self._committing:
+            return
+        offset = self._rules.commit_begins(key)
+
+        def answered(answer: RemotingCommand | None) -> None:
+            self._committing.discard(key)
+            done = answer is not None and answer.code == ResponseCode.SUCCESS
+            self._rules.commit_ends(key, offset, acknowledged=done)
+
+        ask = Ask(
+            int(RequestCode.UPDATE_CONSUMER_OFFSET),
+            _offset_ext(key) | {"commitOffset": str(offset)},
+        )
+        self._committing.add(key)
+        if not self._ports.ask(client, member_id, ask, answered):
+            self._committing.discard(key)
+
+    def query(self, member_id: str, client: int, place: Place) -> None:
+        """Ask where the client's group continues."""
+        key = OffsetKey(_group(client), *place)
+
+        def answered(answer: RemotingCommand | None) -> None:
+            if answer is not None and answer.code in _QUERIED:
+                self._rules.queried(key, _offset_of(answer))
+
+        ask = Ask(int(RequestCode.QUERY_CONSUMER_OFFSET), _offset_ext(key))
+        self._ports.ask(client, member_id, ask, answered)
+
+    # -- ordered consumers -------------------------------------------------------------------------
+
+    def beat(self, member_id: str, client: int) -> None:
+        """Join the group of ordered consumers, or say again that the client is there."""
+        consumer = Consumer(
+            group_name=ORDERED, consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+            subscription_data_set=[
+                Subscription(topic=LOCKED_TOPIC, sub_string="*", sub_version=1)
+            ],
+        )  # fmt: skip
+        heartbeat = Heartbeat(client_id=self._name(client), consumer_data_set=[consumer])
+        ask = Ask(int(RequestCode.HEART_BEAT), {}, heartbeat.to_json())
+        self._ports.ask(client, member_id, ask, lambda _: None)
+
+    def lock(self, member_id: str, client: int) -> None:
+        """Lock all queues; the client counts on those of the answer for a while."""
+        if client in self._locking:
+            return
+
+        def answered(answer: RemotingCommand | None) -> None:
+            self._locking.discard(client)
+            if answer is None or answer.code != ResponseCode.SUCCESS:
+                return
+            held = [queue.queue_id for queue in LockedQueues.from_json(answer.body).locked]
+            self._rules.locked(client, held, self.us_of(LOCK_VALID_S))
+            self._rules.unlocked(client, held)
+
+        ask = Ask(int(RequestCode.LOCK_BATCH_MQ), {}, _lock_body(self._name(client)))
+        if self._ports.ask(client, member_id, ask, answered, LOCK_ANSWER_S):
+            self._locking.add(client)
+
+    def unlock(self, member_id: str, client: int) -> None:
+        """Give all queues back: the client counts on them no longer.
+
+        If it does not learn whether they are free, it takes another name: the request may still
+        have its effect, after the client has locked them again.
+        """
+        if client in self._locking:
+            return
+
+        def answered(answer: RemotingCommand | None) -> None:
+            self._locking.discard(client)
+            if answer is None or answer.code != ResponseCode.SUCCESS:
+                self._names[client] += 1
+
+        self._rules.unlocked(client)
+        ask = Ask(int(RequestCode.UNLOCK_BATCH_MQ), {}, _lock_body(self._name(client)))
+        if self._ports.ask(client, member_id, ask, answered):
+            self._locking.add(client)
+
+    def _name(self, client: int) -> str:
+        return f"c{client}-{self._names[client]}"
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def read_everything(self) -> None:
+        """Begin to read every queue of every member, and every offset, until all was read."""
+        places = [place for place in self._world.broker_log.queues if place.topic in TOPICS]
+        for member_id in self._world.conditions.member_ids:
+            for place in places:
+                begin_index = self._world.begin_index(member_id)
+                queue = self._world.broker_log.queues[place]
+                removed = sum(message.index < begin_index for message in queue)
+                self._unread[member_id, place] = removed
+                self._read_on(member_id, place)
+        self._unasked = set(self._rules.offset_keys)
+        for key in sorted(self._unasked):
+            self._ask_offset(key)
+
+    @property
+    def has_read_everything(self) -> bool:
+        """Whether all was read."""
+        return not (self._unread or self._unasked)
+
+    def _read_on(self, member_id: str, place: Place) -> None:
+        offset = self._unread[member_id, place]
+        if offset >= len(self._world.broker_log.queues[place]):
+            del self._unread[member_id, place]
+            return
+
+        def answered(answer: RemotingCommand | None) -> None:
+            if answer is not None:
+                next_offset = self._note_pull(member_id, place, offset, answer)
+                self._unread[member_id, place] = next_offset
+            self._world.after(REPEAT_US, self._read_on, member_id, place)
+
+        if not self._ports.ask(READER, member_id, _pull_ask(place, offset, False), answered):
+            self._world.after(REPEAT_US, self._read_on, member_id, place)
+
+    def _ask_offset(self, key: OffsetKey) -> None:
+        def answered(answer: RemotingCommand | None) -> None:
+            if answer is None or answer.code not in _QUERIED:
+                self._world.after(REPEAT_US, self._ask_offset, key)
+                return
+            self._rules.judge_offset(key, _offset_of(answer))
+            self._unasked.discard(key)
+
+        ask = Ask(int(RequestCode.QUERY_CONSUMER_OFFSET), _offset_ext(key))
+        member_id = self._world.conditions.member_ids[0]
+        if not self._ports.ask(READER, member_id, ask, answered):
+            self._world.after(REPEAT_US, self._ask_offset, key)
+
+
+_QUERIED: Final = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+
+
+def _group(client: int) -> str:
+    return f"group{client}"
+
+
+def _number(answer: RemotingCommand, name: str) -> int:
+    return int((answer.ext_fields or {})[name])
+
+
+def _offset_of(answer: RemotingCommand) -> int | None:
+    return _number(answer, "offset") if answer.code == ResponseCode.SUCCESS else None
+
+
+def _offset_ext(key: OffsetKey) -> dict[str, str]:
+    return {"consumerGroup": key.group, "topic": key.topic, "queueId": str(key.queue_id)}
+
+
+def _send_ask(place: Place, level: int, keys: Sequence[bytes]) -> Ask:
+    delay = f"DELAY\x01{level}\x02" if level else ""
+    is_batch = len(keys) > 1
+    ext = {
+        "a": "producers", "b": place.topic, "c": "TBW102", "d": str(QUEUES),
+        "e": str(place.queue_id), "f": "0", "g": "1", "h": "0", "i": delay, "j": "0",
+        "k": "false", "m": "true" if is_batch else "false",
+    }  # fmt: skip
+    if not is_batch:
+        return Ask(int(RequestCode.SEND_MESSAGE_V2), ext, keys[0])
+    body = message_batch.encode([BatchMessage(0, key, b"") for key in keys])
+    return Ask(int(RequestCode.SEND_BATCH_MESSAGE), ext, body)
+
+
+def _pull_ask(place: Place, offset: int, suspends: bool) -> Ask:
+    ext = {
+        "consumerGroup": "consumers", "topic": place.topic, "queueId": str(place.queue_id),
+        "queueOffset": str(offset), "maxMsgNums": "8",
+        "sysFlag": str(SUBSCRIPTION | (SUSPEND if suspends else 0)), "commitOffset": "0",
+        "suspendTimeoutMillis": "2000" if suspends else "0", "subscription": "*",
+        "subVersion": "1", "expressionType": "TAG",
+    }  # fmt: skip
+    return Ask(int(RequestCode.PULL_MESSAGE), ext)
+
+
+def _lock_body(name: str) -> bytes:
+    queues = [
+        MessageQueue(topic=LOCKED_TOPIC, broker_name=GROUP, queue_id=queue_id)
+        for queue_id in range(QUEUES)
+    ]
+    return LockQueues(consumer_group=ORDERED, client_id=name, mq_set=queues).to_json()

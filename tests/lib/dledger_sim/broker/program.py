@@ -1,0 +1,227 @@
+"""One life of a member's broker: the production `Broker` on a simulated member.
+
+The log, the volume, the port for members and the threads are stand-ins. The broker, the drafts, the
+registration of producers and the member that the broker sees (`dledger_node.embedding`) are real.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from dledger_broker.broker import Broker
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.settings import BrokerSettings
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.settings import NodeSettings
+from dledger_node.embedding import Member
+from dledger_node.raft.core import Raft
+from dledger_node.remoting import native
+from dledger_node.remoting.gate import Gate
+from dledger_node.remoting.input_turns import InputTurns
+from dledger_node.remoting.limits import Limits, Reason
+from dledger_node.remoting.native import Hello
+from dledger_node.remoting.read_turns import ReadTurns
+from dledger_node.services.drafts import Drafts
+from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.refusals import Prove
+from dledger_node.shell.loop import TurnListener
+from dledger_node.shell.server import DLedgerServer
+from dledger_node.store.log.log_store import LogStore
+from dledger_sim.broker.loop import MemberLoop
+from dledger_sim.broker.stand_ins import ProgramMember, SimLogStore, SimRoom, SimState
+from dledger_sim.broker.wires import End, Wires
+
+GROUP: Final = "g"
+NODE_PORT: Final = 40911
+BROKER_PORT: Final = 10911
+PENDING_MAX: Final = 1000
+EPOCH_MS: Final = 1_700_000_000_000
+_NEVER_S: Final = 1e18
+"""A constant clock: what a broker does takes no time."""
+
+
+def host_of(member_id: str) -> str:
+    """Return a member's address."""
+    return f"10.0.0.{int(member_id.removeprefix('n')) + 1}"
+
+
+class LeaderTold:
+    """Tells the broker of leaders, as `LeaderWatch` does."""
+
+    def __init__(self, core: Raft) -> None:
+        self._core = core
+        self._told = ""
+        self._changed = asyncio.Event()
+
+    def leader_view(self) -> Any:
+        """Return what a change of the leader changes."""
+        core = self._core
+        return SimpleNamespace(token=f"{core.leader_id} {core.term} {core.master}")
+
+    async def leader_changed(self, token: str) -> None:
+        """Return once the token differs."""
+        while self.leader_view().token == token:
+            await self._changed.wait()
+
+    def on_turn(self, _: int) -> None:
+        """Tell of a change."""
+        token = self.leader_view().token
+        if token != self._told:
+            self._told = token
+            self._changed.set()
+            self._changed = asyncio.Event()
+
+
+class MemberPort(asyncio.Protocol):
+    """A connection from another member to the port for members."""
+
+    def __init__(self, served: dict[int, Any]) -> None:
+        self.address = ""
+        self._served = served
+        self._decoder = FrameDecoder()
+        self._end: End | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio`."""
+        assert isinstance(transport, End)
+        self._end = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer the HELLO, and hand requests to the broker."""
+        for command in self._decoder.feed(data):
+            if command.code == native.HELLO_CODE:
+                answer = RemotingCommand(code=0, opaque=0, flag=frames.RESPONSE_FLAG)
+                self.send(frames.encode(answer))
+            elif command.code in self._served:
+                self._served[command.code](command, self)
+
+    def send(self, data: bytes) -> None:
+        """See `PeerLine`."""
+        if self._end is not None:
+            self._end.write(data)
+
+    def cut(self, reason: Reason, detail: str) -> None:
+        """See `PeerLine`."""
+        raise AssertionError(f"a member sends what none does: {reason} {detail}")
+
+
+class SimEmbedding(Member):
+    """The member that the broker sees; its wall clock is the run's, a little wrong."""
+
+    def __init__(self, server: Any, loop: MemberLoop, skew_ms: int) -> None:
+        super().__init__(cast("DLedgerServer", server))
+        self._loop, self._skew_ms = loop, skew_ms
+
+    def wall_ms(self) -> int:
+        """See `Member`."""
+        return EPOCH_MS + self._skew_ms + int(self._loop.time() * 1000)
+
+
+class Program:
+    """The broker of one life of a member, and the services under it."""
+
+    def __init__(
+        self,
+        member: ProgramMember,
+        core: Raft,
+        loop: MemberLoop,
+        wires: Wires,
+        store: SimLogStore,
+        *,
+        folder: Path,
+        member_ids: Sequence[str],
+        skew_ms: int,
+    ) -> None:
+        """Begin to serve. `folder` has the member's consume queues."""
+        self.loop = loop
+        self.state = SimState(member)
+        self._view = LeaderTold(core)
+        log_store, room = cast("LogStore", store), SimRoom(member)
+        node = NodeSettings(
+            group=GROUP,
+            self_id=member.member_id,
+            peers={one: f"{host_of(one)}:{NODE_PORT}" for one in member_ids},
+            store_base_dir=str(folder),
+            pending_requests_max=PENDING_MAX,
+        )
+        with loop.running():
+            self.drafts = Drafts(node, core, log_store, room=room, drive=member.drive)
+            self.idempotent = IdempotentAppends(
+                core, log_store, group=GROUP, waiters_max=PENDING_MAX, room=room,
+                drive=member.drive, prove=member.prove,
+            )  # fmt: skip
+            server = self._server(node, core, store, member.prove)
+            embedding = SimEmbedding(server, loop, skew_ms)
+            addresses = {one: f"{host_of(one)}:{BROKER_PORT}" for one in member_ids}
+            settings = BrokerSettings(node=node, addresses=addresses, name=GROUP)
+            self.broker = Broker(settings, embedding, BrokerCounters())
+            wires.listen(loop, member.member_id, NODE_PORT, self._accept)
+            self._serving = self.broker.run()
+            loop.create_task(self._serving).add_done_callback(self._ended)
+
+    @property
+    def listeners(self) -> tuple[TurnListener, ...]:
+        """The parts that follow the core's turns."""
+        return (self.idempotent, self.drafts, self._view)
+
+    def end(self) -> None:
+        """End with the life of the member: nothing that still runs has an effect."""
+        self.loop.close()
+        with self.loop.running(), contextlib.suppress(ValueError):  # it may be what ends it
+            self._serving.close()
+
+    def expire(self) -> None:
+        """End what has waited for too long, and go on with what can be written now."""
+        with self.loop.running():
+            now_s = self.loop.time()
+            self.idempotent.expire(now_s)
+            self.drafts.expire(now_s)
+            self.drafts.go_on()
+
+    def applied(self) -> None:
+        """Tell the broker that a batch is applied."""
+        with self.loop.running():
+            for listener in self.state.listeners:
+                listener(self.state.applied_index)
+
+    def _server(self, node: NodeSettings, core: Raft, store: SimLogStore, prove: Prove) -> Any:
+        gate = Gate(Limits(), self.loop.time)
+        gate.input_turns = InputTurns(now_s=lambda: _NEVER_S)
+        self._peer_requests: dict[int, Any] = {}
+
+        def hello(peer_id: str) -> Hello:
+            return Hello(
+                group=GROUP, sender_id=node.self_id, receiver_id=peer_id, incarnation=1,
+                segment_size_bytes=node.segment_size_bytes, protocol=native.OLDEST_PROTOCOL,
+            )  # fmt: skip
+
+        clients = SimpleNamespace(
+            core=core,
+            store=store,
+            state=self.state,
+            gate=gate,
+            read_turns=ReadTurns(self.loop.call_soon),
+            drafts=self.drafts,
+            idempotent=self.idempotent,
+            reads=SimpleNamespace(prove=prove),
+            appends=SimpleNamespace(closed=False),
+            peer_requests=self._peer_requests,
+            peers=SimpleNamespace(hello=hello),
+            group=GROUP,
+            self_id=node.self_id,
+        )
+        return SimpleNamespace(clients=clients, view=self._view, fail=self._fail)
+
+    def _accept(self) -> MemberPort:
+        return MemberPort(self._peer_requests)
+
+    def _fail(self, error: BaseException) -> None:
+        self.loop.failure = error
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            self._fail(task.exception() or AssertionError("the broker has ended"))

@@ -1,0 +1,186 @@
+"""The judge of brokers: every answer to a client, compared with the committed log."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from dledger_formats.rocketmq import topic_names
+from dledger_sim.judges.broker_log import BrokerLog, Place
+from dledger_sim.judges.violation import ViolationError
+
+
+class Clock(Protocol):
+    """The time of the run."""
+
+    now_us: int
+
+
+class OffsetKey(NamedTuple):
+    """Where a group continues in a queue. Each group here has one client."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Commits:
+    """The offsets that a client has committed for one key, each higher than the last."""
+
+    asked: int = -1
+    acknowledged: int = -1
+    doubtful: set[int] = field(default_factory=set)
+    """Those whose end is not known, and which may still have their effect."""
+
+    def allows(self, offset: int) -> bool:
+        """Return whether the group may continue there."""
+        return offset in self.doubtful or self.acknowledged <= offset <= self.asked
+
+
+@dataclass(slots=True)
+class Holding:
+    """A client that counts on its lock of a queue."""
+
+    client: int
+    until_us: int
+
+
+class BrokerRules:
+    """Compares answers with the log."""
+
+    def __init__(self, log: BrokerLog, clock: Clock) -> None:
+        self.counts: Counter[str] = Counter()
+        """What was checked, by name."""
+        self._log = log
+        self._clock = clock
+        self._refused: set[bytes] = set()
+        self._commits: defaultdict[OffsetKey, Commits] = defaultdict(Commits)
+        self._holdings: dict[int, Holding] = {}
+
+    # -- sends -------------------------------------------------------------------------------------
+
+    def acknowledged(self, keys: Sequence[bytes], level: int, place: Place, offset: int) -> None:
+        """Check the answer to a send: its messages are committed, at these queue offsets."""
+        if level:
+            place = Place(topic_names.SCHEDULE_TOPIC, level - 1)
+        queue = self._log.queues[place]
+        for at, key in enumerate(keys, offset):
+            if (key, level > 0) not in self._log.stored:
+                raise ViolationError(
+                    "an acknowledged message is committed", f"{key!r}, acknowledged at {at}"
+                )
+            if not 0 <= at < len(queue) or queue[at].key != key:
+                raise ViolationError(
+                    "an acknowledged message is at its queue offset", f"{key!r} at {at} of {place}"
+                )
+        self.counts["sends_acknowledged"] += len(keys)
+
+    def refused(self, keys: Sequence[bytes]) -> None:
+        """Take note that a client was told that its messages are not stored, and never will be."""
+        self._refused.update(keys)
+        self.counts["sends_refused"] += len(keys)
+
+    # -- pulls -------------------------------------------------------------------------------------
+
+    def pulled(self, place: Place, offset: int, records: Sequence[bytes], next_offset: int) -> None:
+        """Check the answer to a pull of all tags: it has the committed messages, none left out."""
+        queue = self._log.queues[place]
+        found = [message.raw for message in queue[offset : offset + len(records)]]
+        if found != [bytes(record) for record in records]:
+            raise ViolationError(
+                "a pull returns the committed messages of its queue",
+                f"{len(records)} from {offset} of {place}, which has {len(queue)}",
+            )
+        if next_offset != offset + len(records):
+            raise ViolationError(
+                "a pull returns the committed messages of its queue",
+                f"it goes on at {next_offset} after {len(records)} from {offset} of {place}",
+            )
+        self.counts["messages_pulled"] += len(records)
+
+    def moved(self, place: Place, offset: int, next_offset: int, begin_index: int) -> None:
+        """Check that a consumer is sent on only to the first message that its member's log has,
+        which begins with the entry `begin_index`.
+        """
+        queue = self._log.queues[place]
+        if next_offset < offset:
+            raise ViolationError(
+                "a consumer is not sent back", f"from {offset} to {next_offset} of {place}"
+            )
+        if next_offset > len(queue) or queue[next_offset - 1].index >= begin_index:
+            raise ViolationError(
+                "a pull leaves no message out",
+                f"it is sent from {offset} to {next_offset} of {place}; the log begins at "
+                f"{begin_index}",
+            )
+        self.counts["pulls_moved"] += 1
+
+    # -- consumer offsets --------------------------------------------------------------------------
+
+    def commit_begins(self, key: OffsetKey) -> int:
+        """Return the next offset that the client of a key commits."""
+        commits = self._commits[key]
+        commits.asked += 1
+        commits.doubtful.add(commits.asked)
+        return commits.asked
+
+    def commit_ends(self, key: OffsetKey, offset: int, *, acknowledged: bool) -> None:
+        """Take note of the answer to a commit; without one, it may still have its effect."""
+        if acknowledged:
+            commits = self._commits[key]
+            commits.doubtful.discard(offset)
+            commits.acknowledged = max(commits.acknowledged, offset)
+            self.counts["commits_acknowledged"] += 1
+
+    def queried(self, key: OffsetKey, offset: int | None) -> None:
+        """Check that a client asked for this offset to be committed, once."""
+        if offset is not None and not 0 <= offset <= self._commits[key].asked:
+            raise ViolationError("a consumer offset is one that was committed", f"{key}: {offset}")
+        self.counts["offsets_queried"] += 1
+
+    def judge_offset(self, key: OffsetKey, offset: int | None) -> None:
+        """Check where a group continues in the end: an acknowledged commit survives."""
+        commits = self._commits[key]
+        if not commits.allows(-1 if offset is None else offset):
+            raise ViolationError(
+                "an acknowledged offset survives",
+                f"{key} is at {offset}; {commits.acknowledged} was acknowledged",
+            )
+
+    @property
+    def offset_keys(self) -> list[OffsetKey]:
+        """Return all keys of which an offset was committed."""
+        return [key for key, commits in self._commits.items() if commits.acknowledged >= 0]
+
+    # -- locks -------------------------------------------------------------------------------------
+
+    def locked(self, client: int, queue_ids: Sequence[int], valid_us: int) -> None:
+        """Check that no other client counts on its locks of these queues."""
+        now_us = self._clock.now_us
+        for queue_id in queue_ids:
+            before = self._holdings.get(queue_id)
+            if before is not None and before.client != client and before.until_us > now_us:
+                raise ViolationError(
+                    "one client holds the lock of a queue",
+                    f"c{client} and c{before.client} hold queue {queue_id}",
+                )
+            self._holdings[queue_id] = Holding(client, now_us + valid_us)
+        self.counts["locks"] += len(queue_ids)
+
+    def unlocked(self, client: int, kept: Sequence[int] = ()) -> None:
+        """Take note that a client counts on its other locks no longer."""
+        for queue_id, holding in list(self._holdings.items()):
+            if holding.client == client and queue_id not in kept:
+                del self._holdings[queue_id]
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def judge_end(self) -> None:
+        """Check that nothing is in the log that was refused."""
+        self.counts["delayed"] += self._log.delayed_count
+        for key, waits in self._log.stored:
+            if key in self._refused:
+                raise ViolationError(
+                    "no refused message is stored", f"{key!r}, {'delayed' if waits else 'stored'}"
+                )

@@ -1,0 +1,137 @@
+"""Groups of brokers under faults: what clients are told is in the log, and stays there."""
+
+from dataclasses import replace
+
+import pytest
+
+from dledger_sim.broker.bodies import Bodies
+from dledger_sim.judges.broker_log import BrokerLog, Place
+from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
+from dledger_sim.judges.violation import ViolationError
+from dledger_sim.mutants import hunt as mutants
+from dledger_sim.runs.campaign import Task, Totals, run_task
+from dledger_sim.runs.simulation import record, replay, simulate
+from dledger_sim.runs.transcript import Transcript
+
+EVENT_COUNT = 1500
+FAST_SEED_COUNT = 25
+SEED_COUNT = 150
+HUNTED_SEEDS = 1000
+QUICK = (
+    "send_is_answered_before_its_quorum",
+    "door_repeats_under_a_new_number",
+    "offsets_of_an_earlier_term_go_on",
+)
+PLANTED = tuple(mutant.name for mutant in mutants.load() if mutant.family == "broker")
+KEY = OffsetKey("group0", "orders", 0)
+
+
+class Clock:
+    """The time of a run."""
+
+    now_us = 0
+
+
+def totals_of(seeds: range) -> Totals:
+    totals = run_task(Task(seeds=seeds, event_count=EVENT_COUNT, covered=False, family="broker"))
+    assert not totals.failures
+    return totals
+
+
+def rules() -> BrokerRules:
+    """Return the judge of an empty log."""
+    return BrokerRules(BrokerLog(Bodies()), Clock())
+
+
+def test_a_few_groups_of_brokers_break_no_rule() -> None:
+    totals = totals_of(range(FAST_SEED_COUNT))
+
+    counts = totals.broker_counts
+    assert totals.leader_count > FAST_SEED_COUNT, "runs without failovers prove nothing"
+    assert counts["sends_acknowledged"] > 20 * FAST_SEED_COUNT
+    assert counts["messages_pulled"] > 100 * FAST_SEED_COUNT
+    assert counts["commits_acknowledged"] > FAST_SEED_COUNT
+    assert counts["locks"] > 0
+    assert counts["delayed"] > 0
+    assert totals.state_counts["restarts_from_snapshot"] > 0
+
+
+def test_a_seed_repeats_its_run() -> None:
+    digests = []
+    for _ in range(2):
+        transcript = Transcript(1)
+        simulate(3, EVENT_COUNT, transcript, family="broker")
+        digests.append(transcript.hexdigest())
+
+    assert digests[0] == digests[1]
+
+
+def test_a_tape_repeats_the_requests_of_clients() -> None:
+    tape, violation = record(0, EVENT_COUNT, family="broker")
+
+    assert violation is None
+    last_act_us, _ = tape.acts[-1]
+    assert replay(replace(tape, end_us=last_act_us)).broker_counts["sends_acknowledged"] > 0
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_few_seeds_find_a_bug_of_the_broker(name: str) -> None:
+    found = mutants.hunt_apart(name, HUNTED_SEEDS)
+
+    assert found.seed is not None, f"no seed of {found.seeds_tried} found the bug"
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("chunk", range(2))
+def test_no_group_of_brokers_breaks_a_rule(chunk: int) -> None:
+    first_seed = FAST_SEED_COUNT + chunk * SEED_COUNT
+    totals_of(range(first_seed, first_seed + SEED_COUNT))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", PLANTED)
+def test_seeds_find_a_bug_of_the_broker(name: str) -> None:
+    found = mutants.hunt_apart(name, HUNTED_SEEDS)
+
+    assert found.seed is not None, f"no seed of {found.seeds_tried} found the bug"
+
+
+def test_a_message_that_is_not_committed_must_not_be_acknowledged() -> None:
+    with pytest.raises(ViolationError, match="is committed"):
+        rules().acknowledged([b"message 0"], 0, Place("orders", 0), 0)
+
+
+def test_a_pull_must_return_what_is_committed() -> None:
+    with pytest.raises(ViolationError, match="committed messages of its queue"):
+        rules().pulled(Place("orders", 0), 0, [b"invented"], 1)
+
+
+def test_an_acknowledged_offset_must_not_go_back() -> None:
+    judge = rules()
+    for _ in range(2):
+        judge.commit_ends(KEY, judge.commit_begins(KEY), acknowledged=True)
+
+    judge.judge_offset(KEY, 1)
+    with pytest.raises(ViolationError, match="offset survives"):
+        judge.judge_offset(KEY, 0)
+    with pytest.raises(ViolationError, match="offset survives"):
+        judge.judge_offset(KEY, None)
+
+
+def test_a_commit_without_an_answer_may_have_its_effect() -> None:
+    judge = rules()
+    judge.commit_ends(KEY, judge.commit_begins(KEY), acknowledged=False)
+    judge.commit_ends(KEY, judge.commit_begins(KEY), acknowledged=True)
+
+    judge.judge_offset(KEY, 0)
+    judge.judge_offset(KEY, 1)
+
+
+def test_two_clients_must_not_hold_one_lock() -> None:
+    judge = rules()
+    judge.locked(0, [0, 1], valid_us=30)
+
+    judge.unlocked(0, kept=[1])
+    judge.locked(1, [0], valid_us=30)
+    with pytest.raises(ViolationError, match="holds the lock"):
+        judge.locked(1, [1], valid_us=30)
