@@ -1,6 +1,7 @@
 """How an audit's Job and pod become the status of its object."""
 
 import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def pod(**fields: Any) -> JobPodView:
     return JobPodView(**values | fields)
 
 
+EVICTED = pod(exit_code=137, problem=Problem(reason="Evicted", message="the node ran out of room"))
+GIVEN_UP = dataclasses.replace(
+    ENDED_JOB, failure=Problem(reason="BackoffLimitExceeded", message="failed too often")
+)
+
+
 def judged(job: JobView, *pods: JobPodView) -> tuple[str, str]:
     outcome = judge(job, pods, name="a-audit")
     return outcome.phase, outcome.reason
@@ -60,11 +67,34 @@ def test_an_audit_with_a_summary_is_finished_whatever_its_verdict() -> None:
             ("Pending", "ErrImagePull"),
             id="an image that does not exist",
         ),
+        pytest.param(JOB, [EVICTED], ("Pending", "TryingAgain"), id="evicted"),
+        pytest.param(JOB, [EVICTED, pod(running=True)], ("Running", "Running"), id="tried again"),
         pytest.param(
-            ENDED_JOB,
+            JOB,
+            [EVICTED, pod(problem=Problem(reason="Unschedulable", message="no node has room"))],
+            ("Pending", "Unschedulable"),
+            id="tried again, without room",
+        ),
+        pytest.param(
+            JOB,
+            [EVICTED, pod(exit_code=0, termination_message=SUMMARY.to_json().decode())],
+            ("Finished", "Damaged"),
+            id="evicted once",
+        ),
+        pytest.param(
+            GIVEN_UP,
             [pod(exit_code=137, problem=Problem(reason="OOMKilled", message="exit code 137"))],
             ("Failed", "OOMKilled"),
-            id="killed",
+            id="killed each time",
+        ),
+        pytest.param(GIVEN_UP, [], ("Failed", "BackoffLimitExceeded"), id="lost each time"),
+        pytest.param(
+            dataclasses.replace(
+                ENDED_JOB, failure=Problem(reason="DeadlineExceeded", message="too long")
+            ),
+            [EVICTED],
+            ("Failed", "DeadlineExceeded"),
+            id="evicted, then past its deadline",
         ),
         pytest.param(
             ENDED_JOB,
@@ -87,6 +117,22 @@ def test_the_phase_of_an_audit_follows_from_its_job_and_pods(
     job: JobView, pods: list[JobPodView], expected: tuple[str, str]
 ) -> None:
     assert judged(job, *pods) == expected
+
+
+def test_an_audit_that_is_given_up_tells_how_often_it_was_tried_and_why_the_last_pod_ended() -> (
+    None
+):
+    first = dataclasses.replace(EVICTED, name="a-audit-z", finished_at=NOW)
+    last = pod(
+        name="a-audit-b", exit_code=137, finished_at=NOW + timedelta(minutes=1),
+        problem=Problem(reason="OOMKilled", message="exit code 137"),
+    )  # fmt: skip
+
+    outcome = judge(GIVEN_UP, [first, last], name="a-audit")
+
+    assert outcome.message.startswith("pod a-audit-b terminated with exit code 137 (OOMKilled)")
+    assert "has given up after 2 tries" in outcome.message
+    assert outcome.finished_at == last.finished_at
 
 
 def status(outcome: Outcome, previous: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -323,10 +323,11 @@ def test_no_selector_of_the_group_matches_an_audits_pod() -> None:
         assert not selects(selector.get("matchLabels", selector) or {"never": ""}, labels)
 
 
-def test_an_audit_runs_once_and_has_a_deadline() -> None:
+def test_an_audit_whose_pod_is_lost_is_tried_again_and_has_a_deadline() -> None:
     spec = audit_manifest(ttlAfterFinished="2h")["spec"]
 
-    assert spec["backoffLimit"] == 0
+    assert spec["backoffLimit"] == 3
+    assert "podFailurePolicy" not in spec, "it would keep the pod on a lost node in the way"
     assert 0 < spec["activeDeadlineSeconds"] <= 24 * 3600
     assert spec["ttlSecondsAfterFinished"] == 7200
     assert spec["template"]["spec"]["restartPolicy"] == "Never"

@@ -13,6 +13,7 @@ from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView, Manifest
 from dledger_operator.behaviours.loops import Pace
 from dledger_operator.behaviours.members.membership import recorded_membership
+from dledger_operator.behaviours.one_off.order import earlier
 from dledger_operator.behaviours.one_off.status import status_of
 from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
@@ -32,6 +33,8 @@ RUNNING: Final = "Running"
 FINISHED: Final = "Finished"
 FAILED: Final = "Failed"
 ENDED_PHASES: Final = (FINISHED, FAILED)
+BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
+"""The reason of a Job whose pods have failed too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,59 +52,73 @@ class Outcome:
 
 
 def judge(job: JobView, pods: Sequence[JobPodView], *, name: str) -> Outcome:
-    """Return the outcome of an audit from its Job and pods. Pure."""
-    ended = next((pod for pod in pods if pod.exit_code is not None), None)
-    if ended is not None:
-        return _judge_ended(ended, job, name)
-    if job.failure:
-        return Outcome(
-            phase=FAILED,
-            reason=job.failure.reason,
-            message=f"Job {name} failed before the audit had a result: {job.failure.message}",
-            job=name,
-            started_at=job.started_at,
-        )
+    """Return the outcome of an audit from its Job and pods. Pure.
+
+    A pod that has ended without a result, because it was evicted or its node was lost, is not the
+    end: the Job tries again until it has failed itself.
+    """
+    ended = [pod for pod in pods if pod.exit_code is not None]
+    for pod in ended:
+        if isinstance(told := _told(pod), AuditSummary):
+            return Outcome(
+                phase=FINISHED,
+                reason=told.verdict.value,
+                message=told.message,
+                job=name,
+                summary=told,
+                started_at=job.started_at,
+                finished_at=pod.finished_at,
+            )
     if job.ended:
-        message = f"the pod of Job {name} was deleted before its result was read"
-        return Outcome(
-            phase=FAILED, reason="ResultLost", message=message, job=name, started_at=job.started_at
-        )
+        return _without_result(job, ended, name)
     running = next((pod for pod in pods if pod.running), None)
     if running is not None:
         message = f"pod {running.name} is reading the members' logs"
         return Outcome(
             phase=RUNNING, reason=RUNNING, message=message, job=name, started_at=job.started_at
         )
-    problem = next((pod.problem for pod in pods if pod.problem), None)
+    waiting = [pod for pod in pods if pod.exit_code is None]
+    problem = next((pod.problem for pod in waiting if pod.problem), None)
     if problem is not None:
         return Outcome(phase=PENDING, reason=problem.reason, message=problem.message, job=name)
+    if ended:
+        message = f"{_last_words(ended)[1]}; Job {name} tries again"
+        return Outcome(phase=PENDING, reason="TryingAgain", message=message, job=name)
     return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {name} is starting", job=name)
 
 
-def _judge_ended(pod: JobPodView, job: JobView, name: str) -> Outcome:
+def _told(pod: JobPodView) -> AuditSummary | FormatError:
+    """Return the result that a pod left, or why it left none."""
     try:
-        summary = AuditSummary.from_json(pod.termination_message.encode())
+        return AuditSummary.from_json(pod.termination_message.encode())
     except FormatError as error:
-        reason = pod.problem.reason if pod.problem else "NoSummary"
-        return Outcome(
-            phase=FAILED,
-            reason=reason,
-            message=(
-                f"pod {pod.name} terminated with exit code {pod.exit_code} and without a valid "
-                f"summary ({error}); see the pod's log"
-            ),
-            job=name,
-            started_at=job.started_at,
-            finished_at=pod.finished_at,
-        )
-    return Outcome(
-        phase=FINISHED,
-        reason=summary.verdict.value,
-        message=summary.message,
-        job=name,
-        summary=summary,
-        started_at=job.started_at,
-        finished_at=pod.finished_at,
+        return error
+
+
+def _without_result(job: JobView, ended: Sequence[JobPodView], name: str) -> Outcome:
+    """Return the outcome of an audit whose Job has ended, and no pod of it has left a result."""
+    known: dict[str, Any] = {"phase": FAILED, "job": name, "started_at": job.started_at}
+    failed = job.failure
+    if failed and (not ended or failed.reason != BACKOFF_LIMIT_EXCEEDED):
+        message = f"Job {name} failed before the audit had a result: {failed.message}"
+        return Outcome(reason=failed.reason, message=message, **known)
+    if not ended:
+        message = f"the pod of Job {name} was deleted before its result was read"
+        return Outcome(reason="ResultLost", message=message, **known)
+    reason, words = _last_words(ended)
+    tries = f" after {len(ended)} tries" if len(ended) > 1 else ""
+    message = f"{words}; Job {name} has given up{tries}; see the pod's log"
+    finished_at = max((each.finished_at for each in ended if each.finished_at), default=None)
+    return Outcome(reason=reason, message=message, finished_at=finished_at, **known)
+
+
+def _last_words(ended: Sequence[JobPodView]) -> tuple[str, str]:
+    """Return why the pod that ended last has no result, in one word and in a sentence."""
+    last = max(ended, key=lambda pod: (pod.finished_at is not None, pod.finished_at, pod.name))
+    reason = last.problem.reason if last.problem else "NoSummary"
+    return reason, (
+        f"pod {last.name} terminated with exit code {last.exit_code} ({reason}) and without a "
+        f"valid summary ({_told(last)})"
     )
 
 
@@ -191,6 +208,12 @@ class AuditWorker(OneOffWorker):
         except InvalidSpecError as error:
             message = f"the spec of {where} is invalid: {error}"
             return Outcome(phase=PENDING, reason="GroupInvalid", message=message)
+        existing = await self._context.api.custom_objects(self.kind, self.namespace)
+        if first := earlier(
+            self._body, existing, lambda status: status.get("phase") in ENDED_PHASES
+        ):
+            message = f"{names.AUDIT_KIND} {first} reads the same group, and goes first"
+            return Outcome(phase=PENDING, reason="EarlierAudit", message=message)
         image = self._context.audit_image
         manifest = audit_job.build(
             request,

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dledger_operator import names
-from dledger_operator.behaviours.audit import AuditWorker
+from dledger_operator.behaviours.audit import ENDED_PHASES, AuditWorker
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
 from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
 from dledger_operator.behaviours.leases.duties import Duty
 from dledger_operator.behaviours.one_off.one_offs import OneOffs
+from dledger_operator.behaviours.one_off.order import group_of
 from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
 from dledger_operator.behaviours.report.audit_findings import finding_of, latest
 from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
@@ -149,6 +150,8 @@ class Workers:
         """Start a worker for an audit, or pass the new version to its worker."""
         self._take_finding(body)
         self._audits.changed(body)
+        if (body.get("status") or {}).get("phase") in ENDED_PHASES:
+            self._audits.wake((body["metadata"]["namespace"], group_of(body)))
 
     def _take_finding(self, audit: Mapping[str, Any]) -> None:
         group = (audit["metadata"]["namespace"], audit["spec"]["groupRef"]["name"])
@@ -162,6 +165,7 @@ class Workers:
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop an audit's worker; Kubernetes deletes the audit's Job."""
         self._audits.deleted(body)
+        self._audits.wake((body["metadata"]["namespace"], group_of(body)))
 
     def switchover_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a switchover, or pass the new version to its worker."""

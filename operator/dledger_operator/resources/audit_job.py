@@ -17,6 +17,7 @@ from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 
 RUN_S_MAX: Final = 6 * 3600
+TRIES_AGAIN_MAX: Final = 3
 SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 SCRATCH_SIZE_MAX: Final = "4Gi"
 
@@ -31,8 +32,11 @@ def build(
 ) -> Manifest:
     """Build the Job.
 
-    `backoffLimit: 0`: a second run would hide the findings of the first. The pod does not carry the
-    group's label, because the group's Services and budget would count it as a member.
+    A pod that ends without a verdict was evicted, killed, or lost with its node, so the Job tries
+    again. With a verdict it exits with 0, so that no second run can hide the findings of the first.
+    There is no `podFailurePolicy`: with one, Kubernetes replaces the pod on a lost node only once
+    somebody has deleted the Node. The pod does not carry the group's label, because the group's
+    Services and budget would count it as a member.
     """
     labels = {
         "app.kubernetes.io/name": "dledger-audit",
@@ -54,7 +58,7 @@ def build(
             "ownerReferences": [owner(names.AUDIT_KIND, audit.name, audit.uid)],
         },
         "spec": {
-            "backoffLimit": 0,
+            "backoffLimit": TRIES_AGAIN_MAX,
             "activeDeadlineSeconds": RUN_S_MAX,
             "ttlSecondsAfterFinished": audit.ttl_after_finished_s,
             "template": {

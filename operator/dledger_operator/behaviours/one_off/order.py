@@ -21,7 +21,7 @@ def earlier(
 
     def order(each: Mapping[str, Any]) -> tuple[bool, str, str]:
         # One that has begun keeps its turn, whatever the clocks of two API servers say.
-        metadata, begun = each["metadata"], "startedAt" in (each.get("status") or {})
+        metadata, begun = each["metadata"], {"startedAt", "job"} & (each.get("status") or {}).keys()
         return (not begun, metadata["creationTimestamp"], metadata["name"])
 
     rivals = [
