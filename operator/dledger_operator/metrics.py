@@ -15,8 +15,10 @@ from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from dledger_formats.audit import Verdict
 from dledger_operator import names, observed_broker
 from dledger_operator.canary_metrics import CanaryMetrics
+from dledger_operator.observed_audits import FAILED
 from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 FAILOVER_BUCKETS_S: Final = (
@@ -157,6 +159,7 @@ class OperatorMetrics(Collector):
         yield from _members(known)
         yield from _brokers(known)
         yield _conditions(self._groups)
+        yield from _audits(known)
         yield _endpoints_wrong(self._groups, self._clock())
         changes = CounterMetricFamily(
             "dledger_leader_changes", "Leader changes by reason.", labels=[*_GROUP, "reason"]
@@ -239,13 +242,34 @@ def _brokers(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
 def _conditions(groups: Mapping[tuple[str, str], _GroupSeries]) -> Metric:
     conditions = GaugeMetricFamily(
         "dledger_group_condition",
-        "1 while a condition of the group is True, 0 while it is False.",
+        "1 while a condition of the group is True, 0 while it is False or Unknown.",
         labels=[*_GROUP, "condition"],
     )
     for key, series in groups.items():
         for each in series.conditions:
             conditions.add_metric([*key, each["type"]], float(each["status"] == "True"))
     return conditions
+
+
+def _audits(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
+    result = GaugeMetricFamily(
+        "dledger_group_last_audit",
+        "1 for the result of the group's last audit, 0 for others; Failed is one without verdict.",
+        labels=[*_GROUP, "result"],
+    )
+    ended = GaugeMetricFamily(
+        "dledger_group_last_audit_timestamp_seconds",
+        "When the group's last audit ended, in seconds since 1970.",
+        labels=_GROUP,
+    )
+    for observed in groups:
+        key, last = [observed.namespace, observed.name], observed.audits.last
+        if last is None:
+            continue
+        ended.add_metric(key, last.ended_at.timestamp())
+        for each in (*Verdict, FAILED):
+            result.add_metric([*key, each], float(each == last.result))
+    return result, ended
 
 
 def _endpoints_wrong(groups: Mapping[tuple[str, str], _GroupSeries], now_s: float) -> Metric:

@@ -7,6 +7,7 @@ from datetime import datetime
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
 from dledger_operator.api_objects import Problem
+from dledger_operator.observed_audits import ObservedAudits
 from dledger_operator.spec.broker import BrokerSpec
 
 
@@ -252,6 +253,7 @@ class ObservedGroup:
     """What the roll waits for, also after its last pod was replaced."""
     audit: AuditFinding | None = None
     """None before the first audit."""
+    audits: ObservedAudits = field(default_factory=ObservedAudits)
     placement: Placement | None = None
     """None until it was looked at."""
     broker: BrokerSpec | None = None

@@ -17,7 +17,8 @@ from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator import names
-from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.audits.seen import SeenAudits
+from dledger_operator.behaviours.report.audit_events import audit_events
 from dledger_operator.behaviours.report.audit_findings import (
     finding_of,
     finding_to_json,
@@ -68,20 +69,36 @@ def test_a_finding_survives_in_the_status(found: AuditFinding) -> None:
 def test_the_audit_that_began_last_counts_in_whatever_order_they_are_seen(
     order: list[tuple[Verdict, int]],
 ) -> None:
-    snapshot = GroupSnapshot.of(group_body(), IMAGES)
+    audits = SeenAudits.of(group_body())
     for verdict, hours in order:
-        snapshot.take_audit(finding(verdict, MORNING + timedelta(hours=hours)))
+        audits.take(audit_body() | {"status": ended(verdict, MORNING + timedelta(hours=hours))})
 
-    assert snapshot.audit is not None
-    assert snapshot.audit.verdict is Verdict.SOUND
+    assert audits.finding is not None
+    assert audits.finding.verdict is Verdict.SOUND
+    assert audits.last is not None
+    assert audits.last.result == "Sound"
 
 
 def test_an_audit_of_an_earlier_group_of_the_name_says_nothing_about_this_one() -> None:
-    snapshot = GroupSnapshot.of(group_body(), IMAGES)
+    audits = SeenAudits.of(group_body())
     before = datetime(2024, 1, 1, tzinfo=UTC)
 
-    assert not snapshot.take_audit(finding(Verdict.DAMAGED, before))
-    assert snapshot.audit is None
+    audits.take(audit_body() | {"status": ended("Damaged", before)})
+
+    assert (audits.finding, audits.last) == (None, None)
+
+
+def test_what_a_deleted_audit_found_stays() -> None:
+    audits = SeenAudits.of(group_body())
+    body = audit_body() | {"status": ended("Damaged", MORNING)}
+
+    audits.take(body)
+    audits.forget(body)
+
+    assert audits.finding == AuditFinding(
+        audit="monthly", verdict=Verdict.DAMAGED, message="monthly: 3 entries", started_at=MORNING
+    )
+    assert audits.bodies == {}
 
 
 @pytest.mark.parametrize(
@@ -165,3 +182,14 @@ async def test_damage_degrades_the_group_until_a_later_audit_is_sound(cluster: C
         "the finding is cleared", lambda: cluster.condition("Degraded")["status"] == "False"
     )
     assert cluster.status()["audit"]["name"] == "repaired"
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"), [("Sound", "AuditPassed"), ("Damaged", "AuditNotPassed")]
+)
+def test_an_event_tells_once_that_an_audit_has_ended(result: str, expected: str) -> None:
+    at = names.timestamp(MORNING)
+    last = {"lastAudit": {"name": "monthly", "result": result, "message": "so", "endedAt": at}}
+
+    assert [each.reason for each in audit_events({}, last)] == [expected]
+    assert audit_events(last, last) == audit_events({}, {}) == []

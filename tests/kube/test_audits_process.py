@@ -1,15 +1,20 @@
 """Audits of one group on a real API server, with the operator as a process."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from api_server.client import ApiServer
 from dledger_formats.audit import Verdict
+from dledger_kube.cluster import API
 from dledger_kube.operated import operated
-from dledger_kube.played import Cluster
+from dledger_kube.played import Cluster, led_by
 from dledger_kube.played_audits import PlayedAudits
+from dledger_operator import names
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -42,3 +47,102 @@ async def test_two_audits_of_a_group_run_one_after_the_other_also_when_a_pod_is_
 
     await cluster.until("the first is Sound", lambda: audits.reason("first") == "Sound")
     await cluster.until("the other begins", lambda: "later-audit" in audits.jobs())
+
+
+def minutely(**audit: Any) -> dict[str, Any]:
+    return {"audit": {"schedule": "* * * * *", "timeZone": "Europe/Berlin", **audit}}
+
+
+def planned(audits: PlayedAudits, cause: str) -> list[str]:
+    """The names of the audits that the operator has created for a cause, sorted."""
+    label = "dledger.io/audit-cause"
+    found = audits.all().items()
+    return sorted(
+        name for name, each in found if each["metadata"].get("labels", {}).get(label) == cause
+    )
+
+
+def now() -> str:
+    return names.timestamp(datetime.now(UTC))
+
+
+def events(cluster: Cluster) -> set[str]:
+    """The reasons of all Events."""
+    return {each["reason"] for each in cluster.namespace.get("events")["items"]}
+
+
+async def run(audits: PlayedAudits, cluster: Cluster, name: str, verdict: Verdict) -> None:
+    """Let an audit have its Job, run, and end with a verdict."""
+    await cluster.until("its Job exists", lambda: names.audit_job(name) in audits.jobs())
+    await audits.begin(name, now())
+    await audits.end(name, verdict, now())
+    await cluster.until("the audit has ended", lambda: audits.reason(name) == verdict)
+
+
+async def test_a_schedule_creates_audits_that_the_group_owns_and_keeps_the_last(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    body = await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until(
+        "no audit has ended", lambda: cluster.condition("AuditPassed")["reason"] == "NeverAudited"
+    )
+    cluster.namespace.patch("dledgergroups", "flights", {"spec": minutely(keep=1)}, API)
+
+    await cluster.until("an audit is due", lambda: planned(audits, "Schedule") != [], 90)
+    (first,) = planned(audits, "Schedule")
+    owner = audits.all()[first]["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["uid"]) == ("DLedgerGroup", body["metadata"]["uid"])
+    await run(audits, cluster, first, Verdict.SOUND)
+    await cluster.until(
+        "the group has passed", lambda: cluster.condition("AuditPassed")["status"] == "True"
+    )
+
+    await cluster.until("an Event tells it", lambda: "AuditPassed" in events(cluster))
+    cluster.operator.kill()
+    cluster.operator.start()
+    await cluster.until("another is due", lambda: planned(audits, "Schedule") != [first], 90)
+    second = next(each for each in planned(audits, "Schedule") if each != first)
+    await run(audits, cluster, second, Verdict.DAMAGED)
+
+    await cluster.until("the first is gone", lambda: first not in audits.all())
+    await cluster.until(
+        "the group is told", lambda: cluster.condition("AuditPassed")["reason"] == "Damaged"
+    )
+    assert cluster.status()["lastAudit"]["name"] == second
+    await cluster.until("an Event tells it", lambda: "AuditNotPassed" in events(cluster))
+    assert "AuditCreated" in events(cluster)
+
+
+async def test_a_schedule_that_no_calendar_has_is_told_and_harms_nothing(cluster: Cluster) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    wrong = {"spec": {"audit": {"schedule": "0 0 30 2 *"}}}
+    cluster.namespace.patch("dledgergroups", "flights", wrong, API)
+
+    await cluster.until(
+        "the schedule is named",
+        lambda: cluster.condition("AuditPassed")["reason"] == "InvalidSchedule",
+    )
+    await cluster.until("the group is ready", lambda: cluster.condition("Ready")["reason"] != "")
+    assert cluster.condition("AuditPassed")["status"] == "Unknown"
+    assert "0 0 30 2 *" in cluster.condition("AuditPassed")["message"]
+    assert cluster.condition("Degraded")["reason"] != "InvalidSpec"
+
+
+async def test_a_failover_is_audited_a_minute_later(cluster: Cluster) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    cluster.namespace.patch(
+        "dledgergroups", "flights", {"spec": {"audit": {"afterFailover": True}}}, API
+    )
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+    await cluster.until("it is planned", lambda: "auditPlan" in cluster.status())
+    assert planned(audits, "Failover") == []
+
+    await asyncio.sleep(1.1)  # the status has whole seconds
+    await cluster.elect(2, 8)
+    await cluster.until("n2 leads", lambda: cluster.last_change().get("to") == "n2")
+    await cluster.until("an audit is created", lambda: planned(audits, "Failover") != [], 120)

@@ -89,6 +89,8 @@ def test_a_namespace_of_restricted_pods_rejects_a_pod_that_may_run_as_root(
         ("watch", "dledgergroups.dledger.io"),
         ("patch", "dledgergroups.dledger.io/status"),
         ("patch", "dledgeraudits.dledger.io/status"),
+        ("create", "dledgeraudits.dledger.io"),
+        ("delete", "dledgeraudits.dledger.io"),
         ("patch", "dledgerswitchovers.dledger.io/status"),
         ("delete", "dledgerswitchovers.dledger.io"),
         ("patch", "dledgerreplaces.dledger.io/status"),

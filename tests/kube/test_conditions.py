@@ -40,6 +40,7 @@ def test_the_conditions_of_a_healthy_group() -> None:
         "Degraded": ("False", "AsExpected"),
         "Progressing": ("False", "AsRequested"),
         "LeaderPlaced": ("True", "NoPreference"),
+        "AuditPassed": ("Unknown", "NeverAudited"),
         "Paused": ("False", "NotPaused"),
     }
     assert (

@@ -26,6 +26,9 @@ GROUPS: list[dict[str, Any]] = [
     {"resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}}},
     {"image": {"tag": "7", "pullPolicy": "Always"}, "services": {"slave": {"type": "NodePort"}}},
     {"preferredLeader": {"zone": "eu-1a"}},
+    {"audit": {"schedule": "30 3 * * SUN", "timeZone": "Europe/Berlin"}},
+    {"audit": {"schedule": "0 0 L * *", "keep": 3, "resources": {"limits": {"memory": "3Gi"}}}},
+    {"audit": {"afterFailover": True, "beforeScalingDown": True}},
     {"preferredLeader": {"nodeLabels": {"disk": "fast"}, "stableFor": "5m"}},
     {"scheduling": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"disk": "fast"}}},
 ]

@@ -167,7 +167,8 @@ def test_every_condition_is_a_gauge() -> None:
         if labels["group"] == "flights"
     } == {
         "Ready": 1.0, "LeaderElected": 1.0, "QuorumHealthy": 1.0, "EndpointsSynced": 1.0,
-        "Degraded": 0.0, "Progressing": 0.0, "LeaderPlaced": 1.0, "Paused": 1.0,
+        "Degraded": 0.0, "Progressing": 0.0, "LeaderPlaced": 1.0, "AuditPassed": 0.0,
+            "Paused": 1.0,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import membership
 from dledger_kube.scaling_world import ScalingWorld
+from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
     SetPods,
@@ -178,3 +179,22 @@ def test_a_leader_status_of_another_term_does_not_count() -> None:
 
     assert isinstance(found, Wait)
     assert found.reason == "NoLeader"
+
+
+def test_no_member_is_removed_and_no_leader_moved_while_an_audit_goes_first() -> None:
+    held = Problem(reason="AuditGoesFirst", message="an audit goes first")
+
+    for leader in ("n0", "n4"):
+        world = five(replicas=3, leader=leader)
+        assert step(world) != next_step(replace(world.state(), held_back=held))
+        assert next_step(replace(world.state(), held_back=held)) == Wait(
+            reason="AuditGoesFirst", message="an audit goes first"
+        )
+
+
+def test_an_audit_before_removals_does_not_hold_up_growth() -> None:
+    held = Problem(reason="AuditGoesFirst", message="an audit goes first")
+
+    assert next_step(replace(ScalingWorld(replicas=5).state(), held_back=held)) == SetPods(
+        replicas=5
+    )

@@ -15,6 +15,7 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
+from dledger_operator.behaviours.audits.seen import SeenAudits
 from dledger_operator.behaviours.children.growth import VolumeUse, fills_up, volume_use
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
@@ -26,13 +27,11 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
-from dledger_operator.behaviours.report.audit_findings import latest, recorded_finding
 from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.pods_to_roll import blank_claims, roll_state
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
 from dledger_operator.observed_state import (
-    AuditFinding,
     Membership,
     ObservedEndpoints,
     ObservedGroup,
@@ -58,9 +57,8 @@ class GroupSnapshot:
     identity: str
     """The group's identity; empty while it is not known."""
     startup: StartupGracePeriod
-    created_at: datetime
     history: LeaderHistory
-    audit: AuditFinding | None = None
+    audits: SeenAudits
     placement: Placement | None = None
     """Whether the leader is where it should be; None until it was looked at."""
     token_problem: Problem | None = None
@@ -89,9 +87,8 @@ class GroupSnapshot:
             membership=recorded_membership(body.get("status") or {}, group),
             identity=str((body.get("status") or {}).get(IDENTITY_KEY, "")),
             startup=StartupGracePeriod(datetime.fromisoformat(metadata["creationTimestamp"])),
-            created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
             history=LeaderHistory(leader_changes_from_json(body.get("status") or {})),
-            audit=recorded_finding(body.get("status") or {}),
+            audits=SeenAudits.of(body),
         )
 
     @property
@@ -122,15 +119,6 @@ class GroupSnapshot:
         status = body.get("status") or {}
         self.membership = recorded_membership(status, self.group)
         self.identity = str(status.get(IDENTITY_KEY, "")) or self.identity
-
-    def take_audit(self, finding: AuditFinding) -> bool:
-        """Store what an audit found; return False if a later one is known, or the audit was that of
-        an earlier group of the same name.
-        """
-        if finding.started_at < self.created_at or latest(self.audit, finding) is self.audit:
-            return False
-        self.audit = finding
-        return True
 
     @property
     def may_get_identity(self) -> bool:
@@ -189,6 +177,7 @@ class GroupSnapshot:
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
             hibernate=group.hibernate,
             rolling=bool(self.pods_to_replace),
+            held_back=self.audits.holds_back(group),
             emptied=frozenset(pod.member_id for pod in pods if nodes.why_emptied(pod)),
         )
 
@@ -337,7 +326,8 @@ class GroupSnapshot:
             scaling_problem=scaling_problem,
             plan=self.plan(now, roll_problem),
             roll_problem=roll_problem,
-            audit=self.audit,
+            audit=self.audits.finding,
+            audits=self.audits.observed(),
             placement=self.placement,
             broker=group.broker if group else None,
             starting=self.startup.is_active(members, now),

@@ -9,6 +9,7 @@
     place       nodes, /status, spec       -> leadership transfers
     tokens      spec, time, /status        -> the group's administration token
     canary      spec, time                 -> a tiny append and read through the master Service
+    audit       spec, time, audits         -> DLedgerAudits
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
@@ -23,6 +24,7 @@ from typing import Any
 
 from dledger_operator import names
 from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
+from dledger_operator.behaviours.audits.group_audits import GroupAudits
 from dledger_operator.behaviours.canary.canary import Canary
 from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.identity import overriding_identity
@@ -47,7 +49,7 @@ from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
 from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
-from dledger_operator.observed_state import AuditFinding, Membership
+from dledger_operator.observed_state import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +85,7 @@ class GroupWorker:
         self._placer = Placer(context, self._snapshot, self._reporter.add_event, report)
         self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event)
         self._canary = Canary(context, self._snapshot, self._reporter.add_event, self._on_write)
+        self.audits = GroupAudits(context, self._snapshot, self._reporter.add_event, self._wake)
         self._follower = LeaderFollower(
             context.api,
             self._polls,
@@ -112,6 +115,7 @@ class GroupWorker:
             "place": self._placer.run_once,
             "tokens": self._tokens.run_once,
             "canary": self._canary.run_once,
+            "audit": self.audits.run_once,
             "report": self._report,
         }
         try:
@@ -141,7 +145,7 @@ class GroupWorker:
             self._wake("reconcile")
         if body["metadata"].get("generation") != before["metadata"].get("generation"):
             self._snapshot.take_spec(body, self._context.node_image)
-            self._wake("reconcile", "follow", "tokens", "canary")
+            self._wake("reconcile", "follow", "tokens", "canary", "audit")
 
     def pod_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Process a watch event of a pod of the group; `kind` is None for a pod from a LIST."""
@@ -168,11 +172,6 @@ class GroupWorker:
         """Reconcile if another client may have changed or deleted a child."""
         if self._child_watch.calls_for_reconcile(kind, body):
             self._wake("reconcile")
-
-    def audited(self, finding: AuditFinding) -> None:
-        """Report what an audit of the group has found."""
-        if self._snapshot.take_audit(finding):
-            self._wake("report")
 
     # The loops, and the callbacks of their parts
 

@@ -68,6 +68,7 @@ GROUP_PACES: Final = {
     "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
     "tokens": Pace(interval_s=300.0, gap_s=1.0),
     "canary": Pace(interval_s=3600.0, gap_s=0.1, failure_gap_s_max=10.0),
+    "audit": Pace(interval_s=15.0, gap_s=1.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
 # How soon the operator looks again for what no watch event tells: that a name is free, or why a pod

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dledger_operator import names
-from dledger_operator.behaviours.audit import ENDED_PHASES, AuditWorker
+from dledger_operator.behaviours.audits.audit import AuditWorker
+from dledger_operator.behaviours.audits.records import has_ended
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_worker import GroupWorker
 from dledger_operator.behaviours.handover.switchover import SwitchoverWorker
@@ -19,9 +20,7 @@ from dledger_operator.behaviours.leases.duties import Duty
 from dledger_operator.behaviours.one_off.one_offs import OneOffs
 from dledger_operator.behaviours.one_off.order import group_of
 from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
-from dledger_operator.behaviours.report.audit_findings import finding_of, latest
 from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
-from dledger_operator.observed_state import AuditFinding
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +45,6 @@ class Workers:
         self._switchovers = OneOffs(SwitchoverWorker, context, self._watch_namespaces)
         self._replacements = OneOffs(ReplaceWorker, context, self._watch_namespaces)
         self._group_bodies: dict[Key, Mapping[str, Any]] = {}
-        self._findings: dict[Key, AuditFinding] = {}
-        """What the last audit of each group found, also before the group's worker starts."""
 
     def duties_changed(self) -> None:
         """Start and stop what this process does, because it got or lost a Lease."""
@@ -94,8 +91,8 @@ class Workers:
         logger.info("%s/%s: started the group's worker", *key)
         worker = GroupWorker(body, self._context, lambda: self._group_gone(key, uid))
         self._groups.start(key, worker)
-        if finding := self._findings.get(key):
-            worker.audited(finding)
+        for audit in self._audits.about(key):
+            worker.audits.changed(audit)
         for one_offs in self._one_offs:
             one_offs.wake(key)
         return worker
@@ -148,24 +145,20 @@ class Workers:
 
     def audit_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for an audit, or pass the new version to its worker."""
-        self._take_finding(body)
         self._audits.changed(body)
-        if (body.get("status") or {}).get("phase") in ENDED_PHASES:
-            self._audits.wake((body["metadata"]["namespace"], group_of(body)))
-
-    def _take_finding(self, audit: Mapping[str, Any]) -> None:
-        group = (audit["metadata"]["namespace"], audit["spec"]["groupRef"]["name"])
-        finding = latest(self._findings.get(group), finding_of(audit))
-        if finding is None:
-            return
-        self._findings[group] = finding
+        group = (body["metadata"]["namespace"], group_of(body))
         if worker := self._groups.get(group):
-            worker.audited(finding)
+            worker.audits.changed(body)
+        if has_ended(body):
+            self._audits.wake(group)
 
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop an audit's worker; Kubernetes deletes the audit's Job."""
         self._audits.deleted(body)
-        self._audits.wake((body["metadata"]["namespace"], group_of(body)))
+        group = (body["metadata"]["namespace"], group_of(body))
+        if worker := self._groups.get(group):
+            worker.audits.deleted(body)
+        self._audits.wake(group)
 
     def switchover_changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for a switchover, or pass the new version to its worker."""
@@ -224,7 +217,6 @@ class Workers:
         if self._groups.stop(key, uid):
             logger.info("%s/%s: the group was deleted; stopped its worker", *key)
             self._context.metrics.remove_group(*key)
-            self._findings.pop(key, None)
 
 
 def _owner(body: Mapping[str, Any], label: str) -> Key:

@@ -74,6 +74,18 @@ class CustomObjectClient:
         with connection.translated(f"list {PLURALS[kind]} in {namespace}"):
             return [each async for each in self._client.list(_KINDS[kind], namespace=namespace)]
 
+    async def create_custom_object(self, manifest: Manifest) -> Mapping[str, Any]:
+        """Create an object of one of this project's kinds, and return it.
+
+        Raises ConflictError if its name is taken, RefusedError if the API server refuses it.
+        """
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        with connection.translated(f"create {kind} {metadata['namespace']}/{metadata['name']}"):
+            made: Mapping[str, Any] = await self._client.create(
+                _KINDS[kind].from_dict(dict(manifest))
+            )
+        return made
+
     async def delete_custom_object(self, kind: str, body: Mapping[str, Any]) -> None:
         """Delete the object that was read.
 

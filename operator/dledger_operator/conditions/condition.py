@@ -15,7 +15,8 @@ MESSAGE_LENGTH_MAX = 1024
 class Judgment:
     """Whether a condition holds, and why."""
 
-    holds: bool
+    holds: bool | None
+    """None if that is not known."""
     reason: str
     """The machine-readable reason, in CamelCase."""
     message: str
@@ -36,7 +37,7 @@ def stamped(
     generation: int,
 ) -> Manifest:
     """Build an API condition. Its transition time changes only when its status changes."""
-    status = "True" if judgment.holds else "False"
+    status = "Unknown" if judgment.holds is None else str(judgment.holds)
     unchanged = previous is not None and previous.get("status") == status
     since = previous.get("lastTransitionTime") if previous and unchanged else None
     return {

@@ -5,8 +5,9 @@ from typing import Final
 from dledger_formats.audit import Verdict
 from dledger_operator import names
 from dledger_operator.api_objects import Problem
+from dledger_operator.conditions import audit_passed
 from dledger_operator.conditions.condition import Judgment
-from dledger_operator.observed_state import AuditFinding, ObservedGroup
+from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Degraded"
 NAMED_MAX: Final = 5
@@ -26,7 +27,8 @@ def judge(observed: ObservedGroup) -> Judgment:
         message = "; ".join(each.message for each in dangers)
         return Judgment(holds=True, reason=dangers[0].reason, message=message)
     if observed.audit and observed.audit.verdict is not Verdict.SOUND:
-        return _audited(observed.audit)
+        reason = f"Audit{observed.audit.verdict.value}"
+        return Judgment(holds=True, reason=reason, message=audit_passed.told(observed.audit))
     absent = [member for member in observed.voters if not member.ready]
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
@@ -56,21 +58,6 @@ def judge(observed: ObservedGroup) -> Judgment:
     if absent:
         return Judgment(holds=False, reason="Starting", message="members are starting")
     return Judgment(holds=False, reason="AsExpected", message="all voters are ready")
-
-
-def _audited(finding: AuditFinding) -> Judgment:
-    """Tell what to do about a finding, which stands until a later audit is Sound."""
-    advice = (
-        "members mend what they can from their peers; audit again, and follow the advice of each "
-        "finding that is left"
-    )
-    if finding.verdict is Verdict.DIVERGED:
-        advice = (
-            "members hold different committed entries or states: keep copies of all volumes before "
-            "you change anything, then follow the advice of each finding"
-        )
-    message = f"audit {finding.audit}: {finding.message}; {advice}; a later Sound audit clears this"
-    return Judgment(holds=True, reason=f"Audit{finding.verdict.value}", message=message)
 
 
 def member_problem(observed: ObservedGroup) -> Problem | None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dledger_operator.api_objects import Manifest
 from dledger_operator.conditions import (
+    audit_passed,
     broker_serving,
     degraded,
     endpoints_synced,
@@ -28,6 +29,7 @@ ALL: Final = (
     progressing,
     leader_placed,
     broker_serving,
+    audit_passed,
     paused,
 )
 

@@ -9,6 +9,7 @@ from dledger_formats.live_settings import LIVE
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
+from dledger_operator.spec.audit_policy import AuditPolicy, read_audit_policy
 from dledger_operator.spec.broker import BrokerSpec, read_broker
 from dledger_operator.spec.canary import CanarySpec, read_canary
 from dledger_operator.spec.client_service import ClientService, read_client_service
@@ -115,6 +116,8 @@ class Group:
     """Which member should lead; None if any may."""
     canary: CanarySpec | None = None
     """How the operator tests the group with canaries; None if it does not."""
+    audit: AuditPolicy | None = None
+    """When the operator audits the group by itself; None for never."""
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -201,6 +204,7 @@ class Group:
                 spec.section("preferredLeader"), spec.number("replicas", 3)
             ),
             canary=read_canary(spec),
+            audit=read_audit_policy(spec.section("audit")),
         )
         _check(group)
         return group

@@ -23,6 +23,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_operator import names
+from dledger_operator.api_objects import Problem
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
 
@@ -100,6 +101,8 @@ class ScaleState:
     """`spec.hibernate`."""
     rolling: bool = False
     """Whether pods are to be replaced."""
+    held_back: Problem | None = None
+    """Why no member may be removed yet."""
     emptied: frozenset[str] = frozenset()
     """The members on nodes that are being emptied."""
 
@@ -178,6 +181,8 @@ def _without_leader(state: ScaleState) -> Step | None:
 
 
 def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
+    if state.held_back:
+        return Wait(reason=state.held_back.reason, message=state.held_back.message)
     if names.ordinal(leading.self_id) >= state.replicas:
         return _transfer(state, leading)
     last = max(state.shape.pods, _pods_needed({*leading.voters, *leading.learners})) - 1

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.leases.duties import Duty
+from dledger_operator.behaviours.one_off.order import group_of
 from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
 
@@ -42,6 +43,15 @@ class OneOffs(Generic[W]):
     def tasks(self) -> list[asyncio.Task[None]]:
         """Return the tasks of all workers."""
         return self._running.tasks()
+
+    def about(self, group: Key) -> list[Mapping[str, Any]]:
+        """Return all objects about a group, by namespace and name."""
+        namespace, name = group
+        return [
+            body
+            for (within, _), body in self._bodies.items()
+            if within == namespace and group_of(body) == name
+        ]
 
     def changed(self, body: Mapping[str, Any]) -> None:
         """Start a worker for an object, or pass the new version to its worker.

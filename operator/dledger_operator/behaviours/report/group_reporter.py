@@ -6,6 +6,7 @@ from typing import Any, Final
 from dledger_operator import names
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
+from dledger_operator.behaviours.report.audit_events import audit_events
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.group_events import EndpointEvents
 from dledger_operator.behaviours.report.member_events import member_events
@@ -63,6 +64,7 @@ class GroupReporter:
         await self._writer.report(body, status)
         # A status that could not be written is not the one before the next.
         self._pending_events += quorum_events(previous, status)
+        self._pending_events += audit_events(previous, status)
         self._pending_events += member_events(previous.get("members") or [], status["members"])
         while self._pending_events:
             note = self._pending_events.pop(0)

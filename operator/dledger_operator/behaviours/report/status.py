@@ -8,6 +8,12 @@ from typing import Any, Final, Protocol
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
+from dledger_operator.behaviours.audits.records import (
+    LAST_KEY,
+    PLAN_KEY,
+    last_to_json,
+    plan_to_json,
+)
 from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
@@ -112,6 +118,10 @@ def build_status(
         status[BROKER_KEY] = broker_to_json(observed.broker, observed)
     if observed.audit:
         status[AUDIT_KEY] = finding_to_json(observed.audit)
+    if observed.audits.last:
+        status[LAST_KEY] = last_to_json(observed.audits.last)
+    if observed.audits.plan:
+        status[PLAN_KEY] = plan_to_json(observed.audits.plan)
     if observed.identity:
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):

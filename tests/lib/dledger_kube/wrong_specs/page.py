@@ -11,6 +11,7 @@ import yaml
 
 from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, group, stored
+from dledger_kube.wrong_specs.audits import WRONG_AUDITS
 from dledger_kube.wrong_specs.brokers import WRONG_BROKER_CHANGES, WRONG_BROKERS
 from dledger_kube.wrong_specs.changes import WRONG_CHANGES
 from dledger_kube.wrong_specs.groups import WRONG_GROUPS
@@ -42,6 +43,7 @@ def render(server: ApiServer) -> str:
     for title, wrong in (
         ("Sizes, times, labels, windows and preferences", WRONG_GROUPS),
         ("Settings of members", WRONG_SETTINGS),
+        ("Audits", WRONG_AUDITS),
         ("Pods and Services", WRONG_PODS),
         ("Brokers", WRONG_BROKERS),
     ):

@@ -1,0 +1,1 @@
+"""Audits: the Job of each one, and those that a group asks for by itself."""

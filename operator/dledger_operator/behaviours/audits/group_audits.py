@@ -1,0 +1,148 @@
+"""Creates the audits that a group asks for by `spec.audit`, and deletes all but the last few."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.api_objects import Manifest, Problem
+from dledger_operator.behaviours.audits.planning import NewAudit, Situation, decide
+from dledger_operator.behaviours.audits.records import without_fractions
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.leader.leader_history import (
+    LEADER_LOST,
+    LEADER_STEPPED_DOWN,
+    POD_REPLACED,
+)
+from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
+from dledger_operator.resources.event import NORMAL
+from dledger_operator.resources.metadata import owner
+from dledger_operator.spec.audit_policy import AuditPolicy
+from dledger_operator.spec.group import Group
+
+logger = logging.getLogger(__name__)
+
+AUDIT_CREATED: Final = "AuditCreated"
+INVALID_SCHEDULE: Final = "InvalidSchedule"
+AUDIT_REFUSED: Final = "AuditRefused"
+UNPLANNED: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, POD_REPLACED)
+
+
+class GroupAudits:
+    """The audits of one group."""
+
+    def __init__(
+        self,
+        context: Context,
+        snapshot: GroupSnapshot,
+        on_event: Callable[[EventNote], None],
+        wake: Callable[..., None],
+    ) -> None:
+        """Create the audits; `on_event` is called with every Event to record, `wake` with the names
+        of the group's loops that have something to do.
+        """
+        self._context = context
+        self._snapshot = snapshot
+        self._on_event = on_event
+        self._wake = wake
+
+    def changed(self, body: Mapping[str, Any]) -> None:
+        """Take a DLedgerAudit of the group that is new or has changed."""
+        self._snapshot.audits.take(body)
+        self._wake("audit", "report", "scale")
+
+    def deleted(self, body: Mapping[str, Any]) -> None:
+        """Take that a DLedgerAudit of the group is gone."""
+        self._snapshot.audits.forget(body)
+        self._wake("audit", "report")
+
+    async def run_once(self) -> None:
+        """Create the audit that is due, and delete those that are no longer kept."""
+        audits, group = self._snapshot.audits, self._snapshot.group
+        policy = group.audit if group else None
+        if group is None or policy is None or not self._snapshot.reconciled.generation:
+            changed = bool(audits.plan or audits.problem) and group is not None and policy is None
+            if changed:
+                audits.plan = audits.problem = None
+                self._wake("report", "scale")
+            return
+        before = (audits.plan, audits.problem)
+        situation = self._situation(group, policy)
+        step = decide(policy, audits.plan, [*audits.bodies.values()], situation)
+        audits.problem = (
+            Problem(reason=INVALID_SCHEDULE, message=policy.problem) if policy.problem else None
+        )
+        if step.create is None or await self._create(group, policy, step.create):
+            audits.plan = without_fractions(step.plan)
+        for each in step.delete:
+            await self._delete(each)
+        if before != (audits.plan, audits.problem):
+            self._wake("report", "scale")
+
+    def _situation(self, group: Group, policy: AuditPolicy) -> Situation:
+        snapshot = self._snapshot
+        members = snapshot.membership.voters | snapshot.membership.learners
+        members |= {pod.member_id for pod in snapshot.followed.pods}
+        ready = {pod.member_id for pod in snapshot.followed.pods if pod.ready}
+        return Situation(
+            group=group.name,
+            now=self._context.now(),
+            may_audit=bool(snapshot.followed.pods) and not group.paused,
+            removes=any(names.ordinal(each) >= group.replicas for each in members),
+            replicas=group.replicas,
+            failed_over_at=self._failed_over_at(),
+            is_whole=snapshot.membership.voters <= ready,
+            last=snapshot.audits.last,
+            kept=snapshot.audits.kept,
+        )
+
+    def _failed_over_at(self) -> datetime | None:
+        changes = self._snapshot.history.changes
+        return next((each.at for each in changes if each.reason in UNPLANNED), None)
+
+    async def _create(self, group: Group, policy: AuditPolicy, new: NewAudit) -> bool:
+        """Create an audit. Return whether it exists now."""
+        try:
+            made = await self._context.api.create_custom_object(_manifest(group, policy, new))
+        except ConflictError:  # it was created before, and what was recorded about it is lost
+            logger.info("%s/%s: audit %s exists already", group.namespace, group.name, new.name)
+            return True
+        except RefusedError as error:
+            self._snapshot.audits.problem = Problem(reason=AUDIT_REFUSED, message=str(error))
+            return False
+        self._snapshot.audits.take(made)
+        message = f"created audit {new.name}: {new.why}"
+        logger.info("%s/%s: %s", group.namespace, group.name, message)
+        self._on_event(EventNote(severity=NORMAL, reason=AUDIT_CREATED, message=message))
+        return True
+
+    async def _delete(self, body: Mapping[str, Any]) -> None:
+        try:
+            await self._context.api.delete_custom_object(names.AUDIT_KIND, body)
+        except NotFoundError:
+            logger.info("audit %s is gone already", body["metadata"]["name"])
+        self._snapshot.audits.forget(body)
+
+
+def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
+    return {
+        "apiVersion": names.API_GROUP_VERSION,
+        "kind": names.AUDIT_KIND,
+        "metadata": {
+            "namespace": group.namespace,
+            "name": new.name,
+            "labels": {
+                names.AUDITED_GROUP_LABEL: group.name,
+                names.AUDIT_CAUSE_LABEL: new.cause,
+                names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
+            },
+            "ownerReferences": [owner(names.GROUP_KIND, group.name, group.uid)],
+        },
+        "spec": {
+            "groupRef": {"name": group.name},
+            **({"resources": dict(policy.resources)} if policy.resources else {}),
+        },
+    }

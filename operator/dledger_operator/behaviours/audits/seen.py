@@ -1,0 +1,91 @@
+"""What one process has seen of a group's audits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from dledger_formats.audit import Verdict
+from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.audits import planning
+from dledger_operator.behaviours.audits.records import (
+    ended_audit,
+    has_ended,
+    recorded_last,
+    recorded_plan,
+)
+from dledger_operator.behaviours.report.audit_findings import finding_of, latest, recorded_finding
+from dledger_operator.observed_audits import AuditPlan, EndedAudit, ObservedAudits
+from dledger_operator.observed_state import AuditFinding
+from dledger_operator.spec.group import Group
+
+_ON_ITS_WAY: Final = ("", "JobCreated", "Running", "TryingAgain")
+"""Reasons of an audit that waits for nothing but its pod."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenAudits:
+    """The audits of one group: the objects, what they found, and what is planned."""
+
+    created_at: datetime
+    """When the group was created. What an audit of an earlier group of its name found says nothing.
+    """
+    finding: AuditFinding | None = None
+    last: EndedAudit | None = None
+    plan: AuditPlan | None = None
+    problem: Problem | None = None
+    bodies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The DLedgerAudits that exist, by uid."""
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "SeenAudits":
+        """Return what the status of a group records."""
+        status = body.get("status") or {}
+        return cls(
+            created_at=datetime.fromisoformat(body["metadata"]["creationTimestamp"]),
+            finding=recorded_finding(status),
+            last=recorded_last(status),
+            plan=recorded_plan(status),
+        )
+
+    def take(self, body: Mapping[str, Any]) -> None:
+        """Store a DLedgerAudit of the group, and what it found if it has ended.
+
+        Only what an audit found that began later replaces what is known.
+        """
+        self.bodies[body["metadata"]["uid"]] = body
+        finding, ended = finding_of(body), ended_audit(body)
+        if finding is not None and finding.started_at >= self.created_at:
+            self.finding = latest(self.finding, finding)
+        if ended is None or (ended.started_at or ended.ended_at) < self.created_at:
+            return
+        if self.last is None or ended.ended_at > self.last.ended_at:
+            self.last = ended
+
+    def forget(self, body: Mapping[str, Any]) -> None:
+        """Drop a deleted DLedgerAudit. What it found stays."""
+        self.bodies.pop(body["metadata"]["uid"], None)
+
+    def holds_back(self, group: Group) -> Problem | None:
+        """Return why no member may be removed yet; None if one may."""
+        return planning.holds_back(group.audit, self.plan, self.last, group.replicas)
+
+    @property
+    def kept(self) -> str:
+        """Name of the audit that found what makes the group Degraded; empty if none did."""
+        finding = self.finding
+        return finding.audit if finding and finding.verdict is not Verdict.SOUND else ""
+
+    def observed(self) -> ObservedAudits:
+        """Return what conditions, status and metrics tell."""
+        return ObservedAudits(
+            last=self.last, plan=self.plan, problem=self.problem, waiting=self._waiting()
+        )
+
+    def _waiting(self) -> str:
+        for body in self.bodies.values():
+            conditions = (body.get("status") or {}).get("conditions") or [{}]
+            reason, message = conditions[0].get("reason", ""), conditions[0].get("message", "")
+            if not has_ended(body) and reason not in (*_ON_ITS_WAY, "EarlierAudit"):
+                return f"audit {body['metadata']['name']} waits: {reason}: {message}"
+        return ""

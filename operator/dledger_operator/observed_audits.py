@@ -1,0 +1,66 @@
+"""What is known about the audits of one group, and what is planned."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dledger_operator.api_objects import Problem
+
+FAILED = "Failed"
+"""The result of an audit that ended without a verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedAudit:
+    """An audit that has ended."""
+
+    audit: str
+    """Name of the DLedgerAudit, which may have been deleted."""
+    result: str
+    """Its verdict, or Failed."""
+    message: str
+    started_at: datetime | None
+    """When its pod started; None if none did."""
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrinking:
+    """A removal of members that an audit goes before."""
+
+    replicas: int
+    """The `spec.replicas` that asks for it."""
+    since: datetime
+    """When the operator first saw that."""
+    audit: str = ""
+    """Name of the audit that was created for it; empty before that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan:
+    """What is recorded about the audits that `spec.audit` asks for."""
+
+    policy: str = ""
+    """What `spec.audit` asked for when the plan was begun."""
+    since: datetime
+    """When that was. What was due earlier is not made up for."""
+    scheduled_at: datetime | None = None
+    """The last time of the schedule for which an audit was created."""
+    next_at: datetime | None = None
+    """The next time of the schedule; None without one."""
+    created_at: datetime | None = None
+    """When the operator last created an audit."""
+    shrinking: Shrinking | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedAudits:
+    """The audits of a group at one point in time."""
+
+    last: EndedAudit | None = None
+    """The audit that ended last; None before the first."""
+    plan: AuditPlan | None = None
+    """None if `spec.audit` asks for nothing."""
+    problem: Problem | None = None
+    """Why the operator does not create the audits that `spec.audit` asks for."""
+    waiting: str = ""
+    """Which audit has not begun yet, and why; empty if none waits."""

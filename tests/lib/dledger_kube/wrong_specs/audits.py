@@ -1,0 +1,28 @@
+"""Wrong settings of the audits that a group asks for: fields added to 30Gi of storage."""
+
+from typing import Final
+
+from api_server.objects import Object
+
+WRONG_AUDITS: Final[dict[str, Object]] = {
+    "audits at no time": {"audit": {}},
+    "only a number of audits": {"audit": {"keep": 3}},
+    "a schedule of four fields": {"audit": {"schedule": "0 3 * *"}},
+    "a schedule in words": {"audit": {"schedule": "every night"}},
+    "a schedule with its time zone inside": {"audit": {"schedule": "TZ=UTC 0 3 * * *"}},
+    "a schedule of no length": {"audit": {"schedule": ""}},
+    "a time zone with a space": {"audit": {"schedule": "@daily", "timeZone": "Europe/New York"}},
+    "a time zone that is a path": {"audit": {"schedule": "@daily", "timeZone": "../etc/passwd"}},
+    "a time zone for no schedule": {"audit": {"afterFailover": True, "timeZone": "UTC"}},
+    "no audit to keep": {"audit": {"schedule": "@daily", "keep": 0}},
+    "a thousand audits to keep": {"audit": {"schedule": "@daily", "keep": 1000}},
+    "an audit that asks for more than its limit": {
+        "audit": {
+            "schedule": "@daily",
+            "resources": {"requests": {"memory": "3Gi"}, "limits": {"memory": "2Gi"}},
+        }
+    },
+    "an audit with memory in words": {
+        "audit": {"schedule": "@daily", "resources": {"limits": {"memory": "much"}}}
+    },
+}
