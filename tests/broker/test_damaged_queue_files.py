@@ -1,0 +1,155 @@
+"""Any byte of any file of the queues may be wrong: no reader gets a wrong message, or one less."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.queue_store import QueueStore
+from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker_log.crashes import contents
+from dledger_broker_log.logs import Log, Send
+from dledger_formats.log import disk
+from dledger_formats.rocketmq.consume_queue import UNIT_BYTES
+
+FILE_BYTES = 5 * UNIT_BYTES
+SENDS = st.lists(
+    st.builds(
+        Send,
+        st.sampled_from(["T", "U"]),
+        st.integers(0, 1),
+        tag=st.sampled_from(["", "TagA"]),
+        body=st.binary(max_size=5),
+    ),
+    min_size=2,
+    max_size=25,
+)
+DAMAGES = ("cut", "zeroed", "swapped", "flipped", "from another time", "gone")
+
+
+class StoredLog:
+    """The bytes of a model's log, as a member has them."""
+
+    def __init__(self, log: Log) -> None:
+        raw, chain_crc = bytearray(), 0
+        for index, entry in enumerate(log.entries):
+            assert entry is not None
+            packed = disk.pack_entries(
+                [entry.body], magic=disk.NORMAL, first_index=index, term=1, pos=len(raw),
+                previous_chain_crc=chain_crc,
+            )  # fmt: skip
+            raw += packed.data
+            chain_crc = packed.chain_crc
+        self._raw = bytes(raw)
+
+    def stored_at(self, pos: int, size: int) -> bytes:
+        if not 0 <= pos <= pos + size <= len(self._raw):
+            raise LookupError(f"there are no {size} bytes at {pos}")
+        return self._raw[pos : pos + size]
+
+
+def damage(folder: Path, kind: str, earlier: dict[Path, bytes], chance: random.Random) -> None:
+    """Damage one of the files below a folder; `earlier` has its contents at another time."""
+    path = chance.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    raw = bytearray(path.read_bytes())
+    at = chance.randrange(len(raw))
+    end = chance.randrange(at, len(raw)) + 1
+    match kind:
+        case "cut":
+            del raw[at:]
+        case "zeroed":
+            raw[at:end] = bytes(end - at)
+        case "swapped":
+            raw[at:] = raw[end:] + raw[at:end]
+        case "flipped":
+            raw[at] ^= 1 << chance.randrange(8)
+        case "from another time":
+            raw = bytearray(earlier.get(path.relative_to(folder), b""))
+        case "gone":
+            path.unlink()
+            return
+    path.write_bytes(raw)
+
+
+def opened(folder: Path, log: Log) -> QueueStore:
+    return QueueStore.open(folder, begin_index=0, mark_of=log.mark, file_bytes=FILE_BYTES)
+
+
+def catch_up(store: QueueStore, log: Log, end: int) -> None:
+    """Add what the store lacks, and save it."""
+    mark = log.mark(end - 1)
+    assert mark is not None
+    if store.built_index < end - 1:
+        store.add(log.batch(store.built_index + 1, end), mark)
+    store.save()
+
+
+def check_reads(store: QueueStore, log: Log) -> bool:
+    """Read every message of every queue from every offset; return whether all were there."""
+    stored = StoredLog(log)
+    reader = MessageReader(store, stored.stored_at, lambda: 0, lambda _: 0)
+    is_whole = True
+    for (topic, queue_id), units in log.units.items():
+        expected = [stored.stored_at(unit.physical_offset, unit.size) for unit in units]
+        for offset in range(len(units)):
+            try:
+                found = reader.pull(
+                    QueueId(topic, queue_id), offset, len(units),
+                    messages_max=100, bytes_max=1 << 20, codes=None,
+                )  # fmt: skip
+            except (UnitRefusedError, UnreadableError):
+                is_whole = False
+                continue
+            got = found.records
+            assert got == expected[offset : offset + len(got)], "no message is wrong or skipped"
+            assert found.next_offset == offset + len(got)
+            is_whole &= bool(got) and found.is_complete
+    return is_whole
+
+
+@settings(max_examples=150, deadline=None)
+@given(sends=SENDS, kind=st.sampled_from(DAMAGES), seed=st.integers(0, 1 << 20))
+def test_a_damaged_file_yields_no_wrong_message_and_a_rebuild_mends_it(
+    sends: list[Send], kind: str, seed: int
+) -> None:
+    log, chance = Log().extend(sends), random.Random(seed)
+    memory = Path("/dev/shm")  # where a sync costs nothing
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        folder = Path(name) / "queues"
+        store = opened(folder, log)
+        catch_up(store, log, chance.randrange(1, len(sends)))
+        earlier = contents(folder)
+        catch_up(store, log, len(sends))
+        assert check_reads(store, log)
+        store.close()
+        whole = contents(folder)
+
+        damage(folder, kind, earlier, chance)
+        store = opened(folder, log)
+        catch_up(store, log, len(sends))
+        if not check_reads(store, log):
+            store.restart(0)
+            catch_up(store, log, len(sends))
+            assert check_reads(store, log)
+            assert contents(folder) == whole
+        store.close()
+
+
+def test_a_unit_of_another_queue_is_refused(tmp_path: Path) -> None:
+    log = Log().extend([Send("T", 0, body=b"one"), Send("T", 1, body=b"two")])
+    store = opened(tmp_path / "queues", log)
+    catch_up(store, log, 2)
+    store.close()
+    files = sorted((tmp_path / "queues").rglob("0" * 20))
+    assert len(files) == 2
+    files[0].write_bytes(files[1].read_bytes())
+    store = opened(tmp_path / "queues", log)
+    reader = MessageReader(store, StoredLog(log).stored_at, lambda: 0, lambda _: 0)
+
+    with pytest.raises(UnitRefusedError, match="names the message"):
+        reader.pull(QueueId("T", 0), 0, 1, messages_max=1, bytes_max=100, codes=None)
+    store.close()
