@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,32 @@ def test_the_route_follows_the_leader_and_forgets_dead_members(
         wait_for_route(name_server, group, second)
         group.stop(second)
         wait_for_route(name_server, group, group.master())
+
+
+def test_the_address_of_the_group_is_registered_whoever_leads(
+    name_server: str, tmp_path: Path
+) -> None:
+    """A name server also keeps what a new leader has registered before, as a follower."""
+
+    def is_right(group: BrokerGroup, leader: str) -> bool:
+        found = route(name_server, "TBW102")
+        followers = wanted_route(group, leader).items() - {("0", group.broker_addresses[leader])}
+        living = {group.broker_addresses[member] for member in group.running()}
+        return (
+            found.get("0") == group.group_address
+            and followers <= found.items()
+            and {*found.values()} <= living | {group.group_address}
+        )
+
+    with BrokerGroup(tmp_path, registered_at=name_server, shares_port=True) as group:
+        for _ in range(2):
+            leader = group.master()
+            wait_for(partial(is_right, group, leader), f"the route while {leader} leads")
+            group.kill(leader)
+            other = group.master()
+            wait_for(partial(is_right, group, other), f"the route once {other} leads")
+            group.start(leader)
+            group.wait_until_up(leader)
 
 
 def test_a_deposed_leader_does_not_stay_the_master_of_the_route(
