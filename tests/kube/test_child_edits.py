@@ -7,6 +7,7 @@ import pytest
 from dledger_operator.behaviours.children.child_edits import (
     AT_ONCE_MAX,
     QUIET_S_MIN,
+    clients_of,
     last_editor,
 )
 from dledger_operator.behaviours.children.child_watch import ChildWatch
@@ -116,4 +117,16 @@ def test_deletions_are_edits_whoever_wrote_last() -> None:
 def test_the_last_editor_is_read_from_the_owners_of_the_fields(
     entries: list[dict[str, object]], editor: str
 ) -> None:
-    assert last_editor(child(1, *entries)) == editor
+    assert last_editor(clients_of(child(1, *entries))) == editor
+
+
+def test_a_client_that_updates_and_applies_is_one_client() -> None:
+    both = child(
+        1,
+        entry("vpa", NOW, operation="Update", fieldsV1={"f:spec": {}}),
+        entry("vpa", BEFORE, operation="Apply", fieldsV1=NOTE),
+    )
+
+    [(time, fields)] = clients_of(both).values()
+    assert time == NOW
+    assert {"/f:spec", "/f:metadata/f:annotations/f:note"} <= fields

@@ -30,7 +30,7 @@ class _Edits:
     last_s: float
 
 
-_Owned: TypeAlias = dict[str, tuple[str, frozenset[str]]]
+Clients: TypeAlias = dict[str, tuple[str, frozenset[str]]]
 """By client: when it last changed an object, and the fields of it that it owns."""
 
 
@@ -39,7 +39,7 @@ class ChildEdits:
 
     def __init__(self) -> None:
         self._edits: dict[tuple[str, str], _Edits] = {}
-        self._owned: dict[tuple[str, str], _Owned] = {}
+        self._clients: dict[tuple[str, str], Clients] = {}
         """What the last event of each child said."""
 
     def take(self, kind: str | None, body: Mapping[str, Any], now_s: float) -> EventNote | None:
@@ -47,12 +47,12 @@ class ChildEdits:
         record when its edits are no longer put back at once.
         """
         key = _key(body)
-        before_it, owned = self._owned.get(key, {}), _owned(body)
-        self._owned[key] = owned
-        editor = "somebody" if kind == "DELETED" else last_editor(body)
+        before_it, clients = self._clients.get(key, {}), clients_of(body)
+        self._clients[key] = clients
+        editor = "somebody" if kind == "DELETED" else last_editor(clients)
         if not editor:
             return None
-        if kind != "DELETED" and not _has_changed(editor, before_it, owned):
+        if kind != "DELETED" and not _has_changed(editor, before_it, clients):
             return None  # the operator has put the child back, in the second of the last edit
         before = self._edits.get(key)
         if before is None or now_s - before.last_s >= QUIET_S_MIN:
@@ -72,33 +72,30 @@ class ChildEdits:
         return edits is not None and edits.count > AT_ONCE_MAX
 
 
-def last_editor(body: Mapping[str, Any]) -> str:
+def clients_of(body: Mapping[str, Any]) -> Clients:
+    """Return the clients that own fields of an object, but those of its status alone."""
+    clients: Clients = {}
+    for each in body["metadata"].get("managedFields") or []:
+        if each.get("subresource") != _STATUS:
+            name, time = str(each.get("manager", "")), str(each.get("time", ""))
+            before_time, before = clients.get(name, ("", frozenset()))
+            clients[name] = max(time, before_time), before | {*_paths(each.get("fieldsV1") or {})}
+    return clients
+
+
+def last_editor(clients: Clients) -> str:
     """Return the client that has changed an object since the operator did; empty if none has.
 
     The API server records the times of changes in seconds. A change in the same second as the
     operator's counts: a client that watches the object changes it again at once.
     """
-    entries = body["metadata"].get("managedFields") or []
-    changes = [
-        (str(each.get("time", "")), str(each.get("manager", "")))
-        for each in entries
-        if each.get("subresource") != _STATUS
+    own, _ = clients.get(names.FIELD_MANAGER, ("", None))
+    others = [
+        (time, name)
+        for name, (time, _) in clients.items()
+        if name != names.FIELD_MANAGER and time >= own
     ]
-    own = max((time for time, manager in changes if manager == names.FIELD_MANAGER), default="")
-    others = [each for each in changes if each[1] != names.FIELD_MANAGER and each[0] >= own]
     return max(others, default=("", ""))[1]
-
-
-def _owned(body: Mapping[str, Any]) -> _Owned:
-    entries = body["metadata"].get("managedFields") or []
-    return {
-        str(each.get("manager", "")): (
-            str(each.get("time", "")),
-            frozenset(_paths(each.get("fieldsV1") or {})),
-        )
-        for each in entries
-        if each.get("subresource") != _STATUS
-    }
 
 
 def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -107,7 +104,7 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         yield from _paths(inner, f"{prefix}/{name}")
 
 
-def _has_changed(editor: str, before: _Owned, after: _Owned) -> bool:
+def _has_changed(editor: str, before: Clients, after: Clients) -> bool:
     """Tell whether a client has written since the event before. When the operator puts a child
     back, a client loses fields and its time stays.
     """
