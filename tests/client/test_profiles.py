@@ -50,6 +50,35 @@ def test_a_profile_that_is_named_selects_the_group(
     assert capfdbinary.readouterr().out == b"hello\n" * 2
 
 
+def arguments_of(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("servers", "group", "http", "profile"):
+        parser.add_argument(f"--{name}")
+    arguments = parser.parse_args(given)
+    profiles.resolve(arguments)
+    return arguments
+
+
+@pytest.mark.parametrize("source", ["variables", "profile"])
+def test_pages_of_one_group_are_not_asked_for_the_servers_of_another(
+    config: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Otherwise `dledger status --servers` shows the group whose pages are exported."""
+    config.write_text('[profiles.ours]\nservers = "a:1"\ngroup = "g"\nhttp = "a:2"')
+    if source == "variables":
+        monkeypatch.setenv("DLEDGER_CLIENT_SERVERS", "a:1")
+        monkeypatch.setenv("DLEDGER_CLIENT_HTTP", "a:2")
+    else:
+        monkeypatch.setenv("DLEDGER_CLIENT_PROFILE", "ours")
+
+    assert (arguments_of().servers, arguments_of().http) == ("a:1", "a:2")
+    assert (arguments_of("--servers=b:1").servers, arguments_of("--servers=b:1").http) == (
+        "b:1",
+        None,
+    )
+    assert arguments_of("--servers=b:1", "--http=b:2").http == "b:2"
+
+
 def test_the_default_profile_is_used_if_nothing_else_is_said(
     config: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -33,6 +33,7 @@ EVERY_COMMAND = [
     "register get 1", "register set 1 2", "group", "member list", "member add n7",
     "status", "health", "wait", "transfer n1", "bench --seconds 0.1 --warm-up 0.1",
 ]  # fmt: skip
+ASKS_PAGES = ("status", "health", "wait")
 WITHOUT_DEADLINE = ("status", "completion")
 NUMBERS = [
     f"get {HUGE}", "get -1", "get 5..3", "get x", f"tail --count {HUGE}", "tail --last 0",
@@ -73,6 +74,8 @@ class Place:
             "XDG_CONFIG_HOME": str(folder / "config"),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }  # fmt: skip
+        self.pages = ""
+        """Where the members' pages are, for the commands that ask for them."""
         (folder / "lines.txt").write_text("one\ntwo\n")
         (folder / "secret.txt").write_text("secret\n")
         (folder / "secret.txt").chmod(0)
@@ -97,7 +100,8 @@ class Place:
         deadline = "" if name in WITHOUT_DEADLINE else f"--deadline {DEADLINE_S}"
         if "--deadline" in command:
             deadline = ""
-        words = [word.strip("'") for word in f"{command} {options} {deadline}".split()]
+        pages = f"--http {self.pages}" if self.pages and name in ASKS_PAGES else ""
+        words = [word.strip("'") for word in f"{command} {options} {deadline} {pages}".split()]
         prefix = NO_PRIVILEGE if os.geteuid() == 0 else []
         shell = 'exec "$@"' + {"full": " > /dev/full", "": ""}.get(to, "")
         run = ["bash", "-c", shell, "bash", *prefix, *COMMAND, *words]
@@ -157,10 +161,10 @@ def show_what_repeats(place: Place, group: NodeGroup) -> None:
     (place.folder / "flipped.export").write_bytes(raw.replace(b"world", b"World"))
     place.show("Numbers and texts that make no sense", NUMBERS, options)
     place.show("Files that cannot be used", FILES, options)
-    place.environment["DLEDGER_CLIENT_HTTP"] = _pages(group)
+    place.pages = _pages(group)
     place.show("The output goes to a full disk", WRITES, options, to="full")
     place.show("The reader of the output has gone", WRITES, options, to="closed")
-    del place.environment["DLEDGER_CLIENT_HTTP"]
+    place.pages = ""
     wrong = options.replace("--group g", "--group other")
     place.show("The group has another name", EVERY_COMMAND, wrong)
     place.show("No group is given", ["append --body x", "get 0", "status", "wait"], "")
@@ -183,7 +187,7 @@ def show_what_varies(place: Place, group: NodeGroup) -> None:
     group.master()
     for member in others:
         group.kill(member)
-    place.environment["DLEDGER_CLIENT_HTTP"] = _pages(group)
+    place.pages = _pages(group)
     place.show("No majority: two of three members are down", EVERY_COMMAND, _options(group))
 
 

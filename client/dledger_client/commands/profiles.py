@@ -11,7 +11,7 @@
 What selects a group comes from one place: options come first, then a profile that is named, then
 the variables, and the default profile last. A named profile is not completed by variables, and the
 default profile is used only if no option and no variable says anything, so that the servers of one
-group never meet the name of another.
+group never meet the name of another. With `--servers`, only `--http` says where the pages are.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def resolve(arguments: argparse.Namespace) -> None:
     """
     if not hasattr(arguments, "profile"):
         return
-    wanted = [name for name in VARIABLES if hasattr(arguments, name)]
+    wanted = _open_options(arguments)
     named = arguments.profile or os.environ.get(PROFILE_VARIABLE)
     if not named:
         for name in wanted:
@@ -100,6 +100,14 @@ def resolve(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, getattr(profile, name))
     if getattr(arguments, "admin_token_file", "") is None:
         arguments.admin_token_file = profile.admin_token_file
+
+
+def _open_options(arguments: argparse.Namespace) -> list[str]:
+    """Return the options of a command that variables and profiles may fill in."""
+    # The pages that these name may be those of another group than the servers given here.
+    is_led_elsewhere = getattr(arguments, "servers", None) is not None
+    names = [name for name in VARIABLES if hasattr(arguments, name)]
+    return [name for name in names if name != "http" or not is_led_elsewhere]
 
 
 def load() -> Config:
