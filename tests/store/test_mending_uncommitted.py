@@ -72,6 +72,52 @@ def known_after(folder: Path) -> bytes:
         return headers_after(files, damaged, COMMITTED_INDEX)
 
 
+class ListeningPeer(FolderPeer):
+    """Keeps the headers that it is told."""
+
+    def __init__(self, folder: Path, *, end_pos: int = 1 << 40) -> None:
+        super().__init__(folder, end_pos=end_pos)
+        self.told = list[bytes]()
+
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        self.told.append(known)
+        return super().stored(name, at, size, known)
+
+
+def test_a_peer_is_told_headers_only_if_it_does_not_know_its_entries_as_committed(
+    own: Path, twin: Path
+) -> None:
+    hurt(own, 40)
+    sure, unsure = ListeningPeer(twin), ListeningPeer(twin, end_pos=0)
+
+    headers = known_after(own)
+    mend(own, sure)
+    hurt(own, 40)
+    mend(own, unsure)
+
+    assert set(sure.told) == {b""}
+    assert unsure.told[0] == b""
+    assert set(unsure.told[1:]) == {headers}
+
+
+def test_headers_that_cannot_be_read_stop_no_mending_from_a_sure_peer(
+    own: Path, twin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> bytes:
+        raise IndexError("the index files end too early")
+
+    monkeypatch.setattr("dledger_node.healing.mending.headers_after", unreadable)
+    hurt(own, 40)
+
+    mend(own, FolderPeer(twin))
+    assert data_of(own) == data_of(twin)
+
+    hurt(own, 40)
+    with pytest.raises(CannotMendError) as refused:
+        mend(own, FolderPeer(twin, end_pos=0))
+    assert refused.value.may_succeed_later
+
+
 @pytest.mark.parametrize("known_to_the_peer", [0, 1000, place_of(62)])
 @pytest.mark.parametrize("hurt_indexes", [(60,), (60, 61, 62), (26, 27), (0,), range(20, 60)])
 def test_a_peer_need_not_know_that_the_entries_are_committed(

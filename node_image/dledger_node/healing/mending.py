@@ -14,7 +14,7 @@ several peers, and from this member itself, each from one that has it sound. The
 Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
 peers give committed entries only. So the bytes are those that this member wrote and flushed itself.
 A peer need not know that they are committed, which it learns from leaders only: while most members
-stay out of service with damage, there is no leader. So the member tells its peers the headers of
+stay out of service with damage, there is no leader. So the member tells such a peer the headers of
 some sound entries after the range, which it knows to be committed. A peer with one of these entries
 has the same entries before it.
 What it promised is in its term, its vote, the end of its log and the entries above the committed
@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -50,6 +51,7 @@ from dledger_node.healing.peer_bytes import (
     Peer,
     PeerBytes,
     Piece,
+    ToldPeer,
 )
 from dledger_node.store.log.damaged_ranges import (
     DamagedRange,
@@ -144,14 +146,15 @@ class Mender:
     def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint) -> Mended:
         while True:
             size = self._shape.segment_size_bytes
-            givers = {**self._peers, OWN: OwnBytes(self._shape.folder / disk.DATA_FOLDER)}
-            known = self._headers_after(damaged, checkpoint)
-            fetched = PeerBytes(
-                givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept, known
-            )
+            headers = cache(partial(self._headers_after, damaged, checkpoint))
+            givers: dict[str, Peer] = {
+                peer_id: ToldPeer(peer, headers) for peer_id, peer in self._peers.items()
+            }
+            givers[OWN] = OwnBytes(self._shape.folder / disk.DATA_FOLDER)
+            fetched = PeerBytes(givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept)
             try:
                 if damaged.start.chain_crc is None:
-                    _take_first(fetched, damaged, self._agreed_header(damaged, givers, known))
+                    _take_first(fetched, damaged, self._agreed_header(damaged, givers))
                 if self._verify(damaged, fetched, checkpoint):
                     break
             except NoPeerError as error:
@@ -198,13 +201,16 @@ class Mender:
                     fetched.reject(walk.stop_pos)
 
     def _headers_after(self, damaged: DamagedRange, checkpoint: Checkpoint) -> bytes:
+        """Return headers to tell a peer; none if they cannot be read."""
         _, end = beginning(self._shape, checkpoint)
-        with closing(self._shape.read(self._first_pos(damaged), end)) as files:
+        with (
+            contextlib.suppress(IndexError, DamagedRecordError, StoreError),
+            closing(self._shape.read(self._first_pos(damaged), end)) as files,
+        ):
             return headers_after(files, damaged, checkpoint.committed_index)
+        return b""
 
-    def _agreed_header(
-        self, damaged: DamagedRange, givers: Mapping[str, Peer], known: bytes
-    ) -> bytes:
+    def _agreed_header(self, damaged: DamagedRange, givers: Mapping[str, Peer]) -> bytes:
         """Return the header of the range's first entry, on which two members agree.
 
         Where retention has removed the log's front, nothing is known of the chain before that
@@ -215,7 +221,7 @@ class Mender:
         votes, may_give_later = Counter[bytes](), False
         for giver in givers.values():
             try:
-                votes[giver.stored(name, at, ENTRY_HEADER_SIZE, known)] += 1
+                votes[giver.stored(name, at, ENTRY_HEADER_SIZE)] += 1
             except (NotYetCommittedError, OSError):
                 may_give_later = True
             except LookupError:

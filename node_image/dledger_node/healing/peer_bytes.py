@@ -7,7 +7,7 @@ its disk holds. So nothing that a peer sends is trusted; `mending` checks it, en
 
 import http.client
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -107,6 +107,30 @@ class OwnBytes:
             raise LookupError(str(error)) from error
 
 
+class ToldPeer:
+    """A peer that is told headers of committed entries (`Peer.stored`) once it says that it does
+    not know its own entries as committed. Most peers know, and the headers are not read then.
+    """
+
+    def __init__(self, peer: Peer, headers: Callable[[], bytes]) -> None:
+        """`headers` reads the headers; it returns none if they cannot be read."""
+        self._peer = peer
+        self._headers = headers
+        self._told = b""
+
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        """See `Peer`."""
+        try:
+            return self._peer.stored(name, at, size, known or self._told)
+        except NotYetCommittedError:
+            if known or self._told:
+                raise
+            self._told = self._headers()
+            if not self._told:
+                raise
+        return self._peer.stored(name, at, size, self._told)
+
+
 class Piece(NamedTuple):
     """A part of the range, and the peer that gives it."""
 
@@ -133,13 +157,10 @@ class PeerBytes:
         end: int,
         segment_size_bytes: int,
         chunks_kept: int = CHUNKS_KEPT,
-        known: bytes = b"",
     ) -> None:
         """Peers are asked in their order. The bytes between two positions may span segments.
-        `chunks_kept` bounds the memory; what is not kept is fetched again. `known` are headers
-        of committed entries after the bytes (`Peer`).
+        `chunks_kept` bounds the memory; what is not kept is fetched again.
         """
-        self._known = known
         self._peers = peers
         self._start = start
         self._end = end
@@ -275,7 +296,7 @@ class PeerBytes:
             return b""
         name, at = disk.file_name(low - low % self._segment_size), low % self._segment_size
         try:
-            return self._peers[peer_id].stored(name, at, high - low, self._known)
+            return self._peers[peer_id].stored(name, at, high - low)
         except LookupError as error:
             self._refuse(peer_id, str(error))
             self._is_behind |= isinstance(error, NotYetCommittedError)
