@@ -7,9 +7,9 @@ the leader away, it may see a little less than was acknowledged.
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger_formats.http.status import Manifest
@@ -27,16 +27,16 @@ MANIFEST_ATTEMPTS_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The copies that can be read, of which there is at least one."""
+    """The copies that can be read; `ask` returns at least one."""
 
     copies: tuple[Copy, ...]
-    silent: tuple[str, ...] = ()
-    """Why the other members cannot be read, one text for each."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Why the other members cannot be read, by member id."""
 
     @property
     def committed_index(self) -> int:
         """The last index of the log; -1 for an empty log."""
-        return max(copy.committed_index for copy in self.copies)
+        return max((copy.committed_index for copy in self.copies), default=-1)
 
     @property
     def first_index(self) -> int:
@@ -50,10 +50,15 @@ class Group:
         return max((copy.manifest.status.group_identity for copy in self.copies), default="")
 
 
-def ask(places: Mapping[str, str], known: Mapping[str, Any] | None = None) -> Group:
+def ask(
+    places: Mapping[str, str],
+    known: Mapping[str, Any] | None = None,
+    warned_of: Collection[str] = (),
+) -> Group:
     """Ask the members for their manifests at once; `places` are URLs and folders by member id.
 
-    `known` are manifests that were given, as JSON objects. Raises RefusedError if no member
+    `known` are manifests that were given, as JSON objects. `warned_of` are members whose silence is
+    known, so no warning tells it. Raises RefusedError if no member
     answers, or if those that answer are not the named members of one group.
     """
 
@@ -64,12 +69,17 @@ def ask(places: Mapping[str, str], known: Mapping[str, Any] | None = None) -> Gr
     with ThreadPoolExecutor(max_workers=min(ASKED_AT_ONCE_MAX, len(places))) as pool:
         answers = list(pool.map(one, places))
     copies = tuple(answer for answer in answers if isinstance(answer, Copy))
-    silent = tuple(answer for answer in answers if isinstance(answer, str))
+    silent = {
+        member: answer
+        for member, answer in zip(places, answers, strict=True)
+        if isinstance(answer, str)
+    }
     if not copies:
-        raise RefusedError(f"no member of the group can be read: {'; '.join(silent)}")
+        raise RefusedError(f"no member of the group can be read: {'; '.join(silent.values())}")
     _check_one_group(copies)
-    for reason in silent:
-        _LOG.warning("reading without a member: %s", reason)
+    for member, reason in silent.items():
+        if member not in warned_of:
+            _LOG.warning("reading without a member: %s", reason)
     return Group(copies=copies, silent=silent)
 
 

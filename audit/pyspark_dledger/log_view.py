@@ -1,9 +1,10 @@
 """The log: each committed entry once, from a member that has it intact."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -24,6 +25,12 @@ from pyspark_dledger.units import scan_units_or_headers
 
 _LOG: Final = logging.getLogger(__name__)
 
+COMMIT_SECONDS: Final = 30.0
+ASK_SECONDS: Final = 0.25
+"""A task waits so long, and asks so often, for members that do not know yet that its entries are
+committed: after the leader died, the others know it once one of them leads.
+"""
+
 WINDOW_BYTES: Final = 8 << 20
 """What a task reads at a time, and so at most reads beyond its last entry."""
 
@@ -43,6 +50,8 @@ class LogTask:
 
     pieces: tuple[Piece, ...]
     copies: tuple[Copy, ...]
+    first_wanted: int | None = None
+    """If retention removed entries from this index on meanwhile, that is an error."""
 
 
 def schema(options: Options) -> str:
@@ -64,49 +73,77 @@ class LogView:
         first = self._options.first_wanted
         if first is not None and self._options.on_removed != SKIP:
             check_front(found, first)
-        return log_tasks(found, wanted, self._options.task_bytes, self._options.level)
+        tasks = log_tasks(found, wanted, self._options.task_bytes, self._options.level)
+        return [replace(task, first_wanted=first) for task in tasks]
 
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a task. Raises NoIntactCopyError, RefusedError."""
         scan = SCANS[self._options.level]
         with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy, scan=scan) as reader:
             for piece in task.pieces:
-                for each in self._slices(reader, task.copies, piece):
+                for each in self._slices(reader, task, piece):
                     run = each.entries.part(each.start, each.end)
                     yield columns.batch(run, each.member, each.segment, self._schema)
 
-    def _slices(self, reader: Reader, copies: Sequence[Copy], piece: Piece) -> Iterator[Slice]:
+    def _slices(self, reader: Reader, task: LogTask, piece: Piece) -> Iterator[Slice]:
         """Yield the entries of a piece, without those that retention removes meanwhile."""
-        index = piece.first
+        index, copies = piece.first, task.copies
+        deadline = time.monotonic() + COMMIT_SECONDS
         while index <= piece.last:
             try:
                 for each in reader.read(copies, index, piece.last):
                     yield each
                     index = each.first_index + len(each)
             except NoIntactCopyError:
-                first = self._removed_before(copies)
-                if first <= index:
+                found = self._ask_again()
+                first = _removed_before(found, copies)
+                if first > index:
+                    self._check_removed(found, task)
+                    _LOG.warning(
+                        "leaving out the entries %d to %d: removed meanwhile", index, first - 1
+                    )
+                    index = first
+                    continue
+                newer = _renewed(copies, found, piece)
+                may_learn = any(copy.committed_index < piece.last for copy in found.copies)
+                if (newer == copies and not may_learn) or time.monotonic() > deadline:
                     raise
-                _LOG.warning(
-                    "leaving out the entries %d to %d: removed meanwhile", index, first - 1
-                )
-                index = first
+                if newer == copies:
+                    time.sleep(ASK_SECONDS)
+                copies = newer
 
-    def _removed_before(self, copies: Sequence[Copy]) -> int:
-        """Return before which index all of these members have removed their entries since the query
-        was planned; 0 if one of them does not say so. Raises RefusedError if the query forbids it.
-        """
+    def _ask_again(self) -> Group:
         try:
-            found = group.ask(self._options.members)
+            return group.ask(self._options.members)
         except RefusedError:
-            return 0
-        answered = {copy.member for copy in found.copies}
-        if any(copy.member not in answered for copy in copies) or found.committed_index < 0:
-            return 0
-        wanted = self._options.first_wanted
-        if wanted is not None and self._options.on_removed != SKIP:
-            check_front(found, wanted)
-        return found.first_index
+            return Group(copies=())
+
+    def _check_removed(self, found: Group, task: LogTask) -> None:
+        if task.first_wanted is not None and self._options.on_removed != SKIP:
+            check_front(found, task.first_wanted)
+
+
+def _removed_before(found: Group, copies: Sequence[Copy]) -> int:
+    """Return before which index all of these members have removed their entries since the query
+    was planned; 0 if one of them does not say so.
+    """
+    answered = {copy.member for copy in found.copies}
+    if any(copy.member not in answered for copy in copies) or found.committed_index < 0:
+        return 0
+    return found.first_index
+
+
+def _renewed(copies: tuple[Copy, ...], found: Group, piece: Piece) -> tuple[Copy, ...]:
+    """Return the copies with what their members have learned to be committed meanwhile."""
+    present = {copy.member: copy for copy in found.copies}
+    hull = IndexRange(first=piece.first, last=piece.last)
+    return tuple(
+        present[copy.member].part(hull)
+        if copy.member in present
+        and copy.committed_index < min(piece.last, present[copy.member].committed_index)
+        else copy
+        for copy in copies
+    )
 
 
 def check_front(found: Group, first: int) -> None:

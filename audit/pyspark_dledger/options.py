@@ -24,6 +24,7 @@ MEMBERS: Final = "members"
 FAIL: Final = "fail"
 SKIP: Final = "skip"
 TASK_BYTES: Final = 256 << 20
+BATCH_BYTES: Final = 1 << 30
 
 INDEX: Final = "index"
 HEADERS: Final = "headers"
@@ -31,7 +32,8 @@ FULL: Final = "full"
 LEVELS: Final = (INDEX, HEADERS, FULL)
 
 PUBLIC: Final = (
-    "members", "view", "level", "startingIndex", "endingIndex", "ranges", "onRemoved", "taskBytes",
+    "members", "view", "level", "startingIndex", "endingIndex", "ranges", "onRemoved",
+    "taskBytes", "maxEntriesPerBatch", "maxBytesPerBatch",
 )  # fmt: skip
 OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
 
@@ -56,6 +58,9 @@ class Options:
     level: str = FULL
     on_removed: str = FAIL
     task_bytes: int = TASK_BYTES
+    batch_bytes: int = BATCH_BYTES
+    batch_entries: int | None = None
+    """The bounds of a batch of a streaming query."""
     rows: str = ENTRIES
     cuts: tuple[int, ...] = ()
     manifests: dict[str, Any] = field(default_factory=dict)
@@ -86,6 +91,8 @@ def parse(given: Mapping[str, str]) -> Options:
         level=level,
         on_removed=_one_of("onRemoved", options.get("onRemoved", FAIL), (FAIL, SKIP)),
         task_bytes=_count("taskBytes", options.get("taskBytes"), TASK_BYTES),
+        batch_bytes=_count("maxBytesPerBatch", options.get("maxBytesPerBatch"), BATCH_BYTES),
+        batch_entries=_count("maxEntriesPerBatch", options.get("maxEntriesPerBatch"), 0) or None,
         rows=rows,
         cuts=tuple(_json("cuts", options.get("cuts", "[]"), _indexes)),
         manifests=_json("manifests", options.get("manifests", "{}"), _object),

@@ -14,6 +14,8 @@ Options
     ranges          JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
     onRemoved       fail (default) or skip: what to do if all members that answer have removed
                     entries from `startingIndex` or the first range on
+    maxEntriesPerBatch, maxBytesPerBatch
+                    a batch of `readStream` has at most so many entries (no bound) or bytes (1 GiB)
     taskBytes       a task reads about so many bytes at most (256 MiB); of the view members, at
                     least one segment
 
@@ -33,17 +35,21 @@ Spark does not tell a Python source which columns a query needs. Name them with
 with constants skip segments that cannot match, if the session has filters pushed to Python
 sources: `spark.sql.python.filterPushdown.enabled`.
 
+`readStream` follows the log; see `stream`.
+
 This module imports nothing heavy, because Spark imports it in every session that uses any Python
 data source (`discovery`).
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -58,9 +64,21 @@ from pyspark.sql.types import StructType
 from pyspark_dledger.options import MEMBERS, Options, parse
 from pyspark_dledger.ranges import IndexRange, cut
 
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.1
+    ReadMaxBytes, SupportsTriggerAvailableNow = None, object  # type: ignore[assignment, misc]
+    ReadAllAvailable, ReadLimit = object, object  # type: ignore[assignment, misc]
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Offset: TypeAlias = dict[str, Any]
 _INSTALL: Final = "install it wherever Spark runs: pip install 'dledger-operator[spark]'"
 
 
@@ -82,6 +100,9 @@ class DLedgerSource(DataSource):
 
     def reader(self, schema: StructType) -> "DLedgerReader":
         return DLedgerReader(_columns(schema), self._asked)
+
+    def streamReader(self, schema: StructType) -> "DLedgerStreamReader":  # noqa: N802
+        return DLedgerStreamReader(_columns(schema), self._asked)
 
 
 class DLedgerReader(DataSourceReader):
@@ -123,6 +144,54 @@ class DLedgerReader(DataSourceReader):
             yield from self._view.read(partition.value)
 
 
+class DLedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the log for one streaming query."""
+
+    def __init__(self, columns: Mapping[str, str], asked: Options) -> None:
+        """Raises OptionError, and ImportError if this Spark is too old.
+
+        Spark 4.1 does not tell a source up to where a query with a checkpoint has read. A member
+        that has just restarted knows a lower commit, so the query would go back, and read twice.
+        """
+        if ReadMaxBytes is None:
+            raise ImportError("readStream of the data source dledger needs pyspark 4.2 or later")
+        self._limit = ReadMaxBytes(asked.batch_bytes)
+        self._view = _imported("log_view").LogView(columns, asked)
+        self._stream = _imported("stream").LogStream(asked)
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, like those below
+        """Return where a query without a checkpoint begins."""
+        offset: Offset = self._stream.first()
+        return offset
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what `latestOffset` takes for the bounds of the options."""
+        return self._limit
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return where the next batch ends."""
+        is_bounded = not isinstance(limit, ReadAllAvailable)
+        offset: Offset = self._stream.latest(start, is_bounded=is_bounded)
+        return offset
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Return where the log ends, for the progress of the query."""
+        offset: Offset | None = self._stream.newest
+        return offset
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the query end where the log ends now."""
+        self._stream.stop_here()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Plan the tasks of a batch."""
+        return [_Partition(task) for task in self._stream.tasks(start, end)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """Yield the rows of a task."""
+        yield from self._view.read(partition.value)
+
+
 class _PushFilters:
     """The method `pushFilters`, which Spark's own check takes for the one of the base class.
 
@@ -146,13 +215,16 @@ class _Partition(InputPartition):
 
 def _reading(asked: Options) -> ModuleType:
     """Import the module of the view. Raises ImportError that says what to install."""
+    return _imported("members_view" if asked.view == MEMBERS else "log_view")
+
+
+def _imported(name: str) -> ModuleType:
     try:
-        from pyspark_dledger import log_view, members_view
+        return importlib.import_module(f"pyspark_dledger.{name}")
     except ModuleNotFoundError as error:
         raise ImportError(
             f"the data source dledger needs the Python package {error.name}; {_INSTALL}"
         ) from error
-    return members_view if asked.view == MEMBERS else log_view
 
 
 def _columns(schema: StructType) -> dict[str, str]:
