@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from dledger_formats.log import disk, memberships
 from pyspark_dledger.decode import Entries
-from pyspark_dledger.options import FULL, HEADERS, INDEX
+from pyspark_dledger.options import FULL, HEADERS, INDEX, LOG, Options
+from pyspark_dledger.pairs import Pairs
 from pyspark_dledger.segments import Absent, Run
 
 # Each type's name in Spark, and its Arrow type.
@@ -35,6 +36,8 @@ _TYPES: Final = {
     "flags": _INT,
     "body": _BINARY,
     "kind": _STRING,
+    "key": _BINARY,
+    "value": _BINARY,
 }
 _HEADER_COLUMNS: Final = (
     "term", "magic", "size", "pos", "channel", "chain_crc", "body_size", "body_crc",
@@ -47,35 +50,36 @@ def ddl_of(names: Iterable[str]) -> str:
 
 
 BODY: Final = "body"
+KEY: Final = "key"
+VALUE: Final = "value"
 KIND: Final = "kind"
 KINDS: Final = ("normal", "noop", "membership", "unknown")
 """What an entry is: a client's, a leader's own, a membership, or something of a later version."""
 
 READ: Final = {
     INDEX: ("member", "segment", "at", "index", "term", "size", "body_size", "flags"),
-    HEADERS: tuple(name for name in _TYPES if name not in ("crc", BODY)),
+    HEADERS: tuple(name for name in _TYPES if name not in ("crc", BODY, KEY, VALUE)),
     FULL: tuple(_TYPES),
 }
 """The columns that a query has at each level."""
-_OF_MEMBERS: Final = tuple(name for name in _TYPES if name not in (BODY, KIND))
+_OF_MEMBERS: Final = tuple(name for name in _TYPES if name not in (BODY, KIND, KEY, VALUE))
+_DECODED: Final = (KEY, VALUE)
 _OF_LOG: Final = ("index", "term", KIND, "channel", "size", "member", BODY)
 
 
-def members_schema(level: str) -> str:
-    """Return what a query of the members gets if it names no columns, in Spark's language."""
-    return ddl_of(name for name in _OF_MEMBERS if name in READ[level])
+def default_schema(options: Options) -> str:
+    """Return what a query of entries gets if it names no columns, in Spark's language."""
+    names = _OF_LOG if options.view == LOG else _OF_MEMBERS
+    names += _DECODED if options.decoder else ()
+    return ddl_of(name for name in names if name in READ[options.level])
 
 
-def log_schema(level: str) -> str:
-    """Return what a query of the log gets if it names no columns, in Spark's language."""
-    return ddl_of(name for name in _OF_LOG if name in READ[level])
-
-
-def arrow_schema(columns: Mapping[str, str], level: str = FULL) -> pa.Schema:
+def arrow_schema(columns: Mapping[str, str], options: Options) -> pa.Schema:
     """Return the Arrow schema of the requested columns, which map names to Spark types.
 
-    Raises ValueError for an unknown column, a wrong type, or a column that needs another level.
+    Raises ValueError for an unknown column, a wrong type, or a column that needs another option.
     """
+    level = options.level
     for name, kind in columns.items():
         if name not in _TYPES:
             raise ValueError(f"unknown column {name}; the columns are {', '.join(_TYPES)}")
@@ -84,6 +88,8 @@ def arrow_schema(columns: Mapping[str, str], level: str = FULL) -> pa.Schema:
                 f"column {name} is not read with level={level}, which has the columns "
                 f"{', '.join(READ[level])}; use a higher level"
             )
+        if name in _DECODED and not options.decoder:
+            raise ValueError(f"column {name} needs the option decoder, such as decoder=kv")
         if kind.replace("bigint", "long") != _TYPES[name][0]:
             raise ValueError(f"column {name} has type {_TYPES[name][0]}, not {kind}")
     return pa.schema([(name, _TYPES[name][1]) for name in columns])
@@ -95,14 +101,22 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {names[field.type]}" for field in schema)
 
 
-def batch(run: Run, member: str, segment: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert a run to rows.
+def batch(
+    run: Run, member: str, segment: int, schema: pa.Schema, pairs: Pairs | None = None
+) -> pa.RecordBatch:
+    """Convert a run to rows; `pairs` tells keys and values, if the schema has them.
 
     In the row of an absent entry, only the columns that tell its place and `flags` are not null.
     """
     if isinstance(run, Absent):
         return _absent(run, member, segment, schema)
-    columns = [_column(field, run, member, segment) for field in schema]
+    decoded = {}
+    if pairs is not None and (KEY in schema.names or VALUE in schema.names):
+        decoded = _decoded(run, pairs)
+    columns = [
+        decoded[field.name] if field.name in decoded else _column(field, run, member, segment)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -151,6 +165,19 @@ def _bodies(entries: Entries) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(bodies.sizes))).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     return pa.Array.from_buffers(pa.binary(), len(entries), buffers)
+
+
+def _decoded(entries: Entries, pairs: Pairs) -> dict[str, pa.Array]:
+    """Decode the bodies of clients' entries; the others have neither key nor value."""
+    raw, bodies = entries.view.data, entries.bodies
+    keys: list[bytes | None] = [None] * len(entries)
+    values = keys.copy()
+    for k in np.flatnonzero(entries.headers["magic"] == disk.NORMAL).tolist():
+        start = int(bodies.offsets[k])
+        pair = pairs(raw[start : start + int(bodies.sizes[k])].tobytes())
+        if pair is not None:
+            keys[k], values[k] = pair
+    return {KEY: pa.array(keys, pa.binary()), VALUE: pa.array(values, pa.binary())}
 
 
 def _kinds(entries: Entries) -> pa.Array:

@@ -18,6 +18,7 @@ from pyspark_dledger.group import Group
 from pyspark_dledger.intact import HARMLESS, NoIntactCopyError, Reader, Slice
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.options import FULL, HEADERS, INDEX, SKIP, Options
+from pyspark_dledger.pairs import check_decoder, pairs_of
 from pyspark_dledger.ranges import NOTHING, IndexRange, cut
 from pyspark_dledger.segments import Scan, scan
 from pyspark_dledger.splits import Piece
@@ -56,7 +57,7 @@ class LogTask:
 
 def schema(options: Options) -> str:
     """Return the columns that a query gets if it names none, in Spark's language."""
-    return columns.log_schema(options.level)
+    return columns.default_schema(options)
 
 
 class LogView:
@@ -65,7 +66,8 @@ class LogView:
     def __init__(self, wanted: Mapping[str, str], options: Options) -> None:
         """Take the wanted columns, which map names to Spark types. Raises ValueError."""
         self._options = options
-        self._schema = columns.arrow_schema(wanted, options.level)
+        self._schema = columns.arrow_schema(wanted, options)
+        check_decoder(options)
 
     def tasks(self, wanted: Sequence[IndexRange], _: frozenset[str] | None) -> list[LogTask]:
         """Ask the members, and divide the log as it is now. Raises RefusedError."""
@@ -79,11 +81,12 @@ class LogView:
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a task. Raises NoIntactCopyError, RefusedError."""
         scan = SCANS[self._options.level]
+        decode = pairs_of(self._options)
         with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy, scan=scan) as reader:
             for piece in task.pieces:
                 for each in self._slices(reader, task, piece):
                     run = each.entries.part(each.start, each.end)
-                    yield columns.batch(run, each.member, each.segment, self._schema)
+                    yield columns.batch(run, each.member, each.segment, self._schema, decode)
 
     def _slices(self, reader: Reader, task: LogTask, piece: Piece) -> Iterator[Slice]:
         """Yield the entries of a piece, without those that retention removes meanwhile."""

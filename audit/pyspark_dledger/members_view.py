@@ -13,10 +13,12 @@ import pyarrow as pa
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
 from pyspark_dledger import columns, plan
+from pyspark_dledger.copies import opened
 from pyspark_dledger.digests import DIGEST_SCHEMA, digests
-from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.files import Files
 from pyspark_dledger.options import DIGESTS, ENTRIES, FULL, HEADERS, INDEX, PACKS, Options
 from pyspark_dledger.packs import PACK_SCHEMA, packs
+from pyspark_dledger.pairs import check_decoder, pairs_of
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, Absent, Scan, Segment, scan
 from pyspark_dledger.units import scan_units
@@ -39,7 +41,7 @@ _SCHEMAS: Final[Mapping[str, str]] = {
 def schema(options: Options) -> str:
     """Return the columns that a query gets if it names none, in Spark's language."""
     if options.rows == ENTRIES:
-        return columns.members_schema(options.level)
+        return columns.default_schema(options)
     return _SCHEMAS[options.rows]
 
 
@@ -48,7 +50,8 @@ class SegmentTask:
     """One task: a segment of one member, or several small ones."""
 
     member: str
-    url: str
+    place: str
+    """Its URL, or its folder."""
     parts: tuple[Segment, ...]
     """The segments, each once for every range of it to read."""
 
@@ -60,7 +63,8 @@ class MembersView:
         """Take the wanted columns, which map names to Spark types. Raises ValueError."""
         self._options = options
         if options.rows == ENTRIES:
-            self._schema = columns.arrow_schema(wanted, options.level)
+            self._schema = columns.arrow_schema(wanted, options)
+            check_decoder(options)
 
     def tasks(
         self, wanted: Sequence[IndexRange], members: frozenset[str] | None
@@ -72,10 +76,10 @@ class MembersView:
         """
         parts_max = None if self._options.rows == ENTRIES else plan.PARTS_MAX
         return [
-            SegmentTask(member, url, parts)
-            for member, url in self._options.members.items()
+            SegmentTask(member, place, parts)
+            for member, place in self._options.members.items()
             if members is None or member in members
-            for parts in self._grouped(plan.parts(self._manifest(member, url), wanted, parts_max))
+            for parts in self._grouped(plan.parts(self._manifest(member, place), wanted, parts_max))
         ]
 
     def _grouped(self, parts: Iterable[tuple[Segment, ...]]) -> Iterator[tuple[Segment, ...]]:
@@ -94,20 +98,21 @@ class MembersView:
     def read(self, task: SegmentTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         cuts = np.array(self._options.cuts, np.int64)
-        with HttpFiles(task.url) as files:
+        with opened(task.place) as files:
             for part in task.parts:
                 yield from self._rows_of(task.member, part, files, cuts)
 
     def _rows_of(
-        self, member: str, segment: Segment, files: HttpFiles, cuts: np.typing.NDArray[np.int64]
+        self, member: str, segment: Segment, files: Files, cuts: np.typing.NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         reducer = _REDUCERS.get(self._options.rows)
         reduced: list[pa.RecordBatch] = []
+        decode = pairs_of(self._options)
         for run in SCANS[self._options.level](segment, files, WINDOW_BYTES):
             if isinstance(run, Absent) and run.reason:
                 _LOG.warning("%s: %s", member, run.reason)
             if reducer is None:
-                yield columns.batch(run, member, segment.pos, self._schema)
+                yield columns.batch(run, member, segment.pos, self._schema, decode)
                 continue
             reduced.append(reducer(run, member, segment.pos, cuts))
             if self._options.rows == PACKS or sum(map(len, reduced)) >= BATCH_ROWS:
@@ -116,10 +121,10 @@ class MembersView:
         if reduced:
             yield pa.concat_batches(reduced)
 
-    def _manifest(self, member: str, url: str) -> Manifest:
+    def _manifest(self, member: str, place: str) -> Manifest:
         if member in self._options.manifests:
             return Manifest.from_json(json.dumps(self._options.manifests[member]).encode())
-        with HttpFiles(url) as files:
+        with opened(place) as files:
             return files.manifest()
 
 

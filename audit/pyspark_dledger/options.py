@@ -32,7 +32,7 @@ FULL: Final = "full"
 LEVELS: Final = (INDEX, HEADERS, FULL)
 
 PUBLIC: Final = (
-    "members", "view", "level", "startingIndex", "endingIndex", "ranges", "onRemoved",
+    "members", "view", "level", "decoder", "startingIndex", "endingIndex", "ranges", "onRemoved",
     "taskBytes", "maxEntriesPerBatch", "maxBytesPerBatch",
 )  # fmt: skip
 OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
@@ -56,6 +56,8 @@ class Options:
     """The first index that the query names; None if it takes the log as it begins."""
     view: str = LOG
     level: str = FULL
+    decoder: str = ""
+    """The name of a decoder of `keys`; empty for none."""
     on_removed: str = FAIL
     task_bytes: int = TASK_BYTES
     batch_bytes: int = BATCH_BYTES
@@ -82,6 +84,8 @@ def parse(given: Mapping[str, str]) -> Options:
     level = _one_of("level", options.get("level", FULL), LEVELS)
     if level != FULL and rows != ENTRIES:
         raise OptionError(f"rows is {rows!r}, which needs level={FULL}")
+    if "decoder" in options and level != FULL:
+        raise OptionError(f"decoder is {options['decoder']!r}, which needs level={FULL}")
     is_named = "startingIndex" in options or "ranges" in options
     return Options(
         members=parse_members(_places(options)),
@@ -89,6 +93,7 @@ def parse(given: Mapping[str, str]) -> Options:
         first_wanted=ranges[0].first if is_named else None,
         view=view,
         level=level,
+        decoder=options.get("decoder", ""),
         on_removed=_one_of("onRemoved", options.get("onRemoved", FAIL), (FAIL, SKIP)),
         task_bytes=_count("taskBytes", options.get("taskBytes"), TASK_BYTES),
         batch_bytes=_count("maxBytesPerBatch", options.get("maxBytesPerBatch"), BATCH_BYTES),

@@ -9,6 +9,8 @@ Options
                     members: every member's log as it is, damaged entries included
     level           full (default): read every byte, and check all checksums; headers: check headers
                     alone, and read no large body; index: read index files alone
+    decoder         register, kv, json:FIELD, rocketmq or module:function: adds the columns `key`
+                    and `value` (`pairs`)
     startingIndex   read no entry before this index
     endingIndex     read no entry after this index
     ranges          JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
