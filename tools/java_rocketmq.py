@@ -18,7 +18,7 @@ from tools.setup import ROOT, java_version
 
 PROJECT: Final = ROOT / "tests" / "interop" / "java_rocketmq"
 CLIENT_VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.0")
-NAME_SERVER_VERSIONS: Final = ("5.3.3",)
+NAME_SERVER_VERSIONS: Final = ("5.3.3", "4.9.7")
 _KIND: Final = "java-rocketmq"
 _CLIENT: Final = "rocketmq-tools"
 """The administration client; it brings the client of producers and consumers."""

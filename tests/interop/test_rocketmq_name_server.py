@@ -32,6 +32,8 @@ def running_name_server(folder: Path, version: str, port: int) -> Iterator[str]:
     except JavaMissingError as error:
         pytest.skip(str(error))
     folder.mkdir(exist_ok=True)
+    (folder / "conf").mkdir(exist_ok=True)
+    (folder / "conf" / "logback_namesrv.xml").write_text("<configuration/>")  # 4.9 ends without it
     settings = folder / "name-server.conf"
     settings.write_text(f"listenPort={port}\n")
     with (folder / "name-server.log").open("ab") as log:
