@@ -136,6 +136,11 @@ bench-idle: setup ## Measure what members cost while nothing happens, in each st
 bench-failover: setup ## Fail the leader 300 times and measure how long appends pause (needs root)
 	$(RUN) -m bench.failover
 
+.PHONY: bench-rocketmq-failover
+bench-rocketmq-failover: setup ## Kill the master of a group of brokers 100 times under stock clients (needs a JDK and Maven)
+	$(RUN) -m tools.java_rocketmq
+	$(RUN) -m bench.rocketmq_failover --kills 100
+
 .PHONY: bench-operator
 bench-operator: setup ## Measure an operator with 100 groups on a real API server (needs the cluster's programs)
 	PYTHONPATH=tests/lib $(RUN) -m dledger_kube.many_groups

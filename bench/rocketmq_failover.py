@@ -1,0 +1,198 @@
+"""How long stock clients of RocketMQ wait when the master of a group of brokers is killed.
+
+    python -m bench.rocketmq_failover       or: --kills 100 --versions 5.3.3 --json figures.json
+
+Three members with the default timers share one port. A stock producer and a stock push consumer of
+each version use it with their default settings; the producers send one message after another. In
+each round the master is killed with SIGKILL. The round ends when every client goes on; then the
+member is started again, and the next round begins when all members are in order.
+
+    producer    from the kill to the first SEND_OK of a send that was begun after it
+    consumer    from the kill to the first delivery of such a message, or of a later one
+
+At the end all acknowledged messages must have been delivered, and no queue offset may belong to two
+messages. The exit code is 1 if either is violated. Needs a JDK and `python -m tools.java_rocketmq`.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from bench.failover_faults import wait_until_in_order
+from bench.rocketmq_clients import Sent, StockClients
+from tools.groups.broker_group import BrokerGroup
+from tools.groups.waiting import wait_for
+
+HEARTBEAT_MS: Final = 250
+ELECTION_MS: Final = 1000
+"""Both are a member's defaults."""
+STEADY_SENDS: Final = 100
+"""Sends acknowledged and delivered before each kill."""
+GAP_MAX_S: Final = 90.0
+"""A client that needs longer ends the run: its own time-outs are shorter."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Figures:
+    """What the clients of one version have seen."""
+
+    version: str
+    producer_s: list[float] = dataclasses.field(default_factory=list)
+    consumer_s: list[float] = dataclasses.field(default_factory=list)
+    acknowledged: int = 0
+    failed: int = 0
+    failures: dict[str, int] = dataclasses.field(default_factory=dict)
+    """By what the client said."""
+    undelivered: int = 0
+    delivered_again: int = 0
+    offsets_given_twice: int = 0
+
+    def rows(self) -> Sequence[str]:
+        """Return two lines of the table."""
+        return [
+            f"{self.version:8} {name:9} {len(gaps):5} {statistics.median(gaps):8.2f} "
+            f"{_p99(gaps):8.2f} {max(gaps):8.2f}"
+            for name, gaps in (("producer", self.producer_s), ("consumer", self.consumer_s))
+        ]
+
+    def account(self) -> str:
+        """Return what became of the messages."""
+        return (
+            f"{self.version}: {self.acknowledged:,} acknowledged, {self.failed} sends failed, "
+            f"{self.undelivered} acknowledged and never delivered, {self.delivered_again} "
+            f"delivered again, {self.offsets_given_twice} queue offsets given out twice"
+        )
+
+
+def _p99(gaps: Sequence[float]) -> float:
+    return sorted(gaps)[int(len(gaps) * 0.99)]
+
+
+def main() -> int:
+    """Kill the master again and again; return 1 if a message or an offset is wrong."""
+    arguments = _arguments()
+    print(
+        f"3 brokers and the clients on one machine: {os.cpu_count()} cores, {platform.machine()}, "
+        f"Python {platform.python_version()}; load average at the start {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        members = folder / "members"
+        members.mkdir()
+        group = stack.enter_context(
+            BrokerGroup(
+                members, shares_port=True, heartbeat_interval_ms=HEARTBEAT_MS,
+                election_timeout_ms=ELECTION_MS,
+            )
+        )  # fmt: skip
+        wait_until_in_order(group)
+        clients = [
+            stack.enter_context(
+                StockClients(folder, version, group.group_address, arguments.pause_ms)
+            )
+            for version in arguments.versions
+        ]
+        figures = [Figures(version=version) for version in arguments.versions]
+        for number in range(arguments.kills):
+            _kill_once(group, clients, figures)
+            if arguments.verbose:
+                gaps = [(f"{f.producer_s[-1]:.2f}", f"{f.consumer_s[-1]:.2f}") for f in figures]
+                print(number, gaps, flush=True)
+        for client, found in zip(clients, figures, strict=True):
+            _account(client, found)
+    print("version  client    kills    p50 s    p99 s    max s")
+    for found in figures:
+        print("\n".join(found.rows()))
+    for found in figures:
+        print(found.account())
+        for text, times in found.failures.items():
+            print(f"  {times} times: {text[:300]}")
+    print(f"load average at the end {os.getloadavg()[0]:.1f}")
+    if arguments.json:
+        raw = json.dumps([dataclasses.asdict(found) for found in figures], indent=2)
+        arguments.json.write_text(raw + "\n")
+    return int(any(found.undelivered or found.offsets_given_twice for found in figures))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=10, help="kills of the master (default: 10)")
+    parser.add_argument("--versions", nargs="+", default=["5.3.3", "4.9.8"])
+    parser.add_argument(
+        "--pause-ms", type=int, default=10, help="pause after each send (default: 10)"
+    )
+    parser.add_argument("--json", type=Path, help="a file to write the figures to")
+    parser.add_argument("--verbose", action="store_true", help="print every round")
+    return parser.parse_args()
+
+
+def _kill_once(
+    group: BrokerGroup, clients: Sequence[StockClients], figures: Sequence[Figures]
+) -> None:
+    """Kill the master, measure how long each client waits, and start the member again."""
+    leader = wait_until_in_order(group)
+    for client in clients:
+        _wait_until_steady(client)
+    killed_s = time.monotonic()
+    group.kill(leader)
+    for client, found in zip(clients, figures, strict=True):
+        sent = _first_sent_after(client, killed_s)
+        delivered_s = _first_delivery_after(client, sent.number)
+        found.producer_s.append(sent.ended_s - killed_s)
+        found.consumer_s.append(delivered_s - killed_s)
+    group.start(leader)
+
+
+def _wait_until_steady(client: StockClients) -> None:
+    goal = len(client.sends) + STEADY_SENDS
+    what = f"{STEADY_SENDS} messages of {client.version} are sent and delivered"
+    wait_for(
+        lambda: len(client.sends) >= goal and not client.undelivered_count(),
+        what,
+        timeout_s=GAP_MAX_S,
+    )
+
+
+def _first_sent_after(client: StockClients, killed_s: float) -> Sent:
+    return wait_for(
+        lambda: client.first_sent_after(killed_s),
+        f"a producer {client.version} goes on",
+        timeout_s=GAP_MAX_S,
+    )
+
+
+def _first_delivery_after(client: StockClients, number: int) -> float:
+    return wait_for(
+        lambda: client.first_delivery_after(number),
+        f"a consumer {client.version} goes on",
+        timeout_s=GAP_MAX_S,
+    )
+
+
+def _account(client: StockClients, figures: Figures) -> None:
+    """Stop the producer, and count what became of its messages once nothing is missing."""
+    client.stop_sending()
+    with contextlib.suppress(AssertionError):  # then it is told how many are missing
+        what = "all acknowledged messages are delivered"
+        wait_for(lambda: not client.undelivered_count(), what, timeout_s=GAP_MAX_S)
+    figures.acknowledged = sum(sent.place is not None for sent in client.sends)
+    figures.failed = len(client.sends) - figures.acknowledged
+    figures.failures = dict(client.failures)
+    figures.undelivered = client.undelivered_count()
+    figures.delivered_again = sum(times - 1 for times in client.deliveries.values())
+    figures.offsets_given_twice = client.offsets_given_twice()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
