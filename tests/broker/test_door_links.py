@@ -243,6 +243,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written.append(data)
 
+    def get_extra_info(self, _: str) -> None:
+        return None
+
 
 @pytest.mark.parametrize("seed", range(5))
 def test_frames_are_bounded_by_all_that_requests_have(seed: int) -> None:

@@ -2,9 +2,14 @@
 
 Each request ends exactly once: with its answer, or with the end of the connection. Requests that
 are sent before the connection is made wait for it.
+
+A link that is given up is reset. Otherwise the kernel would go on sending, and a request that was
+sent to the next leader as well could have its effect a second time, long after it was answered.
 """
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -15,6 +20,8 @@ from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.codes import SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, FrameError, RemotingCommand
 
+_RESET_AT_ONCE: Final = struct.pack("ii", 1, 0)
+"""The value of SO_LINGER with which a closed connection drops what it has not sent."""
 REQUESTS_MAX: Final = 128
 BYTES_MAX: Final = 256 * 1024
 """A frame has at most so many requests, and so many bytes unless it has one request only."""
@@ -118,6 +125,9 @@ class DoorLink(asyncio.Protocol):
         if self._has_ended:
             made.abort()
             return
+        link_socket = made.get_extra_info("socket")
+        if link_socket is not None:
+            link_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_ONCE)
         self._transport = made
         self.was_made = True
         unsent, self._unsent = self._unsent, []

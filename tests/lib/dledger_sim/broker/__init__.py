@@ -9,6 +9,7 @@
     member      a member with a broker, its store and the keeper of its state
     cluster     a group of such members
     ports       the connections of clients, with their requests and answers
+    ordered     consumers that lock queues
     clients     producers, consumers, and a reader of everything in the end
 
 The judges are `judges.broker_log` and `judges.broker_rules`; `faults.broker_lives` draws conditions

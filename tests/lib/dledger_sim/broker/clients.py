@@ -4,7 +4,6 @@ A client asks any member. Without an answer in time it sends a message again, as
 another member, since it cannot know better; so each body tells one request from all others.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -12,17 +11,9 @@ from typing import Final, Protocol
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch, message_record
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
-from dledger_formats.rocketmq.consumer_groups import (
-    Consumer,
-    Heartbeat,
-    LockedQueues,
-    LockQueues,
-    MessageQueue,
-    Subscription,
-)
 from dledger_formats.rocketmq.message_batch import BatchMessage
+from dledger_sim.broker.ordered import OrderedConsumers
 from dledger_sim.broker.ports import Ask, Ports
-from dledger_sim.broker.program import GROUP
 from dledger_sim.broker.wires import Wires
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.judges.broker_log import BrokerLog, Place
@@ -30,13 +21,7 @@ from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
 
 TOPICS: Final = ("orders", "bills")
 QUEUES: Final = 2
-LOCKED_TOPIC: Final = TOPICS[0]
-ORDERED: Final = "ordered"
-"""The group of those who consume in order."""
 TRIES_MAX: Final = 3
-LOCK_ANSWER_S: Final = 1.0
-LOCK_VALID_S: Final = 30.0
-"""How long a client of RocketMQ counts on its locks after an answer."""
 REPEAT_US: Final = 2_000
 READER: Final = 90
 """The client that reads everything."""
@@ -69,13 +54,10 @@ class BrokerClients:
         self._world = world
         self._rules = rules
         self._ports = Ports(wires, world.after, self.us_of)
+        self.ordered = OrderedConsumers(world, rules, self._ports, self.us_of)
         self._sent = 0
         self._next_offsets: dict[tuple[int, Place], int] = {}
         self._committing: set[OffsetKey] = set()
-        self._locking: set[int] = set()
-        """Clients with a request about locks on its way."""
-        self._names: Counter[int] = Counter()
-        """How often each client has taken another name."""
         self._unread: dict[tuple[str, Place], int] = {}
         self._unasked: set[OffsetKey] = set()
 
@@ -193,60 +175,6 @@ class BrokerClients:
         ask = Ask(int(RequestCode.QUERY_CONSUMER_OFFSET), _offset_ext(key))
         self._ports.ask(client, member_id, ask, answered)
 
-    # -- ordered consumers -------------------------------------------------------------------------
-
-    def beat(self, member_id: str, client: int) -> None:
-        """Join the group of ordered consumers, or say again that the client is there."""
-        consumer = Consumer(
-            group_name=ORDERED, consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
-            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
-            subscription_data_set=[
-                Subscription(topic=LOCKED_TOPIC, sub_string="*", sub_version=1)
-            ],
-        )  # fmt: skip
-        heartbeat = Heartbeat(client_id=self._name(client), consumer_data_set=[consumer])
-        ask = Ask(int(RequestCode.HEART_BEAT), {}, heartbeat.to_json())
-        self._ports.ask(client, member_id, ask, lambda _: None)
-
-    def lock(self, member_id: str, client: int) -> None:
-        """Lock all queues; the client counts on those of the answer for a while."""
-        if client in self._locking:
-            return
-
-        def answered(answer: RemotingCommand | None) -> None:
-            self._locking.discard(client)
-            if answer is None or answer.code != ResponseCode.SUCCESS:
-                return
-            held = [queue.queue_id for queue in LockedQueues.from_json(answer.body).locked]
-            self._rules.locked(client, held, self.us_of(LOCK_VALID_S))
-            self._rules.unlocked(client, held)
-
-        ask = Ask(int(RequestCode.LOCK_BATCH_MQ), {}, _lock_body(self._name(client)))
-        if self._ports.ask(client, member_id, ask, answered, LOCK_ANSWER_S):
-            self._locking.add(client)
-
-    def unlock(self, member_id: str, client: int) -> None:
-        """Give all queues back: the client counts on them no longer.
-
-        If it does not learn whether they are free, it takes another name: the request may still
-        have its effect, after the client has locked them again.
-        """
-        if client in self._locking:
-            return
-
-        def answered(answer: RemotingCommand | None) -> None:
-            self._locking.discard(client)
-            if answer is None or answer.code != ResponseCode.SUCCESS:
-                self._names[client] += 1
-
-        self._rules.unlocked(client)
-        ask = Ask(int(RequestCode.UNLOCK_BATCH_MQ), {}, _lock_body(self._name(client)))
-        if self._ports.ask(client, member_id, ask, answered):
-            self._locking.add(client)
-
-    def _name(self, client: int) -> str:
-        return f"c{client}-{self._names[client]}"
-
     # -- the end -----------------------------------------------------------------------------------
 
     def read_everything(self) -> None:
@@ -339,11 +267,3 @@ def _pull_ask(place: Place, offset: int, suspends: bool) -> Ask:
         "subVersion": "1", "expressionType": "TAG",
     }  # fmt: skip
     return Ask(int(RequestCode.PULL_MESSAGE), ext)
-
-
-def _lock_body(name: str) -> bytes:
-    queues = [
-        MessageQueue(topic=LOCKED_TOPIC, broker_name=GROUP, queue_id=queue_id)
-        for queue_id in range(QUEUES)
-    ]
-    return LockQueues(consumer_group=ORDERED, client_id=name, mq_set=queues).to_json()

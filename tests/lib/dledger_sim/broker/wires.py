@@ -1,11 +1,13 @@
 """Connections between members, and between clients and members, as TCP carries them.
 
 Bytes arrive in order, late and once, or the connection ends. A cut holds them back: they arrive
-when the network heals, unless the connection was reset meanwhile. The end of a process resets its
-connections.
+when the network heals, even if their sender has closed the connection meanwhile, unless its socket
+resets it (SO_LINGER). The end of a process closes its connections.
 """
 
 import asyncio
+import socket
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -17,6 +19,7 @@ from dledger_sim.runs.choices import Choices
 
 OUTSIDE: Final = ""
 """Stands for a client, which is no member and always there."""
+_LINGER: Final = struct.Struct("ii")
 RESET_US: Final = 500
 """Time until the other side of a dead process's connection learns of its end."""
 
@@ -63,6 +66,22 @@ class Listener(NamedTuple):
         """Do nothing: a listener ends with the life of its member."""
 
 
+class EndSocket:
+    """The socket of one side, whose kernel drops what it has not sent if it is told to linger for
+    0 s. Otherwise it goes on sending after the connection was closed, and after the process died.
+    """
+
+    def __init__(self) -> None:
+        self.resets = False
+        """Whether closing the connection drops what has not arrived."""
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        """See `socket`."""
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            is_on, seconds = _LINGER.unpack(value)
+            self.resets = bool(is_on) and seconds == 0
+
+
 class End(asyncio.Transport):
     """One side of a connection."""
 
@@ -72,8 +91,9 @@ class End(asyncio.Transport):
         self.member_id = member_id
         self.peer: End
         self.is_closed = False
-        self.is_aborted = False
-        """Whether this side has dropped what had not arrived."""
+        self.socket = EndSocket()
+        self.is_dropped = False
+        """Whether what this side has sent, and had not arrived, is lost with the connection."""
         self.last_arrival_us = 0
         """When the last of what this side has sent arrives."""
         self._wires = wires
@@ -127,7 +147,7 @@ class End(asyncio.Transport):
 
     def abort(self) -> None:
         """See `asyncio`."""
-        self.is_aborted = True
+        self.is_dropped = self.socket.resets
         self._close()
 
     def _close(self) -> None:
@@ -143,7 +163,7 @@ class End(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """See `asyncio`."""
-        return self._name if name == "peername" else default
+        return {"peername": self._name, "socket": self.socket}.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """See `asyncio`."""
@@ -242,7 +262,7 @@ class Wires:
             self._travel(
                 sender.member_id,
                 receiver.member_id,
-                lambda: None if sender.is_aborted else receiver.take(data),
+                lambda: None if sender.is_dropped else receiver.take(data),
                 sender,
             )
 
@@ -251,7 +271,7 @@ class Wires:
         for key in [key for key in self._listeners if key[0] == member_id]:
             del self._listeners[key]
         for end in self._ends.pop(member_id, {}):
-            end.is_closed = True
+            end.is_closed, end.is_dropped = True, end.socket.resets
             self._travel(member_id, end.peer.member_id, end.peer.lose, end, RESET_US)
 
     def reset(self, one: str, other: str) -> None:

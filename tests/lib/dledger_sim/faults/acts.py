@@ -180,15 +180,15 @@ def _query(cluster: SimCluster, member_id: str, client: int, topic: str, queue_i
 
 
 def _beat(cluster: SimCluster, member_id: str, client: int) -> None:
-    _broker(cluster).beat(member_id, client)
+    _broker(cluster).ordered.beat(member_id, client)
 
 
 def _lock(cluster: SimCluster, member_id: str, client: int) -> None:
-    _broker(cluster).lock(member_id, client)
+    _broker(cluster).ordered.lock(member_id, client)
 
 
 def _unlock(cluster: SimCluster, member_id: str, client: int) -> None:
-    _broker(cluster).unlock(member_id, client)
+    _broker(cluster).ordered.unlock(member_id, client)
 
 
 def _broker(cluster: SimCluster) -> BrokerClients:

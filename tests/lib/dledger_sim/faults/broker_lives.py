@@ -11,7 +11,8 @@ from dledger_sim.group.moments import Moment
 
 FAULTS: Final = (
     "crash", "crash", "isolate", "split", "cut_one_way", "bridge", "reset_link", "clog",
-    "swizzle_clog", "pause", "power_cut", "remove_front", "leave_behind", "fill_disk",
+    "swizzle_clog", "pause", "power_cut", "remove_front", "remove_front", "leave_behind",
+    "fill_disk",
 )  # fmt: skip
 PAUSE_S_MAX: Final = 5.0
 """A member that is paused for longer may count on locks that another leader has given away."""
@@ -24,7 +25,7 @@ def drawn(rng: random.Random) -> Conditions:
     """Draw conditions. Elections take about as long as what clients and doors wait for."""
     heartbeat_ticks = rng.choice((1, 2))
     election_ticks = heartbeat_ticks * rng.choice((4, 6, 10))
-    locks = rng.random() < 0.25
+    locks = rng.random() < 0.35
     return Conditions(
         member_count=rng.choice((3, 3, 3, 4, 5)),
         heartbeat_ticks=heartbeat_ticks,
@@ -45,7 +46,7 @@ def drawn(rng: random.Random) -> Conditions:
         checkpoint=rng.choice((0.0, 0.1)),
         keep=rng.choice(tuple(Keep)),
         crash_in_ready=rng.choice((0.0, 0.0, 0.001)),
-        snapshot_entries=rng.choice((10, 30)),
+        snapshot_entries=rng.choice((5, 10, 30)),
         snapshots_reserved=rng.choice((1, 2)),
         chunk_bytes=rng.choice((512, 4096)),
         state_us=rng.choice((200, 200, 3_000)),
