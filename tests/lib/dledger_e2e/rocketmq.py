@@ -1,0 +1,119 @@
+"""RocketMQ's own Java client in a pod: an image with a Java runtime, and the client's jars."""
+
+import io
+import itertools
+import json
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from dledger_e2e.group import Group
+from dledger_e2e.waiting import wait_for
+from tools.deployment import client_pod
+from tools.groups.java_process import QUICK_START
+from tools.java_rocketmq import find_client
+
+POD: Final = "rocketmq"
+FOLDER: Final = "/client"
+CLIENT_VERSION: Final = "5.3.3"
+
+Event = dict[str, Any]
+
+
+def start_pod(group: Group) -> None:
+    """Run a pod with the client. Raises JavaMissingError if the client is not built here."""
+    pod = client_pod(group.deployment.image("audit"))
+    pod["metadata"]["name"] = POD
+    [container] = pod["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "client", "mountPath": FOLDER}]
+    pod["spec"]["volumes"] = [{"name": "client", "emptyDir": {}}]
+    jars = _archive(find_client(CLIENT_VERSION))
+    inside = f"--namespace={group.namespace}"
+    group.deployment.kubernetes.apply(pod, inside)
+    group.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+    with group.deployment.kubernetes.start(
+        "exec", "--stdin", inside, POD, "--", "tar", "--extract", f"--directory={FOLDER}",
+        stdin=subprocess.PIPE,
+    ) as copying:  # fmt: skip
+        copying.communicate(jars, timeout=120)
+    assert copying.returncode == 0, "the client's jars were not copied"
+
+
+def _archive(class_path: str) -> bytes:
+    """Return a tar with the folders `classes` and `jars` of a class path."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for part in class_path.split(":"):
+            folder = part.removesuffix("/*")
+            archive.add(folder, arcname=folder.rpartition("/")[2])
+    return packed.getvalue()
+
+
+class JavaClient:
+    """One scenario of RocketMQ's client, as a process in the pod; it ends with the pod."""
+
+    def __init__(self, group: Group, kind: str, name_server: str, /, **options: object) -> None:
+        """`kind` and `options` are those of `RocketmqScenario.java`."""
+        self._command = [
+            "exec", "--stdin", f"--namespace={group.namespace}", POD, "--", "java", *QUICK_START,
+            f"-Duser.home={FOLDER}", "-cp", f"{FOLDER}/classes:{FOLDER}/jars/*",
+            "RocketmqScenario", kind, name_server,
+            *(f"{name}={value}" for name, value in options.items()),
+        ]  # fmt: skip
+        self._kubernetes = group.deployment.kubernetes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self.events: list[tuple[float, Event]] = []
+        """What the client has said, with the time at which it came."""
+
+    def __enter__(self) -> Self:
+        self._process = self._kubernetes.start(
+            *self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._reader.start()
+        self.wait_until(lambda: bool(self.of_kind("started")), "the Java client has started", 90)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.communicate()
+        self._reader.join(timeout=10)
+
+    def of_kind(self, kind: str) -> list[Event]:
+        """Return the events of one kind so far."""
+        return [event for _, event in [*self.events] if event["event"] == kind]
+
+    def wait_for_more(self, kind: str, count: int, timeout_s: float = 60.0) -> None:
+        """Wait until `count` more events of one kind have come."""
+        goal = len(self.of_kind(kind)) + count
+        self.wait_until(lambda: len(self.of_kind(kind)) >= goal, f"{count} more {kind}", timeout_s)
+
+    def wait_until(self, is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Wait for something; say what the client failed in if it takes too long."""
+        try:
+            wait_for(is_so, what, timeout_s)
+        except AssertionError as error:
+            last = [event for _, event in self.events if event["event"] != "received"][-3:]
+            raise AssertionError(f"{error}; the client last said {last}") from error
+
+    def longest_pause_s(self, kind: str, since_s: float) -> float:
+        """Return the longest time between two events of a kind since a moment."""
+        times = [at_s for at_s, event in [*self.events] if event["event"] == kind]
+        times = [since_s, *(at_s for at_s in times if at_s > since_s)]
+        return max(later - sooner for sooner, later in itertools.pairwise(times))
+
+    def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append((time.monotonic(), json.loads(line)))
