@@ -43,11 +43,14 @@ def audit(group: NodeGroup, master: str) -> Cost:
     ]
     before, began_s = children_s(), time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}"],
+        [
+            sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}",
+            "--read-rate=0",
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )
+    )  # fmt: skip
     wall_s = time.monotonic() - began_s
     reap()
     return Cost(wall_s, children_s() - before)

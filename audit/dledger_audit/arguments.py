@@ -1,12 +1,19 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 TOMBSTONE_ENTRIES: Final = 1_000_000
+READ_RATE: Final = "50Mi"
+"""Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
+_RATE: Final = re.compile(r"([0-9]{1,15})([KMG]i|[kMG])?")
+_FACTOR: Final = {
+    None: 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+}  # fmt: skip
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _COMPACT_EPILOG: Final = (
@@ -60,7 +67,7 @@ def _compact_parser() -> argparse.ArgumentParser:
         help="keep a tombstone until this many entries lie between it and the clean point "
         "(default: %(default)s)",
     )  # fmt: skip
-    chosen.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    chosen.add_argument("--master", help="Spark master (default: local[N], as for an audit)")
     _add_output(chosen)
     return chosen
 
@@ -89,6 +96,15 @@ def _add_output(chosen: argparse.ArgumentParser) -> None:
         "-o", "--output", choices=("text", "json"), default="text",
         help="output format (default: %(default)s)",
     )  # fmt: skip
+
+
+def _rate(text: str) -> int:
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a rate: use a number of bytes a second, such as 50Mi or 1Gi, or 0"
+        )
+    return int(match[1]) * _FACTOR[match[2]]
 
 
 def _count(text: str) -> int:
@@ -126,7 +142,19 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 0 whatever the verdict is: a Job that has a result did not fail "
         "(default: 0 only if the logs are Sound)",
     )
-    top.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    top.add_argument(
+        "--master",
+        help="Spark master (default: local[N], where N fits the CPUs and the memory that this "
+        "process may use)",
+    )
+    top.add_argument(
+        "--read-rate",
+        type=_rate,
+        default=READ_RATE,
+        metavar="RATE",
+        help="bytes a second that are read from each member, such as 50Mi; 0 for no bound "
+        "(default: %(default)s)",
+    )
     top.add_argument(
         "--output",
         choices=("text", "json"),

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Sequence
 
 from dledger_audit import arguments as command_line
-from dledger_audit import report
+from dledger_audit import report, workers
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
 from dledger_audit.compaction import command as compaction
@@ -27,6 +27,7 @@ from dledger_formats import json_objects
 from dledger_formats.audit import AuditSummary, ExitCode
 from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.options import parse_members
+from pyspark_dledger.pace import paced
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return compaction.verify_compaction(options)
     try:
         captured = capture(options.group, options.members)
-        audited = _audit(captured, options.master)
+        with paced(options.read_rate):
+            audited = _audit(captured, options.master or workers.master())
         summary = report.summarize(captured, audited)
         if options.summary_file is not None:
             options.summary_file.write_bytes(summary.to_json())

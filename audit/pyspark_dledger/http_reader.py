@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 from dledger_formats.http.status import DAMAGE_HEADER, Manifest
 from dledger_formats.json_objects import FormatError
 from pyspark_dledger.files import AnswerError, DiskError, GoneError, ReadError
+from pyspark_dledger.pace import pace_of
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
 REASON_BYTES_MAX: Final = 1024
@@ -64,6 +65,7 @@ class HttpFiles:
         )
         self._attempts_max = attempts_max
         self._sleep = sleep
+        self._pace = pace_of(parts.netloc)
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +131,10 @@ class HttpFiles:
         if response.status == (200 if start is None else 206):
             if start is not None:
                 _check_range(response, start, where)
-            return _body(response, bytes_max, where)
+            body = _body(response, bytes_max, where)
+            if self._pace is not None:
+                self._pace.spend(len(body))
+            return body
         reason = response.read(REASON_BYTES_MAX).decode(errors="replace").strip()
         self._connection.close()  # the rest of the body stays unread
         if response.status == 416 and start is not None:

@@ -21,6 +21,7 @@ from pyspark_dledger.packs import PACK_SCHEMA, packs
 from pyspark_dledger.pairs import check_decoder, pairs_of
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import WINDOW_BYTES, Absent, Scan, Segment, scan
+from pyspark_dledger.turns import in_turns
 from pyspark_dledger.units import scan_units
 
 _LOG: Final = logging.getLogger(__name__)
@@ -75,12 +76,17 @@ class MembersView:
         names those to read; None stands for all.
         """
         parts_max = None if self._options.rows == ENTRIES else plan.PARTS_MAX
-        return [
-            SegmentTask(member, place, parts)
-            for member, place in self._options.members.items()
-            if members is None or member in members
-            for parts in self._grouped(plan.parts(self._manifest(member, place), wanted, parts_max))
-        ]
+        planned: dict[str, list[SegmentTask]] = {}
+        leaders: set[str] = set()
+        for member, place in self._options.members.items():
+            if members is not None and member not in members:
+                continue
+            manifest = self._manifest(member, place)
+            grouped = self._grouped(plan.parts(manifest, wanted, parts_max))
+            planned[member] = [SegmentTask(member, place, parts) for parts in grouped]
+            if manifest.status.leader_id == manifest.status.self_id:
+                leaders.add(member)
+        return in_turns(planned, frozenset(leaders))
 
     def _grouped(self, parts: Iterable[tuple[Segment, ...]]) -> Iterator[tuple[Segment, ...]]:
         """Join the parts of neighboring segments up to the bytes of a task."""

@@ -220,8 +220,8 @@ def test_the_operator_has_only_the_permissions_it_needs(render: Render, values: 
     assert verbs == {"get", "list", "watch", "create", "patch", "delete"}
     # A StatefulSet is only deleted without its pods, to give it larger claim templates.
     assert deletable == {
-        "dledgerswitchovers", "dledgerreplaces", "networkpolicies", "persistentvolumeclaims",
-        "pods", "statefulsets",
+        "dledgeraudits", "dledgerswitchovers", "dledgerreplaces", "networkpolicies",
+        "persistentvolumeclaims", "pods", "statefulsets",
     }  # fmt: skip
     assert not resources & {"*", "pods/exec", "nodes", "namespaces"}
     # Of Secrets, those of one name alone can be read or changed.

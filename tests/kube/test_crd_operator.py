@@ -27,7 +27,14 @@ GROUPS: list[dict[str, Any]] = [
     {"image": {"tag": "7", "pullPolicy": "Always"}, "services": {"slave": {"type": "NodePort"}}},
     {"preferredLeader": {"zone": "eu-1a"}},
     {"audit": {"schedule": "30 3 * * SUN", "timeZone": "Europe/Berlin"}},
-    {"audit": {"schedule": "0 0 L * *", "keep": 3, "resources": {"limits": {"memory": "3Gi"}}}},
+    {
+        "audit": {
+            "schedule": "0 0 L * *",
+            "keep": 3,
+            "readRate": "1Gi",
+            "resources": {"limits": {"memory": "3Gi"}},
+        }
+    },
     {"audit": {"afterFailover": True, "beforeScalingDown": True}},
     {"preferredLeader": {"nodeLabels": {"disk": "fast"}, "stableFor": "5m"}},
     {"scheduling": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"disk": "fast"}}},
@@ -52,7 +59,9 @@ def test_the_operators_defaults_for_groups_match_the_schema(
 
 
 @pytest.mark.parametrize(
-    "spec", [{}, {"ttlAfterFinished": "90m"}, {"resources": {"requests": {"cpu": 2}}}], ids=str
+    "spec",
+    [{}, {"ttlAfterFinished": "90m", "readRate": 5000000}, {"resources": {"requests": {"cpu": 2}}}],
+    ids=str,
 )
 def test_the_operators_defaults_for_audits_match_the_schema(
     api_server: ApiServer, spec: dict[str, Any]

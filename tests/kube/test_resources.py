@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger_audit import workers
 from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
@@ -333,6 +334,15 @@ def test_an_audit_whose_pod_is_lost_is_tried_again_and_has_a_deadline() -> None:
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
 
 
+def test_an_audit_is_told_what_its_pod_requests_and_how_fast_it_may_read() -> None:
+    (container,) = audit_manifest(readRate="1Gi")["spec"]["template"]["spec"]["containers"]
+
+    assert container["args"][-2:] == ["--read-rate", str(1 << 30)]
+    (variable,) = container["env"]
+    assert variable["valueFrom"]["resourceFieldRef"] == {"resource": "requests.cpu", "divisor": "1"}
+    assert variable["name"] == workers.CPU_REQUEST
+
+
 def test_an_audit_reads_every_member_and_writes_its_summary_to_the_termination_message() -> None:
     (container,) = audit_manifest()["spec"]["template"]["spec"]["containers"]
 
@@ -343,6 +353,7 @@ def test_an_audit_reads_every_member_and_writes_its_summary_to_the_termination_m
         "--member", "n2=http://flights-2.flights-nodes.air.svc:40912",
         "--summary-file", container["terminationMessagePath"],
         "--verdict-exits-0",
+        "--read-rate", str(50 << 20),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from dledger_audit import workers
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import compact as runs
 from dledger_audit.compaction import copies as log_copies
@@ -46,7 +47,7 @@ def _compact(options: argparse.Namespace, members: list[Copy]) -> Archive:
     if planned is None:
         assert previous is not None
         return previous
-    with session(options.master) as spark:
+    with session(options.master or workers.master()) as spark:
         return runs.compact(planned, members, SparkLive(spark), options.archive)
 
 

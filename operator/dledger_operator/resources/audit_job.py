@@ -16,8 +16,10 @@ from dledger_operator.resources.metadata import (
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 
-RUN_S_MAX: Final = 6 * 3600
+RUN_S_MAX: Final = 24 * 3600
 TRIES_AGAIN_MAX: Final = 3
+CPU_REQUEST: Final = "DLEDGER_AUDIT_CPU_REQUEST"
+"""The name is that of `dledger_audit.workers`."""
 SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 SCRATCH_SIZE_MAX: Final = "4Gi"
 
@@ -93,7 +95,16 @@ def _container(
         "image": image,
         "imagePullPolicy": image_pull_policy,
         "command": ["dledger-audit"],
-        "args": arguments(group, member_ids),
+        "args": arguments(audit, group, member_ids),
+        # Without a limit of CPU, the container sees all CPUs of its node.
+        "env": [
+            {
+                "name": CPU_REQUEST,
+                "valueFrom": {
+                    "resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"},
+                },
+            }
+        ],
         "terminationMessagePath": names.TERMINATION_LOG,
         "terminationMessagePolicy": "File",
         "resources": dict(audit.resources),
@@ -102,7 +113,7 @@ def _container(
     }
 
 
-def arguments(group: Group, member_ids: Sequence[str]) -> list[str]:
+def arguments(audit: AuditRequest, group: Group, member_ids: Sequence[str]) -> list[str]:
     """Return the command-line arguments of `dledger-audit`."""
     members = [
         f"{each}={names.http_url(group.namespace, group.name, names.ordinal(each))}"
@@ -110,4 +121,5 @@ def arguments(group: Group, member_ids: Sequence[str]) -> list[str]:
     ]
     options = [argument for member in members for argument in ("--member", member)]
     options += ["--summary-file", names.TERMINATION_LOG, "--verdict-exits-0"]
+    options += ["--read-rate", str(audit.read_bytes_per_second)]
     return ["--group", group.name, *options]

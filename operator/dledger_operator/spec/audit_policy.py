@@ -63,8 +63,8 @@ class AuditPolicy:
     before_scaling_down: bool
     keep: int
     """How many of the audits that the operator has created and that have ended are kept."""
-    resources: Mapping[str, Any]
-    """The resources of their pods; empty for the default of an audit."""
+    request: Mapping[str, Any]
+    """The fields `resources` and `readRate` of each audit's spec, as far as they are set."""
 
     @property
     def key(self) -> str:
@@ -87,7 +87,11 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
         after_failover=section.flag("afterFailover", default=False),
         before_scaling_down=section.flag("beforeScalingDown", default=False),
         keep=max(1, section.number("keep", KEEP_DEFAULT)),
-        resources=dict(section.section("resources").values),
+        request={
+            field: section.values[field]
+            for field in ("resources", "readRate")
+            if section.values.get(field) is not None
+        },
     )
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from dledger_operator import names
-from dledger_operator.spec.quantities import duration_ms
+from dledger_operator.spec.quantities import duration_ms, quantity_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 LEVELS: Final = ("Full",)
+DEFAULT_READ_RATE: Final = "50Mi"
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "1", "memory": "1Gi"},
     "limits": {"memory": "2Gi"},
@@ -27,6 +28,8 @@ class AuditRequest:
     level: str
     resources: Mapping[str, Any]
     ttl_after_finished_s: int
+    read_bytes_per_second: int
+    """How fast each member is read at most."""
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
@@ -47,4 +50,5 @@ class AuditRequest:
             level=spec.choice("level", LEVELS),
             resources=dict(spec.section("resources").values) or DEFAULT_RESOURCES,
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") // 1000,
+            read_bytes_per_second=spec.converted("readRate", quantity_bytes, DEFAULT_READ_RATE),
         )

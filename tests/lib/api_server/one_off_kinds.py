@@ -39,6 +39,7 @@ AUDIT: Final = OneOffKind(
         "groupRef": {"name": "flights"},
         "level": "Full",
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "readRate": "50Mi",
         "ttlAfterFinished": "24h",
     },
     status={
@@ -92,6 +93,11 @@ AUDIT: Final = OneOffKind(
             "a request must not exceed the limit for the same resource",
         ),
         "an unknown level": ({"level": "Index"}, 'supported values: "Full"'),
+        "a rate too low": (
+            {"readRate": "1000Ki"},
+            "readRate must be a number of bytes between 1Mi and 100Gi a second",
+        ),
+        "a rate in words": ({"readRate": "slowly"}, "or without a unit, but is slowly"),
         "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
         "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
     },

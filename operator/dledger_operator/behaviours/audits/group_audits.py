@@ -143,6 +143,6 @@ def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
         },
         "spec": {
             "groupRef": {"name": group.name},
-            **({"resources": dict(policy.resources)} if policy.resources else {}),
+            **policy.request,
         },
     }

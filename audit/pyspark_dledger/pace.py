@@ -1,0 +1,85 @@
+"""Bounds how fast one member is read by all processes of a machine together.
+
+Members serve clients while they are read, so a reader must leave them most of their disks and
+networks. The processes share a small file per member, which has the time until which the bytes read
+so far are accounted for. A process that has read more adds its bytes and sleeps until that time. So
+the average keeps to the rate, and a member gets at most one response per process at once.
+
+The environment carries the rate and the folder, since Spark's workers inherit it.
+"""
+
+import fcntl
+import hashlib
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "DLEDGER_READ_PACE"
+CREDIT_S_MAX: Final = 1.0
+"""How much of an idle time may be made up for."""
+_TIME: Final = struct.Struct("<d")
+
+
+class Pace:
+    """The reading of one member."""
+
+    def __init__(
+        self,
+        file: Path,
+        bytes_per_second: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Share a file with the other processes; `clock` must be the same for all of them, as the
+        machine's monotonic clock is.
+        """
+        self._file = file
+        self._bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+
+    def spend(self, count: int) -> None:
+        """Account for bytes that were read, and sleep until the rate allows the next ones."""
+        now = self._clock()
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            raw = os.pread(descriptor, _TIME.size, 0)
+            before = _TIME.unpack(raw)[0] if len(raw) == _TIME.size else now
+            until = max(before, now - CREDIT_S_MAX) + count / self._bytes_per_second
+            os.pwrite(descriptor, _TIME.pack(until), 0)
+        finally:
+            os.close(descriptor)
+        if until > now:
+            self._sleep(until - now)
+
+
+@contextmanager
+def paced(bytes_per_second: int) -> Iterator[None]:
+    """Read each member at this rate within the block, also in processes that begin there; 0 for no
+    bound.
+    """
+    if not bytes_per_second:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="dledger-pace-") as folder:
+        os.environ[VARIABLE] = f"{bytes_per_second}:{folder}"
+        try:
+            yield
+        finally:
+            del os.environ[VARIABLE]
+
+
+def pace_of(place: str) -> Pace | None:
+    """Return how fast a member may be read; None without a bound."""
+    rate, colon, folder = os.environ.get(VARIABLE, "").partition(":")
+    if not colon:
+        return None
+    name = hashlib.sha256(place.encode()).hexdigest()[:32]
+    return Pace(Path(folder) / name, int(rate))
