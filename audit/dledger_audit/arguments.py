@@ -137,6 +137,12 @@ def parser() -> argparse.ArgumentParser:
         "--summary-file", type=Path, help="file to write the summary to, as JSON (default: none)"
     )
     top.add_argument(
+        "--html",
+        metavar="FILE",
+        help="file to write one HTML page to, which opens no URL; - writes it behind the report "
+        "(default: none)",
+    )
+    top.add_argument(
         "--verdict-exits-0",
         action="store_true",
         help="exit with 0 whatever the verdict is: a Job that has a result did not fail "

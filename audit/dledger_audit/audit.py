@@ -7,7 +7,7 @@ from dledger_audit.capture import Capture
 from dledger_audit.checks.agreement import WEAK, Outcome
 from dledger_audit.checks.comparison import Comparison, Range, compare
 from dledger_audit.checks.continuity import continuity, spans
-from dledger_audit.checks.coverage import NOTHING, MemberTotals, totals
+from dledger_audit.checks.coverage import NOTHING, MemberTotals, SegmentTotals, segments, totals
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
@@ -30,6 +30,8 @@ class AuditResult:
     findings: tuple[Finding, ...]
     totals: Mapping[str, MemberTotals]
     """Totals by member id, for every member that answered."""
+    segments: tuple[SegmentTotals, ...] = ()
+    """What was read of each segment of each member."""
     outlooks: tuple[Outlook, ...] = ()
     """What each member removes next that tells its retention."""
 
@@ -52,6 +54,7 @@ def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
             *snapshot_findings(gathered, replayed, settled.electorate),
         ),
         totals={member: counted.get(member, NOTHING) for member in capture.manifests},
+        segments=tuple(segments(settled.table)),
         outlooks=tuple(outlooks({**capture.manifests, **settled.again}, capture.voters)),
     )
 

@@ -14,9 +14,12 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from dledger_audit import arguments as command_line
-from dledger_audit import report, workers
+from dledger_audit import page, report, workers
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
 from dledger_audit.compaction import command as compaction
@@ -28,6 +31,8 @@ from dledger_formats.audit import AuditSummary, ExitCode
 from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
+
+STANDARD_OUTPUT: Final = "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.summary_file is not None:
             options.summary_file.write_bytes(summary.to_json())
         sys.stdout.write(_output(options.output, captured, audited, summary))
+        if options.html is not None:
+            _write(options.html, page.render(captured, summary, audited, datetime.now(UTC)))
     except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
@@ -63,6 +70,13 @@ def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSu
     if kind == "json":
         return json_objects.encode(report.full(summary, audited)).decode() + "\n"
     return report.text(captured, summary, audited)
+
+
+def _write(file: str, content: bytes) -> None:
+    if file == STANDARD_OUTPUT:
+        sys.stdout.write(content.decode())
+        return
+    Path(file).write_bytes(content)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:

@@ -12,7 +12,15 @@ from dledger_audit.verdict import in_order, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 
 FINDINGS_SHOWN_MAX: Final = 100
-_COLUMNS: Final = ("member", "entries", "first", "last", "bytes", "damaged", "without checksum")
+MEMBER_COLUMNS: Final = (
+    "member",
+    "entries",
+    "first",
+    "last",
+    "bytes",
+    "damaged",
+    "without checksum",
+)
 
 
 def summarize(capture: Capture, audited: AuditResult) -> AuditSummary:
@@ -52,7 +60,9 @@ def text(capture: Capture, summary: AuditSummary, audited: AuditResult) -> str:
     lines = [
         f"{summary.verdict}: {summary.message}",
         "",
-        *_table([_COLUMNS, *(_row(member, totals.get(member)) for member in capture.urls)]),
+        *_table(
+            [MEMBER_COLUMNS, *(member_row(member, totals.get(member)) for member in capture.urls)]
+        ),
         "",
         *(_line(finding) for finding in shown),
     ]
@@ -72,14 +82,15 @@ def _message(capture: Capture, findings: list[Finding], verdict: Verdict) -> str
     first = findings[0]
     more = f" (and {len(findings) - 1} more findings)" if len(findings) > 1 else ""
     what = first.detail.partition(";")[0]  # advice follows the semicolon
-    return f"{_place(first)}: {first.check}, {what}{more}"
+    return f"{place_of(first)}: {first.check}, {what}{more}"
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.severity:<8}  {finding.check}  {_place(finding)}: {finding.detail}"
+    return f"{finding.severity:<8}  {finding.check}  {place_of(finding)}: {finding.detail}"
 
 
-def _place(finding: Finding) -> str:
+def place_of(finding: Finding) -> str:
+    """Return where a finding is: member, segment and entries."""
     parts = [finding.member or "the group"]
     if finding.segment:
         parts.append(f"segment {finding.segment}")
@@ -89,9 +100,10 @@ def _place(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def _row(member: str, total: MemberTotals | None) -> tuple[str, ...]:
+def member_row(member: str, total: MemberTotals | None) -> tuple[str, ...]:
+    """Return the cells of MEMBER_COLUMNS for a member."""
     if total is None:
-        return (member, *["-"] * (len(_COLUMNS) - 1))
+        return (member, *["-"] * (len(MEMBER_COLUMNS) - 1))
     if total == NOTHING:
         return (member, "0", "-", "-", "0", "0", "0")
     numbers = (

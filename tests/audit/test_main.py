@@ -78,6 +78,7 @@ def test_a_damaged_member_sets_the_exit_code_and_the_summary(tmp_path: Path) -> 
             [
                 sys.executable, "-m", "dledger_audit", "--group", "g", *members, "--level", "full",
                 "--summary-file", str(summary_file), "--master", "local[1]", "--output", "json",
+                "--html", str(tmp_path / "page.html"),
             ],
             capture_output=True, text=True, check=False, cwd=tmp_path,
         )  # fmt: skip
@@ -88,8 +89,22 @@ def test_a_damaged_member_sets_the_exit_code_and_the_summary(tmp_path: Path) -> 
     found = summary.first_findings[0]
     assert (found.check, found.member, found.first_index) == ("bad_body_crc", "n2", 33)
     assert json.loads(ended.stdout)["verdict"] == "Damaged"
+    assert "bad_body_crc" in (tmp_path / "page.html").read_text()
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"n0", "n1", "n2", "termination-log"}
+    assert left == {"n0", "n1", "n2", "termination-log", "page.html"}
+
+
+def test_the_page_follows_the_report_so_that_both_are_in_the_log_of_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write_log(tmp_path / "log", history(3), small_shape())
+    with served(log.root, manifest(log, "n0"), lambda _: 403) as url:
+        main(["--group", "g", "--member", f"n0={url}", "--html", "-"])
+
+    report, _, page = capsys.readouterr().out.partition("<!DOCTYPE html>")
+    assert "member_unreachable  n0" in report
+    assert page.endswith("</html>\n")
+    assert "member_unreachable" in page
 
 
 def test_a_job_with_a_verdict_succeeds_whatever_the_verdict_is(tmp_path: Path) -> None:

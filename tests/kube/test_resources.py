@@ -337,7 +337,7 @@ def test_an_audit_whose_pod_is_lost_is_tried_again_and_has_a_deadline() -> None:
 def test_an_audit_is_told_what_its_pod_requests_and_how_fast_it_may_read() -> None:
     (container,) = audit_manifest(readRate="1Gi")["spec"]["template"]["spec"]["containers"]
 
-    assert container["args"][-2:] == ["--read-rate", str(1 << 30)]
+    assert container["args"][-4:-2] == ["--read-rate", str(1 << 30)]
     (variable,) = container["env"]
     assert variable["valueFrom"]["resourceFieldRef"] == {"resource": "requests.cpu", "divisor": "1"}
     assert variable["name"] == workers.CPU_REQUEST
@@ -354,6 +354,7 @@ def test_an_audit_reads_every_member_and_writes_its_summary_to_the_termination_m
         "--summary-file", container["terminationMessagePath"],
         "--verdict-exits-0",
         "--read-rate", str(50 << 20),
+        "--html", "-",
     ]  # fmt: skip
 
 
