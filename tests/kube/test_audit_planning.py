@@ -81,6 +81,19 @@ def test_an_audit_is_created_at_its_time_and_not_again() -> None:
     assert [created(each) for each in (early, due, again)] == ["", "flights-2603020300", ""]
 
 
+def test_an_audit_that_cannot_be_created_stays_due_and_what_it_precedes_is_recorded() -> None:
+    asked = policy(**NIGHTLY, beforeScalingDown=True)
+    shrinks = situation(START, removes=True)
+
+    refused = decide(asked, begun(asked), [], shrinks).plan_without
+    again = decide(asked, refused, [], replace(shrinks, now=START + HOUR))
+
+    assert refused.shrinking is not None
+    assert refused.shrinking.since == START
+    assert removal(refused, asked, None) == "AuditGoesFirst"
+    assert created(again) == "flights-s2603011300"
+
+
 def test_an_operator_that_was_away_makes_up_for_the_last_time_only() -> None:
     asked = policy(**NIGHTLY)
 

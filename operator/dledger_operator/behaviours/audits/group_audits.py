@@ -75,8 +75,8 @@ class GroupAudits:
         audits.problem = (
             Problem(reason=INVALID_SCHEDULE, message=policy.problem) if policy.problem else None
         )
-        if step.create is None or await self._create(group, policy, step.create):
-            audits.plan = without_fractions(step.plan)
+        done = step.create is None or await self._create(group, policy, step.create)
+        audits.plan = without_fractions(step.plan if done else step.plan_without)
         for each in step.delete:
             await self._delete(each)
         if before != (audits.plan, audits.problem):

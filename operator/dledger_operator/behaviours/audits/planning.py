@@ -65,6 +65,8 @@ class Step:
 
     plan: AuditPlan
     """The plan once `create` is done."""
+    plan_without: AuditPlan
+    """The plan while it cannot be done."""
     create: NewAudit | None
     delete: Sequence[Mapping[str, Any]]
     """Audits that are no longer kept."""
@@ -80,10 +82,13 @@ def decide(
     plan = _continued(policy, plan, situation)
     runs = any(not has_ended(each) for each in known)
     due = None if runs or not situation.may_audit else _due(policy, plan, known, situation)
-    create = None
-    if due is not None:
-        plan, create = replace(due[0], created_at=situation.now), due[1]
-    return Step(plan=plan, create=create, delete=_no_longer_kept(policy, known, situation))
+    planned, create = (replace(due[0], created_at=situation.now), due[1]) if due else (plan, None)
+    return Step(
+        plan=planned,
+        plan_without=plan,
+        create=create,
+        delete=_no_longer_kept(policy, known, situation),
+    )
 
 
 def holds_back(
