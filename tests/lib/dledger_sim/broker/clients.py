@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.rocketmq import message_batch, message_record
+from dledger_formats.rocketmq import message_batch, message_id, message_record
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
 from dledger_sim.broker.ordered import OrderedConsumers
@@ -113,7 +113,10 @@ class BrokerClients:
         if answer is None or answer.code in _UNSURE:
             return
         if answer.code == ResponseCode.SUCCESS:
-            self._rules.acknowledged(keys, level, place, _number(answer, "queueOffset"))
+            ids = (answer.ext_fields or {})["msgId"].split(",")
+            positions = [message_id.parse(each).physical_offset for each in ids]
+            offset = _number(answer, "queueOffset")
+            self._rules.acknowledged(keys, level, place, offset, positions)
         else:
             self._rules.refused(keys)
 

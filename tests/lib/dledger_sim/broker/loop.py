@@ -24,6 +24,7 @@ class LoopWorld(Protocol):
     """What a loop needs of the group."""
 
     now_us: int
+    event_count: int
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
         """Plan an event."""
@@ -186,6 +187,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
     def _due(self, timer: asyncio.TimerHandle) -> None:
         if not (self._is_closed or timer.cancelled()):
             self._ready.append(timer)
+            self._world.event_count -= 1  # a clock that ticks is no event
             self._world.when_awake(self._member_id, self._life, self._turn)
 
     def _put(self, handle: asyncio.Handle) -> None:

@@ -60,20 +60,32 @@ class BrokerRules:
 
     # -- sends -------------------------------------------------------------------------------------
 
-    def acknowledged(self, keys: Sequence[bytes], level: int, place: Place, offset: int) -> None:
-        """Check the answer to a send: its messages are committed, at these queue offsets."""
+    def acknowledged(
+        self, keys: Sequence[bytes], level: int, place: Place, offset: int, positions: Sequence[int]
+    ) -> None:
+        """Check the answer to a send: its messages are committed at these positions of the log, and
+        the first one is at this queue offset. Others may lie between those of a batch that a leader
+        wrote in part and the next one completed.
+        """
         if level:
             place = Place(topic_names.SCHEDULE_TOPIC, level - 1)
+        for key, position in zip(keys, positions, strict=True):
+            stored = self._log.stored.get((key, level > 0))
+            if stored is None:
+                raise ViolationError(
+                    "an acknowledged message is committed", f"{key!r}, acknowledged at {position}"
+                )
+            if stored.record.physical_offset != position:
+                raise ViolationError(
+                    "an acknowledged message is at its position",
+                    f"{key!r} at {position}, not at {stored.record.physical_offset}",
+                )
         queue = self._log.queues[place]
-        for at, key in enumerate(keys, offset):
-            if (key, level > 0) not in self._log.stored:
-                raise ViolationError(
-                    "an acknowledged message is committed", f"{key!r}, acknowledged at {at}"
-                )
-            if not 0 <= at < len(queue) or queue[at].key != key:
-                raise ViolationError(
-                    "an acknowledged message is at its queue offset", f"{key!r} at {at} of {place}"
-                )
+        if not 0 <= offset < len(queue) or queue[offset].key != keys[0]:
+            raise ViolationError(
+                "an acknowledged message is at its queue offset",
+                f"{keys[0]!r} at {offset} of {place}",
+            )
         self.counts["sends_acknowledged"] += len(keys)
 
     def refused(self, keys: Sequence[bytes]) -> None:
