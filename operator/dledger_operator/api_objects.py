@@ -53,6 +53,8 @@ class PodView:
     labels: Mapping[str, str]
     term: int
     """The term annotation, which the operator never decreases; -1 if it is missing or invalid."""
+    leader_pod_uid: str = ""
+    """The pod for whose leadership the role and the term were set; empty if that is not known."""
     resource_version: str
     owner_uid: str
     """UID of the StatefulSet that owns the pod; empty if none does."""

@@ -34,6 +34,8 @@ TEMPLATE_HASH_LABEL: Final = "controller-revision-hash"
 JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"
+LEADER_POD_ANNOTATION: Final = "dledger.io/leader-pod-uid"
+"""The pod for whose leadership a pod's role and term were set."""
 REVISION_ANNOTATION: Final = "dledger.io/revision"
 FOUNDING_ANNOTATION: Final = "dledger.io/initial-group-state"
 APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"

@@ -168,7 +168,7 @@ def test_a_learner_is_not_a_slave() -> None:
 
 
 def test_a_removed_member_leaves_the_slave_service_at_once() -> None:
-    pods = [pod(0, "master", 7), *(pod(ordinal, "slave", 7) for ordinal in (1, 2, 3))]
-    answers = [leads(0, 7), *(says(ordinal, 7, "n0") for ordinal in (1, 2, 3))]
+    pods = [pod(1, "master", 7), *(pod(ordinal, "slave", 7) for ordinal in (0, 2, 3))]
+    answers = [leads(1, 7), *(says(ordinal, 7, "n1") for ordinal in (0, 2, 3))]
 
     assert patches(step(pods, answers, voters=membership(3))) == {"n3": ("none", 7)}

@@ -66,6 +66,8 @@ class World(FollowedGroup):
     def observe_a_member(self) -> None:
         ordinal = self.random.randrange(len(self.members))
         member, stored = self.members[ordinal], self.store.pods()[ordinal]
+        if not stored.ip:
+            return
         leader_id = None if member.leader is None else f"n{member.leader}"
         self.random.choice(self.operators).observations[stored.uid] = says(
             ordinal, member.term, leader_id, master=member.master, pod_uid=stored.uid
@@ -132,7 +134,10 @@ class World(FollowedGroup):
             changed = self.store.relabel(
                 patch.pod,
                 {self.group.roles.label: patch.role},
-                {names.TERM_ANNOTATION: str(patch.term)},
+                {
+                    names.TERM_ANNOTATION: str(patch.term),
+                    names.LEADER_POD_ANNOTATION: patch.leader_pod_uid,
+                },
             )
         except (ConflictError, NotFoundError):
             operator.pods = None
@@ -147,12 +152,14 @@ class World(FollowedGroup):
     def settle(self) -> dict[str, str]:
         """Stop all disturbances, let one operator finish, and return the role of every member."""
         for stored in self.store.pods():
-            self.store.put(replace(stored, ready=True, leaving=False))
+            address = stored.ip or f"127.0.0.{stored.member_id[1:]}"
+            self.store.put(replace(stored, ip=address, ready=True, leaving=False))
         self.forge_a_term()
         self.elect()
         for member in self.members:
             assert self.elected is not None
             member.term, member.leader = self.elected.term, self.leader_of[self.elected.term]
+            member.master = False
         self.commit_the_first_entry()
         self.operators = [Operator()]
         while len(self.operators[0].observations) < len(self.members):

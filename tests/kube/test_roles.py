@@ -181,7 +181,10 @@ def settled(pods: list[PodView], of: Group, leader: int, ends_at: str | None) ->
                 key: value for key, value in patch.pod.labels.items() if key not in of.roles.former
             }
             labeled = replace(
-                patch.pod, labels={**kept, of.roles.label: patch.role}, term=patch.term
+                patch.pod,
+                labels={**kept, of.roles.label: patch.role},
+                term=patch.term,
+                leader_pod_uid=patch.leader_pod_uid,
             )
             pods = [labeled if each.uid == labeled.uid else each for each in pods]
             assert len(selected(pods, of.roles)) <= 1

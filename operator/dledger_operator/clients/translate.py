@@ -57,6 +57,7 @@ def pod_view(pod: Pod) -> PodView:
         ip=(status.podIP if status else None) or "",
         labels=labels,
         term=_term(annotations.get(names.TERM_ANNOTATION, "")),
+        leader_pod_uid=annotations.get(names.LEADER_POD_ANNOTATION, ""),
         resource_version=metadata.resourceVersion or "",
         owner_uid=next(
             (

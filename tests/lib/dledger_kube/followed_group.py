@@ -51,7 +51,7 @@ class FollowedGroup:
             self.campaign_without_success: 1,
             self.restart_a_process: 1,
             self.replace_a_pod: 1,
-            self.write_a_pod_status: 2,
+            self.write_a_pod_status: 4,
             self.forge_a_term: 1,
         }
 
@@ -102,12 +102,16 @@ class FollowedGroup:
         self._depose(self.members[ordinal])
         self.incarnations += 1
         self.store.delete(f"flights-{ordinal}")
-        self.store.put(pod(ordinal, uid=f"uid-{ordinal}-{self.incarnations}", ready=False))
+        uid = f"uid-{ordinal}-{self.incarnations}"
+        self.store.put(pod(ordinal, uid=uid, ip="", ready=False))
 
     def write_a_pod_status(self) -> None:
+        """Write as a kubelet does: a pod gets its address first, and is ready only after that."""
         stored = self.random.choice(self.store.pods())
         leaving = stored.leaving or self.random.random() < 0.02
-        self.store.put(replace(stored, ready=self.random.random() < 0.8, leaving=leaving))
+        ready = bool(stored.ip) and self.random.random() < 0.8
+        ip = stored.ip or self.random.choice(["", f"127.0.0.{stored.member_id[1:]}"])
+        self.store.put(replace(stored, ip=ip, ready=ready, leaving=leaving))
 
     def forge_a_term(self) -> None:
         stored = self.random.choice(self.store.pods())

@@ -71,7 +71,7 @@ def membership(voters: int = 3, learners: tuple[str, ...] = ()) -> Membership:
 
 
 def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
-    """Return a running pod of member n<ordinal>."""
+    """Return a running pod of member n<ordinal>; its role and term were set when n1 led."""
     values: dict[str, Any] = {
         "namespace": "air",
         "name": f"flights-{ordinal}",
@@ -80,6 +80,7 @@ def pod(ordinal: int, role: str = "", term: int = -1, **fields: Any) -> PodView:
         "ip": f"127.0.0.{ordinal + 1}",
         "labels": {"dledger.io/role": role} if role else {},
         "term": term,
+        "leader_pod_uid": "uid-1" if term >= 0 else "",
         "resource_version": "1",
         "owner_uid": STATEFUL_SET_UID,
         "leaving": False,

@@ -85,5 +85,7 @@ class PodStore:
         if (stored.uid, stored.resource_version) != (pod.uid, pod.resource_version):
             raise ConflictError(pod.name)
         self.patches.append((pod.name, dict(labels)))
+        kept = {**stored.labels, **labels}
         term = int(annotations[names.TERM_ANNOTATION])
-        return self.put(replace(stored, labels={**stored.labels, **labels}, term=term))
+        leader_pod_uid = annotations.get(names.LEADER_POD_ANNOTATION, stored.leader_pod_uid)
+        return self.put(replace(stored, labels=kept, term=term, leader_pod_uid=leader_pod_uid))

@@ -2,8 +2,9 @@
 
 Relabeling has two steps, and the second starts after the first has succeeded:
 
-1. fence every other pod: set a role other than master, and the new term;
-2. promote the leader's pod: set the master label and the term.
+1. fence every other pod: set a role other than master, the new term, and the uid of the leader's
+   pod;
+2. promote the leader's pod: set the master label, the term and the uid.
 
 Each patch carries the resourceVersion from the LIST, so it fails if the pod has changed since. This
 keeps two concurrent operators safe: an operator that tries to promote a pod for an older term gets
@@ -223,7 +224,10 @@ class LeaderFollower:
         former = dict.fromkeys(group.roles.former, None)
         role = {group.roles.label: patch.role, names.MEMBER_LABEL: patch.pod.member_id}
         labels = {**{key: None for key in former if key in patch.pod.labels}, **role}
-        annotations = {names.TERM_ANNOTATION: str(patch.term)}
+        annotations = {
+            names.TERM_ANNOTATION: str(patch.term),
+            names.LEADER_POD_ANNOTATION: patch.leader_pod_uid,
+        }
         changed = await self._api.relabel_pod(patch.pod, labels, annotations)
         logger.info(
             "%s/%s: labeled pod %s as %s in term %d",

@@ -21,7 +21,7 @@ from dledger_operator.observed_state import Leader, Membership, Observation
 def leaders_of_highest_term(
     pods: Sequence[PodView], observations: Sequence[Observation], membership: Membership
 ) -> list[Leader]:
-    """Return the proven leader, if any. Only answers of these pods count.
+    """Return the proven leader, if any. Only answers of those pods that have an address count.
 
     Majorities are counted among voters. A leader's own claim counts whether or not `membership`
     lists it as a voter: it may have been promoted just now, or be about to be removed.
@@ -31,7 +31,9 @@ def leaders_of_highest_term(
     """
     floor = max((pod.term for pod in pods), default=-1)
     present = {pod.uid: pod for pod in pods}
-    current = [each for each in observations if each.pod_uid in present]
+    current = [
+        each for each in observations if each.pod_uid in present and present[each.pod_uid].ip
+    ]
     claims = {
         claim
         for claim in _own_claims(current) | _named_claims(present, current, membership)

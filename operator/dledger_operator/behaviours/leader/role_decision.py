@@ -2,6 +2,12 @@
 
 `follow_leader` applies the patches of one decision before it asks for the next, so fences come
 before a promotion.
+
+A pod without a role and without an address needs no fence: when it was listed, no operator could
+know that its member leads. One that learns it later lists the pods again, and must fence the pod
+that was promoted meanwhile, which then conflicts with one of the two. That it must is what the uid
+of the leader's pod is for: else a fence for an earlier pod of the same member would do. So the pod
+that replaces a killed leader's, and to which scheduler and kubelet write, holds up no promotion.
 """
 
 import logging
@@ -21,11 +27,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolePatch:
-    """The new role of a pod, and the leader's term to record with it."""
+    """The new role of a pod, and what to record with it."""
 
     pod: PodView
     role: str
     term: int
+    """The leader's term."""
+    leader_pod_uid: str = ""
+    """The leader's pod; empty without a leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,33 +97,47 @@ def _fences(
     about to be deleted.
     """
     following = {each.pod_uid for each in observations if each.follows(leader)}
+    leader_uid = _pod_uid(leader, pods)
     fences = []
     for pod in pods:
-        if pod.member_id == leader.member_id:
+        if pod.member_id == leader.member_id or _is_unknown(pod, group):
             continue
         stays_slave = pod.role(group.roles) == group.roles.slave and pod.uid not in not_following
         serves = pod.member_id in membership.voters and (pod.uid in following or stays_slave)
         role = group.roles.slave if serves else names.ROLE_NONE
-        if not _is_labeled(pod, group, role, leader.term):
-            fences.append(RolePatch(pod=pod, role=role, term=leader.term))
+        wanted = RolePatch(pod=pod, role=role, term=leader.term, leader_pod_uid=leader_uid)
+        if not _is_labeled(wanted, group):
+            fences.append(wanted)
     return tuple(fences)
 
 
 def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[RolePatch, ...]:
     """Promote the leader's pod, unless it is leaving and about to transfer its leadership."""
-    return tuple(
-        RolePatch(pod=pod, role=group.roles.master, term=leader.term)
+    wanted = (
+        RolePatch(pod=pod, role=group.roles.master, term=leader.term, leader_pod_uid=pod.uid)
         for pod in pods
         if pod.member_id == leader.member_id
-        and not _is_labeled(pod, group, group.roles.master, leader.term)
         and not (pod.leaving and pod.role(group.roles) != group.roles.master)
     )
+    return tuple(patch for patch in wanted if not _is_labeled(patch, group))
 
 
-def _is_labeled(pod: PodView, group: Group, role: str, term: int) -> bool:
-    """Return whether a pod has this role and term, and no label of earlier roles."""
+def _pod_uid(leader: Leader, pods: Sequence[PodView]) -> str:
+    """Return the uid of the leader's pod; empty if it is gone."""
+    return next((pod.uid for pod in pods if pod.member_id == leader.member_id), "")
+
+
+def _is_unknown(pod: PodView, group: Group) -> bool:
+    """Return whether no operator can know yet what the pod's member does, and none has acted."""
+    return not pod.ip and not pod.labels.keys() & {group.roles.label, *group.roles.former}
+
+
+def _is_labeled(wanted: RolePatch, group: Group) -> bool:
+    """Return whether a pod has the role, the term and the leader's pod, and no earlier label."""
+    pod = wanted.pod
     left = any(label in pod.labels for label in group.roles.former)
-    return (pod.role(group.roles), pod.term) == (role, term) and not left
+    found = (pod.role(group.roles), pod.term, pod.leader_pod_uid)
+    return found == (wanted.role, wanted.term, wanted.leader_pod_uid) and not left
 
 
 def taken_back(
