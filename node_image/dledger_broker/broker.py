@@ -123,14 +123,17 @@ class Broker:
         reader = MessageReader(
             store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
         )
-        self._pulls = Pulls(self._owner, self._clients, self._feed, reader, self._threads, member)
+        self._pulls = Pulls(
+            self._owner, self._clients, self._feed, reader, self._threads, member,
+            self._to_leader.take,
+        )  # fmt: skip
         self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
         requests = self._requests = BrokerRequests(
             self._services(self._pulls, reader) | self._views(reader),
             self._leader_services(reader) | self._administration(),
-            self._member_services(),
+            self._member_services(self._pulls),
             self._to_leader,
         )
         self._from_doors.open(requests.take_passed_on)
@@ -257,12 +260,14 @@ class Broker:
             int(code.UNLOCK_BATCH_MQ): locks.unlock,
         }
 
-    def _member_services(self) -> dict[int, Serve]:
+    def _member_services(self, pulls: Pulls) -> dict[int, Serve]:
         """Return the services that the leader offers to the members, for their clients, by code."""
         return {
             int(RequestCode.HEART_BEAT): self._groups.join,
             int(RequestCode.UNREGISTER_CLIENT): self._groups.leave,
             door_frames.PRESENCE: self._groups.note,
+            int(RequestCode.PULL_MESSAGE): pulls.pull,
+            int(RequestCode.LITE_PULL_MESSAGE): pulls.pull,
         }
 
     def _serve_as_leader(self, call: Call) -> None:

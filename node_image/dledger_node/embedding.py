@@ -14,7 +14,7 @@ from dledger_formats.http.broker_status import BrokerStatus
 from dledger_formats.log.disk import EntryHeader
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
-from dledger_formats.protocol.requests import Message
+from dledger_formats.protocol.requests import Consistency, Message
 from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import ReadTurns
@@ -131,14 +131,14 @@ class Member:
         return self._core.readable_index
 
     def prove(self, done: Callable[[bool], object]) -> None:
-        """Call `done` once: whether this member led after this call, and has committed all entries
-        that were acknowledged before it (`Reads.prove`).
+        """Call `done` once: whether this member has committed all entries that were acknowledged
+        before this call. One that does not lead asks its leader (`Reads.prove_read`).
         """
 
         def answered(code: DLedgerResponseCode) -> None:
             done(code is DLedgerResponseCode.SUCCESS)
 
-        self._server.clients.reads.prove(answered)
+        self._server.clients.reads.prove_read(Consistency.LINEARIZABLE, answered)
 
     # -- the state -------------------------------------------------------------------------------
 

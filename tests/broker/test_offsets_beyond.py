@@ -1,10 +1,13 @@
-"""Pulls behind the end of a queue wait until a leader has proved that no message has the offset."""
+"""Pulls of offsets that do not exist wait until it is proved that no message has the offset."""
 
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from dledger_broker.door import offsets_beyond
 from dledger_broker.door.offsets_beyond import OffsetsBeyond
 
 
@@ -64,6 +67,23 @@ async def test_what_the_proof_covers_is_applied_first() -> None:
     member.applied_index = 8
     pulls.beyond.go_on()
     assert pulls.decided == [("one", True)]
+
+
+async def test_a_pull_waits_only_so_long_until_what_the_proof_covers_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offsets_beyond, "APPLY_S_MAX", 0.0)
+    member = Member()
+    pulls = Pulls(member)
+    pulls.judge("one")
+    await turn()
+    member.readable_index = 8
+    member.asked[0](True)
+    await turn()
+    assert pulls.decided == []
+
+    pulls.beyond.expire()
+    assert (pulls.decided, pulls.line.reads_waiting) == ([("one", False)], 0)
 
 
 async def test_a_leader_that_cannot_prove_itself_decides_nothing() -> None:

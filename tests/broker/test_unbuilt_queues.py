@@ -1,6 +1,7 @@
 """A pull of a queue that lacks units tells nobody that the messages are gone."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +67,20 @@ def state() -> BrokerState:
     return state
 
 
+class ProvenMember:
+    """A leader that a quorum confirms at once."""
+
+    leader_id = "n0"
+    readable_index = applied_index = 5
+
+    def prove(self, done: Callable[[bool], object]) -> None:
+        done(True)
+
+
+def pass_on(_: Call) -> None:
+    raise AssertionError("a leader passes nothing on")
+
+
 async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
     """Pull offset 3 of a queue without units from a leader; return the answer."""
     owner: Any = SimpleNamespace(state=state, is_proven=True, created_index=lambda _: 0)
@@ -73,7 +88,7 @@ async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
     line: Any = Line()
     with ThreadPoolExecutor(1) as threads:
-        pulls = Pulls(owner, clients, feed, reader_of([]), threads, SimpleNamespace())
+        pulls = Pulls(owner, clients, feed, reader_of([]), threads, ProvenMember(), pass_on)
         request = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3)
         )

@@ -1,24 +1,28 @@
-"""Pulls of an offset behind the end of their queue, at a member that leads, as far as it knows.
+"""Pulls of an offset that does not exist, as far as this member knows.
 
-The offset is wrong only if nobody has given it out. A leader that was deposed and has not noticed
-lacks messages that another one has acknowledged. So it first proves that it led after the pull had
-come, and applies what was committed until then. Pulls that come meanwhile share the next proof.
+It is wrong only if nobody has given it out. A member that lags, and a leader that was deposed and
+has not noticed, lack messages that another one has acknowledged. So a leader first proves that it
+led after the pull had come, and any other member asks its leader for that proof; then it applies
+what was committed until then. Pulls that come meanwhile share the next proof.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from dledger_broker.door.call import Call
+
+APPLY_S_MAX: Final = 2.0
+"""How long a pull waits until what its proof covers is applied."""
 
 
 class Prover(Protocol):
     """The member, as far as it is asked here."""
 
     def prove(self, done: Callable[[bool], object]) -> None:
-        """Call `done` once: whether this member led after this call, and has committed all entries
-        that were acknowledged before it.
+        """Call `done` once: whether this member has committed all entries that were acknowledged
+        before this call.
         """
 
     @property
@@ -51,8 +55,10 @@ class OffsetsBeyond(Generic[JudgedT]):
         self._loop = asyncio.get_running_loop()
         self._new: list[JudgedT] = []
         self._is_asking = False
-        self._unapplied: deque[tuple[int, list[JudgedT]]] = deque()
-        """Pulls with a proof, and the index up to which entries must be applied; lowest first."""
+        self._unapplied: deque[tuple[int, float, list[JudgedT]]] = deque()
+        """Pulls with a proof, the index up to which entries must be applied, and until when they
+        wait for that; lowest first.
+        """
 
     def judge(self, pull: JudgedT) -> None:
         """Decide about a pull."""
@@ -63,7 +69,12 @@ class OffsetsBeyond(Generic[JudgedT]):
     def go_on(self) -> None:
         """Decide about the pulls whose entries are applied now."""
         while self._unapplied and self._unapplied[0][0] <= self._member.applied_index:
-            self._end(self._unapplied.popleft()[1], proved=True)
+            self._end(self._unapplied.popleft()[2], proved=True)
+
+    def expire(self) -> None:
+        """Decide about the pulls that have waited for too long."""
+        while self._unapplied and self._unapplied[0][1] <= self._loop.time():
+            self._end(self._unapplied.popleft()[2], proved=False)
 
     def _ask_soon(self) -> None:
         """Ask at the end of this turn of the event loop, unless a proof is under way."""
@@ -79,7 +90,8 @@ class OffsetsBeyond(Generic[JudgedT]):
     def _answered(self, pulls: list[JudgedT], proved: bool) -> None:
         self._is_asking = False
         if proved:
-            self._unapplied.append((self._member.readable_index, pulls))
+            due_s = self._loop.time() + APPLY_S_MAX
+            self._unapplied.append((self._member.readable_index, due_s, pulls))
             self.go_on()
         else:
             self._end(pulls, proved=False)

@@ -1,22 +1,23 @@
 """Pulls (codes 11 and 361): answered by every member, from its own queues and log.
 
 A pull at the end of its queue is held until a message arrives, its time is up, or its client is
-gone. Offsets that do not exist are corrected by a leader only, once it has proved itself: another
-member may lag behind.
+gone. An offset behind the end is corrected once the member has applied everything that was
+acknowledged before the pull came. What a member no longer has, the leader may have: its pull goes
+on to the leader, which alone says that messages are gone.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
+from dledger_broker.door.door_frames import Way
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.offsets_beyond import OffsetsBeyond, Prover
+from dledger_broker.door.pull_requests import Pull, PullRequests
 from dledger_broker.leading.log_owner import LogOwner
-from dledger_broker.messages import tag_filter
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
@@ -28,34 +29,24 @@ from dledger_broker.queues.reader import (
     UnitRefusedError,
     UnreadableError,
 )
-from dledger_formats.rocketmq.codes import Permission, PullSysFlag, ResponseCode
-from dledger_formats.rocketmq.consumer_groups import Subscription
-from dledger_formats.rocketmq.pulls import PullAnswerFields, PullFields
+from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
+from dledger_formats.rocketmq.pulls import PullAnswerFields
 from dledger_node.remoting.limits import Reason
 
 HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
-HOLD_S_MAX: Final = 20.0
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
 SWEEP_S: Final = 0.25
-_READ: Final = int(Permission.READ)
-_SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
-_CLASS_FILTER: Final = int(PullSysFlag.CLASS_FILTER)
 
 
-@dataclass(eq=False, slots=True)
-class Pull:
-    """One pull, from its arrival to its answer."""
+class PullsMember(Prover, Protocol):
+    """The member, as far as it is asked here."""
 
-    call: Call
-    fields: PullFields
-    queue: QueueId
-    codes: frozenset[int] | None
-    """The codes of the wanted tags; None for all messages."""
-    deadline_s: float
-    """Until when it may be held."""
+    @property
+    def leader_id(self) -> str | None:
+        """The leader, as far as this member knows it."""
 
 
 class Pulls:
@@ -68,11 +59,14 @@ class Pulls:
         feed: QueueFeed,
         reader: MessageReader,
         threads: ThreadPoolExecutor,
-        member: Prover,
+        member: PullsMember,
+        pass_on: Callable[[Call], None],
     ) -> None:
-        """`member` proves that it leads before it corrects an offset behind the end of a queue."""
+        """`pass_on` lets the leader answer a pull."""
         self._owner = owner
-        self._clients = clients
+        self._requests = PullRequests(owner, clients)
+        self._member = member
+        self._pass_on = pass_on
         self._feed = feed
         self._reader = reader
         self._threads = threads
@@ -84,21 +78,7 @@ class Pulls:
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
-        fields = call.fields(PullFields)
-        pull = Pull(
-            call,
-            fields,
-            QueueId(fields.topic, fields.queue_id),
-            self._codes_of(call, fields),
-            self._loop.time() + min(HOLD_S_MAX, max(0, fields.suspend_timeout_millis) / 1000),
-        )
-        self._check_group(call, fields.consumer_group)
-        self._check_queue(pull.queue)
-        if fields.queue_offset < 0:
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER, f"the offset {fields.queue_offset} is below 0"
-            )
-        self._serve(pull)
+        self._serve(self._requests.read(call, self._loop.time()))
 
     def built(self, queues: Iterable[QueueId]) -> None:
         """Serve the pulls that wait for messages of these queues."""
@@ -118,6 +98,7 @@ class Pulls:
 
     def expire(self) -> None:
         """Answer the pulls that were held long enough."""
+        self._beyond.expire()
         now_s = self._loop.time()
         for waiting in list(self._held.values()):
             for pull in [pull for pull in waiting if pull.deadline_s <= now_s]:
@@ -147,20 +128,40 @@ class Pulls:
         if offset < end_offset:
             pull.call.line.reads_waiting += 1
             self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
-        elif offset > end_offset and self._owner.is_proven:
+        elif offset == end_offset:
+            self._hold(pull)
+        elif pull.is_proved:
+            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
+        else:
             self._beyond.judge(pull)
+
+    def _judged(self, pull: Pull, is_proved: bool) -> None:
+        """Go on with a pull once the state has all that was acknowledged before it, or cannot."""
+        pull.is_proved = is_proved
+        if is_proved:
+            self._serve_again(pull)
         else:
             self._hold(pull)
 
-    def _judged(self, pull: Pull, is_proved: bool) -> None:
-        """Correct the offset if this member has proved that no message has it."""
-        end_offset = self._owner.state.next_offset(*pull.queue)
-        if not is_proved:
+    def _below(self, pull: Pull, min_offset: int) -> None:
+        """Answer a pull of messages that this member no longer has.
+
+        What its leader may still have, no other member calls gone.
+        """
+        call = pull.call
+        if self._owner.is_proven:
+            if not pull.is_proved:
+                self._beyond.judge(pull)
+                return
+            if pull.door_min_offset is not None:
+                min_offset = min(min_offset, pull.door_min_offset)
+            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, min_offset, min_offset)
+        elif call.is_passed_on or call.waiting is not None:
+            call.turned(Way.NOT_STORED)
+        elif self._member.leader_id is None:
             self._hold(pull)
-        elif pull.fields.queue_offset > end_offset:
-            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
         else:
-            self._serve(pull)
+            self._pass_on(pull.for_leader(min_offset))
 
     async def _read(self, pull: Pull, end_offset: int, has_all: bool) -> None:
         line, built_index = pull.call.line, self._feed.built_index
@@ -189,10 +190,7 @@ class Pulls:
         if created_index != self._owner.created_index(pull.queue.topic):
             self._serve_again(pull)
         elif found is None:
-            if self._owner.is_proven:
-                self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, min_offset, min_offset)
-            else:
-                self._hold(pull)
+            self._below(pull, min_offset)
         elif found.is_complete:
             self._answer(pull, found, min_offset, end_offset)
         elif has_all:
@@ -204,9 +202,9 @@ class Pulls:
             self._hold(pull)
 
     def _serve_again(self, pull: Pull) -> None:
-        """Serve a pull whose topic was deleted while its messages were read."""
+        """Serve a pull whose topic may be gone by now."""
         try:
-            self._check_queue(pull.queue)
+            self._requests.check_queue(pull.queue)
         except RefusedError as error:
             pull.call.refuse(error)
         else:
@@ -263,6 +261,9 @@ class Pulls:
 
     def _hold(self, pull: Pull) -> None:
         """Hold a pull, or answer it if it must not wait."""
+        if pull.call.is_passed_on:
+            pull.call.turned(Way.NOT_STORED)  # the other member asks again
+            return
         if not pull.fields.sys_flag & _SUSPEND or pull.deadline_s <= self._loop.time():
             self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
             return
@@ -284,55 +285,3 @@ class Pulls:
             del table[key][pull]
             if not table[key]:
                 del table[key]
-
-    def _check_group(self, call: Call, group: str) -> None:
-        config = self._owner.state.tables.groups.configs.get(group)
-        if config is None:
-            return
-        is_broadcasting = self._clients.is_broadcasting(call.connection, group)
-        if not config.consume_enable or (is_broadcasting and not config.consume_broadcast_enable):
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the settings of the group {group} let nobody consume"
-                + (" in broadcasting mode" if config.consume_enable else ""),
-            )
-
-    def _check_queue(self, queue: QueueId) -> None:
-        topic = self._owner.state.tables.topics.by_name.get(queue.topic)
-        if topic is None:
-            raise RefusedError(
-                ResponseCode.TOPIC_NOT_EXIST, f"the topic {queue.topic[:150]!r} does not exist"
-            )
-        if topic.config is not None and not topic.config.perm & _READ:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"{queue.topic} cannot be read")
-        if not 0 <= queue.queue_id < len(topic.next_offsets):
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER, f"{queue.topic} has no queue {queue.queue_id}"
-            )
-
-    def _codes_of(self, call: Call, fields: PullFields) -> frozenset[int] | None:
-        """Return the codes of the wanted tags. Raises RefusedError."""
-        if fields.sys_flag & _SUBSCRIPTION:
-            return tag_filter.wanted_codes(
-                Subscription(
-                    topic=fields.topic,
-                    sub_string=fields.subscription or "",
-                    sub_version=fields.sub_version,
-                    expression_type=fields.expression_type,
-                    class_filter_mode=fields.sys_flag & _CLASS_FILTER != 0,
-                )
-            )
-        group, topic = fields.consumer_group, fields.topic
-        found = self._clients.subscription(call.connection, group, topic)
-        if found is None:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                f"no client of the group {group[:150]!r} has subscribed to {topic[:150]!r}; send a "
-                "heartbeat first",
-            )
-        if found.sub_version < fields.sub_version:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST,
-                f"the broker has an older subscription of {group} to {topic}; send a heartbeat",
-            )
-        return tag_filter.wanted_codes(found)

@@ -207,7 +207,7 @@ class Program:
             read_turns=ReadTurns(self.loop.call_soon),
             drafts=self.drafts,
             idempotent=self.idempotent,
-            reads=SimpleNamespace(prove=prove),
+            reads=SimpleNamespace(prove_read=lambda _consistency, answer: prove(answer)),
             appends=SimpleNamespace(closed=False),
             peer_requests=self._peer_requests,
             peers=SimpleNamespace(hello=hello),
