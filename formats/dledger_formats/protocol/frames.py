@@ -22,13 +22,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dledger_formats.protocol.decoding import Int32
+from dledger_formats.protocol.headers import read_binary, with_texts
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Java's frameMaxLength; includes the length word
 HEADER_BYTES_MAX: Final = 64 * 1024
-EXT_FIELDS_MAX: Final = 64
-"""Ext fields of a binary header. DLedger uses none, and each costs more than its bytes."""
 LENGTH_WORD_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
 JSON_HEADER: Final = 0
@@ -38,15 +37,8 @@ RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
 OPAQUE_MAX: Final = (1 << 31) - 1
 LANGUAGE: Final = "PYTHON"
-LANGUAGES: Final = (
-    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP",
-    "OMS", "RUST",
-)  # fmt: skip
-"""`LanguageCode` of Java: the binary header carries the position in this list."""
-
 _PREFIX: Final = struct.Struct(">II")
 _HEADER_LENGTH_MASK: Final = 0xFFFFFF
-_BINARY_FIXED: Final = struct.Struct(">Hbhii")
 _PLAIN_HEADER: Final = (
     b'{"code":%d,"flag":%d,"language":"'
     + LANGUAGE.encode()
@@ -251,9 +243,12 @@ class FrameDecoder:
             body_at = header_at + header_length
             try:
                 if header_word == header_length:
-                    command = decode_json_header(data[header_at:body_at])
+                    try:
+                        command = decode_json_header(data[header_at:body_at])
+                    except msgspec.ValidationError:  # not of a client in Java
+                        command = decode_json_header(with_texts(bytes(data[header_at:body_at])))
                 else:
-                    command = _decode_binary_header(bytes(data[header_at:body_at]))
+                    command = RemotingCommand(**read_binary(bytes(data[header_at:body_at])))
             except (ValueError, RecursionError, struct.error) as error:
                 raise FrameError(
                     "header", f"the header of a frame cannot be read: {error}"
@@ -303,48 +298,3 @@ def _foreign_protocol(first_bytes: bytes) -> str:
 
 
 _HEADER_DECODER: Final = msgspec.json.Decoder(RemotingCommand)
-
-
-def _decode_binary_header(data: bytes) -> RemotingCommand:
-    """Read a header in the form of Java's `RocketMQSerializable`.
-
-    int16 code, int8 language, int16 version, int32 opaque, int32 flag, int32 and remark, int32 and
-    ext: a run of (int16 and key, int32 and value).
-    """
-    code, language, version, opaque, flag = _BINARY_FIXED.unpack_from(data)
-    remark, at = _text(data, _BINARY_FIXED.size, 4)
-    ext_length = int.from_bytes(_exactly(data, at, 4), "big")
-    return RemotingCommand(
-        code=code,
-        opaque=opaque,
-        flag=flag,
-        remark=remark or None,
-        ext_fields=_decode_ext(_exactly(data, at + 4, ext_length)) or None,
-        language=LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER",
-        version=version,
-    )
-
-
-def _decode_ext(ext: bytes) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    at = count = 0
-    while at < len(ext):
-        count += 1
-        if count > EXT_FIELDS_MAX:
-            raise ValueError(f"a header has more than {EXT_FIELDS_MAX} ext fields")
-        key, at = _text(ext, at, 2)
-        fields[key], at = _text(ext, at, 4)
-    return fields
-
-
-def _text(data: bytes, at: int, length_bytes: int) -> tuple[str, int]:
-    """Read a length, of `length_bytes` bytes, and that much UTF-8. Returns the text and its end."""
-    length = int.from_bytes(_exactly(data, at, length_bytes), "big")
-    at += length_bytes
-    return _exactly(data, at, length).decode(), at + length
-
-
-def _exactly(data: bytes, at: int, length: int) -> bytes:
-    if at + length > len(data):
-        raise ValueError(f"a binary header of {len(data)} bytes has no {length} bytes at byte {at}")
-    return data[at : at + length]

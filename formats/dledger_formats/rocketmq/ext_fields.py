@@ -18,6 +18,8 @@ from dledger_formats.json_objects import FormatError
 
 T = TypeVar("T", bound="ExtFields")
 _TRUTH: Final = ("true", "false")
+_NUMBERS_FOR_TRUTH: Final = ("0", "1")
+"""What RocketMQ's C++ client writes for a boolean. Java reads false from both."""
 
 
 class ExtFields(
@@ -35,20 +37,23 @@ class ExtFields(
         if len(ext) > cls.FIELDS_MAX:
             raise FormatError(f"{len(ext)} ext fields; at most {cls.FIELDS_MAX} are allowed")
         numbers, truths = _typed_keys(cls)
+        for key in truths:
+            text = ext.get(key)
+            if text is None or text in _TRUTH:
+                continue
+            if text in _NUMBERS_FOR_TRUTH:
+                ext = {**ext, key: "false"}
+            elif text.lower() not in _TRUTH:
+                raise FormatError(f"ext fields: {key} is {text[:30]!r}; true or false is expected")
         try:
             fields = msgspec.convert(ext, cls, strict=False)
         except msgspec.ValidationError as error:
             raise FormatError(f"ext fields: {error}") from error
-        # What follows is narrower than msgspec: it also reads 1.0 and 1e3, and 0 and null as a
-        # boolean.
+        # What follows is narrower than msgspec, which also reads 1.0 and 1e3.
         for key in numbers:
             text = ext.get(key)
             if text is not None and not text.isdigit() and not text[1:].isdigit():
                 raise FormatError(f"ext fields: {key} is {text[:30]!r}, which is not an integer")
-        for key in truths:
-            text = ext.get(key)
-            if text is not None and text not in _TRUTH and text.lower() not in _TRUTH:
-                raise FormatError(f"ext fields: {key} is {text[:30]!r}; true or false is expected")
         return fields
 
     def to_ext(self) -> dict[str, str]:

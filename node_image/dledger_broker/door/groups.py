@@ -15,13 +15,13 @@ from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages import tag_filter
 from dledger_broker.messages.retries import retry_topic
 from dledger_broker.messages.send_checks import RefusedError
+from dledger_formats.rocketmq import loose_heartbeats
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.consumer_groups import (
     CheckClient,
     Consumer,
     ConsumerGroupFields,
     ConsumerIds,
-    Heartbeat,
     HeartbeatAnswerFields,
     Subscription,
     UnregisterClientFields,
@@ -155,8 +155,7 @@ class GroupRequests:
 
 def client_of(call: Call) -> Client:
     """Return what a heartbeat says. Raises FormatError, RefusedError."""
-    heartbeat = call.body(Heartbeat)
-    assert isinstance(heartbeat, Heartbeat)
+    heartbeat = loose_heartbeats.read(call.command.body)
     consumers = {each.group_name: _ordered(each) for each in heartbeat.consumer_data_set}
     for consumer in consumers.values():
         _check(heartbeat.client_id, consumer)

@@ -33,6 +33,7 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.rocketmq import (
     consume_queue,
+    loose_heartbeats,
     message_batch,
     message_id,
     message_record,
@@ -48,6 +49,11 @@ from dledger_fuzz.network_decoders import Decoder, Feed
 from dledger_node.state_machine.machine import CommittedEntry
 
 GOLDEN = Path(__file__).resolve().parents[2] / "formats" / "golden" / "rocketmq-frames.jsonl"
+CPP_HEARTBEAT = (
+    b'{"clientID":"7-127.0.0.1@DEFAULT","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,'
+    b'"groupName":"billing","messageModel":1,"subscriptionDataSet":[{"subString":"*",'
+    b'"subVersion":"1795629866395","topic":"orders"}]}]}'
+)
 COMMANDS = [
     command
     for line in GOLDEN.read_text().splitlines()
@@ -105,6 +111,17 @@ def json_bodies() -> tuple[list[bytes], Feed]:
 
     found = {command.body for command in COMMANDS if command.body.startswith(b"{")}
     return [raw for raw in sorted(found) if len(raw) < 1024], feed
+
+
+def heartbeats() -> tuple[list[bytes], Feed]:
+    """Heartbeats, those of the C++ client among them."""
+
+    def feed(raw: bytes) -> None:
+        with contextlib.suppress(FormatError):
+            beat = loose_heartbeats.read(raw)
+            assert loose_heartbeats.read(beat.to_json()) == beat
+
+    return [CPP_HEARTBEAT], feed
 
 
 def stored_messages() -> tuple[list[bytes], Feed]:
@@ -262,7 +279,8 @@ def door_frames() -> tuple[list[bytes], Feed]:
 
 
 DECODERS: tuple[Decoder, ...] = (
-    ext_fields, json_bodies, stored_messages, message_batches, message_properties, message_ids,
+    ext_fields, json_bodies, heartbeats, stored_messages, message_batches, message_properties,
+    message_ids,
     state_changes, short_records, broker_states, broker_entries,
     door_frames,
 )  # fmt: skip
