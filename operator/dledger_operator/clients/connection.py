@@ -14,6 +14,7 @@ from lightkube.core.exceptions import ConfigError
 from dledger_operator import names
 from dledger_operator.clients.errors import (
     ConflictError,
+    InvalidError,
     KubeError,
     NotFoundError,
     RefusedError,
@@ -28,8 +29,8 @@ CONNECTIONS_KEPT_MAX: Final = 20
 CONNECTION_KEPT_S: Final = 60.0
 
 _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
-    400: RefusedError, 401: RefusedError, 403: RefusedError, 404: NotFoundError,
-    405: RefusedError, 409: ConflictError, 410: ConflictError, 422: RefusedError,
+    400: InvalidError, 401: RefusedError, 403: RefusedError, 404: NotFoundError,
+    405: RefusedError, 409: ConflictError, 410: ConflictError, 422: InvalidError,
 }  # fmt: skip
 
 

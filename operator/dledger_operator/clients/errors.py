@@ -6,6 +6,7 @@ KubeError                a request to the API server failed
 ├── ConflictError        the object has changed since it was read
 ├── EvictionRefusedError a disruption budget does not let a pod go now
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
+│   └── InvalidError     the object is invalid, whoever sends it and whenever
 └── UnavailableError     no answer in time, or a temporary failure of the server
 MemberSilentError        a member gave no valid answer in time
 CanaryUnsupportedError   a member's release has no canaries
@@ -34,6 +35,10 @@ class EvictionRefusedError(KubeError):
 
 class RefusedError(KubeError):
     """The request is invalid or forbidden; the message says why."""
+
+
+class InvalidError(RefusedError):
+    """The object is invalid, whoever sends it and whenever; a refusal by a quota may end."""
 
 
 class UnavailableError(KubeError):

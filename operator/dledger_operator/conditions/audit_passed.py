@@ -32,6 +32,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     last = audits.last
     if last and last.result in _ADVICE and _is_later(last, finding):
         message = f"audit {last.audit}: {last.message}; {_ADVICE[last.result]}"
+        message = f"{message}; {audits.waiting}" if audits.waiting else message
         return Judgment(holds=None, reason=last.result, message=_since(message, finding))
     if finding is None:
         message = "no audit has ended yet; create a DLedgerAudit, or set spec.audit.schedule"

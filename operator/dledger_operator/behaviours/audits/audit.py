@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from dledger_operator.behaviours.one_off.order import earlier
 from dledger_operator.behaviours.one_off.status import status_of
 from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
-from dledger_operator.clients.errors import NotFoundError, RefusedError
+from dledger_operator.clients.errors import InvalidError, NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.resources import audit_job
 from dledger_operator.resources.event import NORMAL, WARNING
@@ -35,6 +35,12 @@ FAILED: Final = "Failed"
 ENDED_PHASES: Final = (FINISHED, FAILED)
 BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
 """The reason of a Job whose pods have failed too often."""
+JOB_REFUSED: Final = "JobRefused"
+JOB_NAME_TAKEN: Final = "JobNameTaken"
+WITHOUT_JOB_S_MAX: Final = 600.0
+"""How long an audit tries to get its Job. Later audits of the group wait for it meanwhile. A quota
+may have room again, and the Job of a deleted audit of the same name ends.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +146,8 @@ def build_status(
         status["job"] = outcome.job
     if outcome.started_at:
         status["startedAt"] = names.timestamp(outcome.started_at)
-    if outcome.finished_at:
-        status["finishedAt"] = names.timestamp(outcome.finished_at)
+    if outcome.phase in ENDED_PHASES:
+        status["finishedAt"] = names.timestamp(outcome.finished_at or now)
     if summary := outcome.summary:
         status |= {
             "verdict": summary.verdict.value,
@@ -154,6 +160,14 @@ def build_status(
     return status
 
 
+def _reason_of(name: str, existing: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reason in the condition of one of the audits; empty before it has one."""
+    status = next(
+        (each.get("status") or {} for each in existing if each["metadata"]["name"] == name), {}
+    )
+    return str((status.get("conditions") or [{}])[0].get("reason", ""))
+
+
 class AuditWorker(OneOffWorker):
     """Runs one DLedgerAudit until it has ended."""
 
@@ -161,11 +175,13 @@ class AuditWorker(OneOffWorker):
     behaviour = "audit"
     pace = PACE
     ended_phases = ENDED_PHASES
+    _without_job_since_s: float | None = None
+    """When this process first got no Job for the audit."""
 
     async def _run_once(self) -> None:
         if self.ended():
             return
-        outcome = await self._advance()
+        outcome = self._bounded(await self._advance())
         status = build_status(
             outcome,
             generation=self._body["metadata"].get("generation", 1),
@@ -192,7 +208,7 @@ class AuditWorker(OneOffWorker):
                 f"a Job {name} that is not owned by this audit exists; the audit starts when that "
                 "Job is deleted"
             )
-            return Outcome(phase=PENDING, reason="JobNameTaken", message=message)
+            return Outcome(phase=PENDING, reason=JOB_NAME_TAKEN, message=message)
         pods = await self._context.api.job_pods(request.namespace, name)
         return judge(job, pods, name=name)
 
@@ -212,7 +228,9 @@ class AuditWorker(OneOffWorker):
         if first := earlier(
             self._body, existing, lambda status: status.get("phase") in ENDED_PHASES
         ):
-            message = f"{names.AUDIT_KIND} {first} reads the same group, and goes first"
+            message = f"{names.AUDIT_KIND} {first} of the same group goes first"
+            if reason := _reason_of(first, existing):
+                message += f"; it is {reason}"
             return Outcome(phase=PENDING, reason="EarlierAudit", message=message)
         image = self._context.audit_image
         manifest = audit_job.build(
@@ -224,11 +242,32 @@ class AuditWorker(OneOffWorker):
         )
         try:
             await self._context.api.apply(manifest)
+        except InvalidError as error:
+            message = f"{error}; create another audit, whose spec differs in what the answer names"
+            return Outcome(phase=FAILED, reason=JOB_REFUSED, message=message)
         except RefusedError as error:
-            return Outcome(phase=PENDING, reason="JobRefused", message=str(error))
+            return Outcome(phase=PENDING, reason=JOB_REFUSED, message=str(error))
         return Outcome(
             phase=PENDING, reason="JobCreated", message=f"Job {job} is starting", job=job
         )
+
+    def _bounded(self, outcome: Outcome) -> Outcome:
+        """End an audit that has not got its Job for ten minutes."""
+        jobless = outcome.reason in (JOB_REFUSED, JOB_NAME_TAKEN)
+        if outcome.phase != PENDING or not jobless:
+            self._without_job_since_s = None
+            return outcome
+        now_s = self._context.clock()
+        if self._without_job_since_s is None:
+            self._without_job_since_s = now_s
+        if now_s - self._without_job_since_s < WITHOUT_JOB_S_MAX:
+            return outcome
+        minutes = round(WITHOUT_JOB_S_MAX / 60)
+        message = (
+            f"the audit got no Job for {minutes} minutes: {outcome.message}; remove the cause, and "
+            "create another audit"
+        )
+        return replace(outcome, phase=FAILED, message=message)
 
     async def _record_result(self, outcome: Outcome) -> None:
         sound = outcome.summary is not None and outcome.summary.verdict is Verdict.SOUND

@@ -92,11 +92,16 @@ def decide(
 
 
 def holds_back(
-    policy: AuditPolicy | None, plan: AuditPlan | None, last: EndedAudit | None, replicas: int
+    policy: AuditPolicy | None,
+    plan: AuditPlan | None,
+    last: EndedAudit | None,
+    replicas: int,
+    under_way: str = "",
 ) -> Problem | None:
     """Return why no member may be removed yet: the audit before it is not Sound.
 
-    An audit that began after the removal was asked for counts, whoever created it.
+    An audit that began after the removal was asked for counts, whoever created it. `under_way` is
+    what the audits that have not ended are doing, in words.
     """
     if policy is None or not policy.before_scaling_down:
         return None
@@ -104,6 +109,7 @@ def holds_back(
     if shrinking is None or shrinking.replicas != replicas or not _answers(last, shrinking):
         what = f"audit {shrinking.audit}" if shrinking and shrinking.audit else "an audit"
         message = f"{what} goes first, as spec.audit.beforeScalingDown asks for"
+        message += f"; {under_way}" if under_way else ""
         return Problem(reason="AuditGoesFirst", message=message)
     assert last is not None
     if last.result == Verdict.SOUND:

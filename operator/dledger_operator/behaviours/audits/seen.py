@@ -1,6 +1,6 @@
 """What one process has seen of a group's audits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -68,7 +68,8 @@ class SeenAudits:
 
     def holds_back(self, group: Group) -> Problem | None:
         """Return why no member may be removed yet; None if one may."""
-        return planning.holds_back(group.audit, self.plan, self.last, group.replicas)
+        under_way = self._waiting() or self._under_way()
+        return planning.holds_back(group.audit, self.plan, self.last, group.replicas, under_way)
 
     @property
     def kept(self) -> str:
@@ -83,9 +84,22 @@ class SeenAudits:
         )
 
     def _waiting(self) -> str:
-        for body in self.bodies.values():
-            conditions = (body.get("status") or {}).get("conditions") or [{}]
-            reason, message = conditions[0].get("reason", ""), conditions[0].get("message", "")
-            if not has_ended(body) and reason not in (*_ON_ITS_WAY, "EarlierAudit"):
+        """Tell which audit waits for more than its turn and its pod, and for what."""
+        for body, reason, message in self._unended():
+            if reason not in (*_ON_ITS_WAY, "EarlierAudit"):
                 return f"audit {body['metadata']['name']} waits: {reason}: {message}"
         return ""
+
+    def _under_way(self) -> str:
+        """Tell which audit is reading, or is about to."""
+        for body, reason, _ in self._unended():
+            if reason in _ON_ITS_WAY:
+                return f"audit {body['metadata']['name']} is {reason or 'about to begin'}"
+        return ""
+
+    def _unended(self) -> Iterator[tuple[Mapping[str, Any], str, str]]:
+        """Yield the audits that have not ended, with the reason and message of each condition."""
+        for body in self.bodies.values():
+            conditions = (body.get("status") or {}).get("conditions") or [{}]
+            if not has_ended(body):
+                yield body, conditions[0].get("reason", ""), conditions[0].get("message", "")
