@@ -21,6 +21,7 @@ AUDIT_CHILD = {names.AUDIT_LABEL: kopf.PRESENT}
 @kopf.on.event(names.API_GROUP, names.API_VERSION, names.GROUPS_PLURAL)
 async def group_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Start, update or stop the group's worker."""
+    memo.watches.take(names.GROUP_KIND, event)
     if event["type"] == "DELETED":
         memo.workers.group_deleted(event["object"])
     else:
@@ -30,6 +31,7 @@ async def group_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.event(names.API_GROUP, names.API_VERSION, names.AUDITS_PLURAL)
 async def audit_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Start, update or stop the audit's worker."""
+    memo.watches.take(names.AUDIT_KIND, event)
     if event["type"] == "DELETED":
         memo.workers.audit_deleted(event["object"])
     else:
@@ -39,6 +41,7 @@ async def audit_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.event(names.API_GROUP, names.API_VERSION, names.SWITCHOVERS_PLURAL)
 async def switchover_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Start, update or stop the switchover's worker."""
+    memo.watches.take(names.SWITCHOVER_KIND, event)
     if event["type"] == "DELETED":
         memo.workers.switchover_deleted(event["object"])
     else:
@@ -48,6 +51,7 @@ async def switchover_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> N
 @kopf.on.event(names.API_GROUP, names.API_VERSION, names.REPLACES_PLURAL)
 async def replacement_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     """Start, update or stop the replacement's worker."""
+    memo.watches.take(names.REPLACE_KIND, event)
     if event["type"] == "DELETED":
         memo.workers.replacement_deleted(event["object"])
     else:
@@ -101,7 +105,8 @@ async def job_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.probe(id="workers")
 async def count_workers(memo: kopf.Memo, **_: Any) -> dict[str, int]:
-    """Answer the liveness probe; it fails after a worker has crashed."""
+    """Answer the liveness probe; it fails after a worker has crashed, or a watch fell silent."""
+    memo.watches.check()
     counts: dict[str, int] = memo.workers.check()
     return counts
 

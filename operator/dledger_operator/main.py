@@ -22,8 +22,10 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_operator.behaviours.watch_check import WatchCheck
 from dledger_operator.behaviours.workers import Workers
 from dledger_operator.clients.canary_client import CanaryClient
+from dledger_operator.clients.custom_objects import PLURALS
 from dledger_operator.clients.errors import KubeError, NotFoundError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
@@ -78,7 +80,7 @@ async def run(settings: OperatorSettings) -> None:
         await kopf.operator(
             registry=kopf.get_default_registry(),
             settings=kopf_settings(backoffs),
-            memo=kopf.Memo(workers=workers),
+            memo=kopf.Memo(workers=workers, watches=watches),
             standalone=True,
             clusterwide=not settings.watch_namespaces,
             namespaces=settings.watch_namespaces,
@@ -98,10 +100,20 @@ async def run(settings: OperatorSettings) -> None:
         elif settings.watch_nodes:
             logger.warning(NODES_FORBIDDEN)
         workers = Workers(context)
+        watches = WatchCheck(
+            context.api,
+            PLURALS,
+            settings.watch_namespaces,
+            clock=context.clock,
+            random=context.random,
+            on_behind=context.metrics.set_watch_behind,
+        )
         context.duties.start(workers.duties_changed)
+        comparing = asyncio.create_task(watches.run(), name="comparing the watches")
         try:
             await keep_trying(watch, what="watching the API server", backoffs=backoffs)
         finally:
+            comparing.cancel()
             await workers.stop()
             await context.duties.stop()
 

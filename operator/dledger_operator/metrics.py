@@ -122,6 +122,12 @@ class OperatorMetrics(Collector):
             "Namespaces with groups that another release manages, so that this one does not.",
             registry=self.registry,
         )
+        self._watch_behind = Gauge(
+            "dledger_operator_watch_behind_seconds",
+            "For how long the watch of a kind has told nothing of a change; 0 if it is level.",
+            ["kind"],
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     def update_group(
@@ -134,6 +140,10 @@ class OperatorMetrics(Collector):
             series.endpoints_wrong_since_s = None
         elif series.endpoints_wrong_since_s is None:
             series.endpoints_wrong_since_s = self._clock()
+
+    def set_watch_behind(self, kind: str, seconds: float) -> None:
+        """Record for how long the watch of a kind is behind."""
+        self._watch_behind.labels(kind).set(seconds)
 
     def remove_group(self, namespace: str, group: str) -> None:
         """Drop all series of a deleted group."""

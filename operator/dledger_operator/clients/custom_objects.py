@@ -86,6 +86,13 @@ class CustomObjectClient:
             )
         return made
 
+    async def versions(self, kind: str, namespace: str | None) -> dict[str, str]:
+        """List the resourceVersions of one of this project's kinds, by uid; None: everywhere."""
+        with connection.translated(f"list {PLURALS[kind]} in {namespace or 'all namespaces'}"):
+            listed = self._client.list(_KINDS[kind], namespace=namespace or ALL_NS)
+            found = [each["metadata"] async for each in listed]
+        return {metadata["uid"]: metadata["resourceVersion"] for metadata in found}
+
     async def delete_custom_object(self, kind: str, body: Mapping[str, Any]) -> None:
         """Delete the object that was read.
 

@@ -33,6 +33,8 @@ class FaultyProxy:
         """The connections to the server since the start."""
         self._port = 0
         self.refused = 0
+        self.is_mute = False
+        """Whether watches stay open and tell nothing; what happens meanwhile is never told."""
 
     async def start(self) -> None:
         """Listen, on the same port as before, unless it does."""
@@ -127,7 +129,8 @@ class FaultyProxy:
                 self._watches.add(task)  # type: ignore[arg-type]
             try:
                 async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                    if not (is_watch and self.is_mute):
+                        await response.write(chunk)
             finally:
                 if task is not None:
                     self._watches.discard(task)  # type: ignore[arg-type]

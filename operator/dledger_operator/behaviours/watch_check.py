@@ -1,0 +1,141 @@
+"""Checks that the watches of this project's own kinds tell what happens.
+
+A watch can be silent although objects change: its connection hangs, or the server's cache does.
+Bookmarks would tell, but kopf keeps them to itself. So the operator lists the objects at intervals,
+and compares their versions with those that the watch has told. A LIST tells the newest version. An
+object that has another one, and of which nothing was told since before the LIST, is behind, until
+something is told of it.
+
+Only these kinds depend on their watch. Whatever is read from other kinds is read again at
+intervals, or at each step.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+from typing import Any, Final, Protocol
+
+from dledger_operator.behaviours.loops import Pace, Wake, repeat
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 20.0
+"""From one comparison to the next."""
+BEHIND_S_MAX: Final = 300.0
+"""The liveness probe fails if a watch is behind for longer: a new process lists everything."""
+FORGET_S: Final = 2 * LOOK_S
+"""How long a deletion of which the watch tells nothing counts."""
+PACE: Final = Pace(interval_s=LOOK_S, gap_s=1.0)
+
+
+class ListApi(Protocol):
+    """The API request of this behavior."""
+
+    async def versions(self, kind: str, namespace: str | None) -> dict[str, str]:
+        """List the resourceVersions of one of this project's kinds, by uid."""
+
+
+class WatchBehindError(Exception):
+    """A watch has told nothing of a change for too long."""
+
+
+class ToldVersions:
+    """What the watch of one kind has told, compared with LISTs. Pure."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+        self._behind: dict[str, float] = {}
+        """By uid: when a LIST first showed a version that was not told."""
+        self.behind_s = 0.0
+        """For how long, at least, the watch was behind at the last comparison."""
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take an event of the watch."""
+        metadata = event["object"]["metadata"]
+        uid = metadata["uid"]
+        self._behind.pop(uid, None)
+        if event["type"] == "DELETED":
+            self._told.pop(uid, None)
+        else:
+            self._told[uid] = metadata["resourceVersion"]
+
+    def told(self) -> dict[str, str]:
+        """Return what has been told so far, to be passed to `compare` after a LIST."""
+        return dict(self._told)
+
+    def compare(self, before: Mapping[str, str], listed: Mapping[str, str], began_s: float) -> None:
+        """Compare a LIST that began at `began_s` with what had been told before it.
+
+        The first LIST that shows a change proves nothing: the event may be under way.
+        """
+        behind = {}
+        for uid in before.keys() | listed.keys():
+            told = self._told.get(uid)
+            if told != before.get(uid) or told == listed.get(uid):
+                continue  # something was told during the LIST, or all is told
+            behind[uid] = self._behind.get(uid, began_s)
+            if uid not in listed and began_s - behind[uid] >= FORGET_S:
+                # kopf tells no deletion that it missed while it had no watch.
+                del self._told[uid], behind[uid]
+        self._behind = behind
+        self.behind_s = max((began_s - since_s for since_s in behind.values()), default=0.0)
+
+
+class WatchCheck:
+    """Compares the watches of all kinds with LISTs, at intervals."""
+
+    def __init__(
+        self,
+        api: ListApi,
+        kinds: Collection[str],
+        namespaces: Collection[str],
+        *,
+        clock: Callable[[], float],
+        random: Random,
+        on_behind: Callable[[str, float], None],
+    ) -> None:
+        """Without `namespaces`, all are compared. `on_behind` is called after each comparison, with
+        the kind and for how many seconds its watch is behind.
+        """
+        self._api = api
+        self._namespaces: Collection[str | None] = namespaces or (None,)
+        self._told = {kind: ToldVersions() for kind in kinds}
+        self._clock = clock
+        self._random = random
+        self._on_behind = on_behind
+
+    def take(self, kind: str, event: Mapping[str, Any]) -> None:
+        """Take an event of a watch."""
+        self._told[kind].take(event)
+
+    async def run(self) -> None:
+        """Compare until cancelled. A LIST that fails is repeated, and proves nothing."""
+        await repeat(
+            self.run_once,
+            what="comparing the watches",
+            wake=Wake(),
+            pace=PACE,
+            random=self._random,
+            on_failure=lambda _: None,
+        )
+
+    async def run_once(self) -> None:
+        """Compare each kind once."""
+        for kind, told in self._told.items():
+            before, began_s = told.told(), self._clock()
+            listed: dict[str, str] = {}
+            for namespace in self._namespaces:
+                listed |= await self._api.versions(kind, namespace)
+            was_behind = told.behind_s > 0
+            told.compare(before, listed, began_s)
+            if told.behind_s and not was_behind:
+                logger.warning("the watch of %s has told nothing of a change", kind)
+            self._on_behind(kind, told.behind_s)
+
+    def check(self) -> None:
+        """Raise WatchBehindError if a watch is behind for too long."""
+        for kind, told in self._told.items():
+            if told.behind_s > BEHIND_S_MAX:
+                raise WatchBehindError(
+                    f"the watch of {kind} has told nothing of a change for {told.behind_s:.0f} s"
+                )
