@@ -33,6 +33,8 @@ from dledger_sim.judges.history import Answer as Outcome
 from dledger_sim.judges.history import Asked, Operation
 
 SKEW_MS_MAX: Final = 2000
+FRONT_FAULTS: Final = frozenset({"remove_front", "leave_behind"})
+"""The faults that remove entries from the front of a log."""
 DAMAGE_RATE: Final = 0.5
 """Probability that the death of a member damages its consume queues, which the log has as well."""
 
@@ -225,7 +227,8 @@ class BrokerMember(SimMember):
         super().die()
         if world.choices.chance(self._site_queues, DAMAGE_RATE):
             rng = random.Random(world.choices.seed(self._site_queues))
-            damage_queues(self._folder, rng, is_whole=self.disk.begin_index == 0)
+            stays_whole = FRONT_FAULTS.isdisjoint(self.conditions.faults)
+            damage_queues(self._folder, rng, is_whole=stays_whole)
 
     def lose_volume(self, kept_rate: float | None) -> None:
         """See `SimMember`."""
@@ -247,10 +250,10 @@ class BrokerMember(SimMember):
 
 
 def damage_queues(folder: Path, rng: random.Random, *, is_whole: bool) -> None:
-    """Remove the checkpoint of the consume queues or, if the log `is_whole`, cut, zero, exchange or
-    remove their files.
+    """Remove the checkpoint of the consume queues or, if the log `is_whole` and stays so, cut,
+    zero, exchange or remove their files.
 
-    A crash loses no unit before the checkpoint; the other damage must heal, too. If the log has
+    A crash loses no unit before the checkpoint; the other damage must heal, too. Once the log has
     lost its front, nothing tells a unit that was zeroed from one that was never built.
     """
     if not is_whole or rng.random() < 0.2:
