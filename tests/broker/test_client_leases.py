@@ -151,7 +151,20 @@ def test_a_client_that_joins_has_time_until_its_member_speaks_of_it() -> None:
     assert leader.members == set()
 
 
-def test_a_member_that_has_started_again_has_only_the_clients_that_it_says() -> None:
+def test_the_clients_of_a_member_that_has_started_again_have_time_to_beat_elsewhere() -> None:
+    """A client of 4.9 that has connected to another member sends no heartbeat for up to 30 s."""
+    leader = Leader(ONE, TWO)
+    leader.note("n1", ONE, TWO, first=True)
+    leader.leases.noted("n1", (), (), is_first=True, is_new=True)
+
+    leader.wait(30.0, "n1", "n2")
+    assert leader.members == {ONE, TWO}
+    leader.note("n2", TWO, first=True)
+    leader.wait(ADOPTED_S - 30.0 + TICK_S, "n1", "n2")
+    assert leader.members == {TWO}
+
+
+def test_a_member_that_tells_all_again_has_only_the_clients_that_it_says() -> None:
     leader = Leader(ONE, TWO)
     leader.note("n1", ONE, TWO, first=True)
     leader.note("n1", TWO, first=True)

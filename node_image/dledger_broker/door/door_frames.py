@@ -100,6 +100,8 @@ class PresenceNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Groups and client ids of which it has got heartbeats."""
     gone: list[tuple[str, str]]
     """Those whose last connection to it has closed."""
+    is_new: bool = False
+    """Whether its process has just started, so that it may have had others before."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

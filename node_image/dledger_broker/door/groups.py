@@ -50,7 +50,9 @@ class GroupRequests:
     def note(self, call: Call) -> None:
         """Take a note of a member about the clients that it holds. Raises FormatError."""
         note = door_frames.decode_presence(call.command.body)
-        knows_all = self._leases.noted(note.member, note.seen, note.gone, is_first=note.is_first)
+        knows_all = self._leases.noted(
+            note.member, note.seen, note.gone, is_first=note.is_first, is_new=note.is_new
+        )
         call.answer(ResponseCode.SUCCESS if knows_all else ResponseCode.QUERY_NOT_FOUND)
 
     def leave(self, call: Call) -> None:

@@ -45,6 +45,8 @@ class Presence:
         self._changes: dict[Membership, bool] = {}
         """Whether a membership was seen; False for one whose last connection has closed."""
         self._must_send_all = True
+        self._is_new = True
+        """Whether no leader has taken a note of this process yet."""
         self._is_waiting = False
         """Whether a note has no answer yet."""
         self._next_s = 0.0
@@ -82,6 +84,7 @@ class Presence:
             is_first,
             [membership for membership, is_seen in part if is_seen],
             [membership for membership, is_seen in part if not is_seen],
+            self._is_new,
         )
         self._is_waiting = True
         self._next_s = now_s + ALIVE_S
@@ -93,7 +96,9 @@ class Presence:
         """Take the leader's answer."""
         [answer] = FrameDecoder().feed(data)
         self._is_waiting = False
-        if answer.code != ResponseCode.SUCCESS:
+        if answer.code == ResponseCode.SUCCESS:
+            self._is_new = False
+        else:
             self._must_send_all = True
             self._next_s = self._now_s() + RETRY_S
 

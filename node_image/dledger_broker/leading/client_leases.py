@@ -2,7 +2,8 @@
 
 The log says which clients belong to a group; the leader alone removes them. Every member tells it
 which clients are connected there. A client leaves when it says so, 2 s after its last connection to
-the last member has closed, when it was silent for 120 s, or 40 s after its member was heard last. A
+the last member has closed, when it was silent for 120 s, or 40 s after its member was heard last or
+has started again. A
 new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
 of a member about it: the word of one member does not say that no other member has the client.
 """
@@ -58,16 +59,24 @@ class ClientLeases:
         self._until_s.setdefault(membership, {})[NOBODY] = self._now_s() + ADOPTED_S
 
     def noted(
-        self, member: str, seen: Iterable[Membership], gone: Iterable[Membership], *, is_first: bool
+        self,
+        member: str,
+        seen: Iterable[Membership],
+        gone: Iterable[Membership],
+        *,
+        is_first: bool,
+        is_new: bool = False,
     ) -> bool:
         """Take a note of a member about the clients whose heartbeats it got, and those that went.
 
-        `is_first` says that it begins to tell about all of them. Returns False if it must do so.
+        `is_first` says that it begins to tell about all of them, and `is_new` that its process has
+        just started. Returns False if it must tell about all.
         """
         self._follow_term()
         now_s = self._now_s()
         if is_first:
-            self._limit(member, now_s + TOLD_S)
+            # The clients of an earlier process may be elsewhere, and send no heartbeat for 30 s.
+            self._limit(member, now_s + (ADOPTED_S if is_new else TOLD_S))
         for membership in seen:
             self._count(membership, member, now_s, SILENT_S)
         for membership in gone:
