@@ -1,6 +1,5 @@
 """Members that do not lead, as the doors of clients: what they pass on, and through a failover."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dledger_broker_client.client import BrokerClient, bodies, consumer, number, send_ext
-from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
+from dledger_broker_client.sender import SENDS, Sender
+from dledger_formats.protocol.frames import ONEWAY_FLAG
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
@@ -18,7 +18,6 @@ from tools.groups.waiting import wait_for
 pytestmark = pytest.mark.group
 
 Code = RequestCode
-SENDS = 3000
 
 
 def doors_of(group: BrokerGroup, leader: str) -> list[str]:
@@ -106,27 +105,6 @@ def test_a_door_passes_a_returned_message_on(door: BrokerClient, group: BrokerGr
 
     assert door.ask(Code.CONSUMER_SEND_MSG_BACK, ext).code == ResponseCode.SUCCESS
     assert all_bodies(door, "%DLQ%returners", 1) == [b"body"]
-
-
-class Sender(threading.Thread):
-    """Keeps sends in flight at one member, and keeps their answers."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        super().__init__()
-        self._address, self._topic = address, topic
-        self.sent = threading.Event()
-        self.answers: list[RemotingCommand] = []
-
-    def run(self) -> None:
-        with BrokerClient(self._address) as client:
-            opaques = []
-            for n in range(SENDS):
-                opaques.append(client.begin(Code.SEND_MESSAGE_V2, send_ext(self._topic), b"%d" % n))
-                if n >= 500:
-                    self.answers.append(client.answer(opaques[n - 500]))
-                if n == 1000:
-                    self.sent.set()
-            self.answers += [client.answer(opaque) for opaque in opaques[-500:]]
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped", "frozen"])
