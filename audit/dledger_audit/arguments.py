@@ -134,6 +134,17 @@ def parser() -> argparse.ArgumentParser:
         help="full: check every byte of every entry (default: %(default)s)",
     )
     top.add_argument(
+        "--history", type=Path, metavar="FOLDER",
+        help="keep digests of what was read in this folder, and compare with what earlier audits "
+        "of the group kept there (default: none)",
+    )  # fmt: skip
+    top.add_argument(
+        "--since-last",
+        action="store_true",
+        help="read what earlier audits did not read, and a seventh of what they did; needs "
+        "--history (default: read everything)",
+    )
+    top.add_argument(
         "--summary-file", type=Path, help="file to write the summary to, as JSON (default: none)"
     )
     top.add_argument(

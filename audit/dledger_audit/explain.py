@@ -37,6 +37,18 @@ DAMAGE: Final = {
 """What is wrong; the advice depends on whether the entries are intact elsewhere."""
 
 OTHERS: Final = {
+    "history_changed": (
+        "some of these entries are not the ones that an earlier audit read; what was committed "
+        "never changes: keep copies of all volumes, and report a bug"
+    ),
+    "history_lost": (
+        "the member's log ends before them, and an earlier audit saw them committed there; keep a "
+        "copy of its volume before you rebuild the member"
+    ),
+    "history_begin": (
+        "the member's log begins with them, and at an earlier audit it began behind them; old "
+        "files came back, or it took the log of another member"
+    ),
     "no_majority": (
         "hold different entries, and no version is on a majority of the voters; the audit cannot "
         "tell which version is right: change nothing, and keep copies of all volumes"
@@ -58,6 +70,18 @@ OTHERS: Final = {
     "unrecorded": "they were removed from the front of the log, and the rule is not known",
     "no_crc": "no checksum covers them, so only a comparison of members can detect damage",
 }
+
+HISTORY: Final = {
+    "history_term": (
+        "the member's term is lower than at an earlier audit ({reason}), so it may vote twice in "
+        "one term; stop it, and replace it with an empty volume"
+    ),
+    "known_before": (
+        "{entries:,} entries of the members' logs were not read again, because earlier audits read "
+        "them; an audit without --since-last reads everything"
+    ),
+}
+"""What concerns no range of entries."""
 
 SNAPSHOTS: Final = {
     "bad_snapshot": (
@@ -113,6 +137,8 @@ def explain(
     if check in SNAPSHOTS:
         what, semicolon, advice = SNAPSHOTS[check].partition(";")
         return f"{what}{f' ({reason})' if reason else ''}{semicolon}{advice}"
+    if check in HISTORY:
+        return HISTORY[check].format(reason=reason, entries=entries)
     count = "1 entry" if entries == 1 else f"{entries:,} entries"
     if is_sparse:
         count += " in this range"

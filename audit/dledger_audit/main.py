@@ -23,11 +23,14 @@ from dledger_audit import page, report, workers
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
 from dledger_audit.compaction import command as compaction
+from dledger_audit.history.audit import audit_with_history
+from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.session import session
 from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
 from dledger_formats.audit import AuditSummary, ExitCode
+from dledger_formats.http.status import Manifest
 from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
@@ -43,27 +46,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == command_line.VERIFY_COMPACTION:
         return compaction.verify_compaction(options)
     try:
+        memory = load(options.history, options.group) if options.history is not None else None
         captured = capture(options.group, options.members)
         with paced(options.read_rate):
-            audited = _audit(captured, options.master or workers.master())
+            audited, memory = _audit(captured, options, memory)
         summary = report.summarize(captured, audited)
         if options.summary_file is not None:
             options.summary_file.write_bytes(summary.to_json())
         sys.stdout.write(_output(options.output, captured, audited, summary))
         if options.html is not None:
             _write(options.html, page.render(captured, summary, audited, datetime.now(UTC)))
+        if memory is not None:
+            save(memory, options.history)
+    except HistoryError as error:
+        sys.stderr.write(f"dledger-audit: {error}\n")
+        return ExitCode.FAILED
     except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
     return ExitCode.SOUND if options.verdict_exits_0 else EXIT_CODES[summary.verdict]
 
 
-def _audit(captured: Capture, master: str) -> AuditResult:
-    """Audit the captured members; start Spark only if at least one member answered."""
+def _audit(
+    captured: Capture, options: argparse.Namespace, memory: Memory | None
+) -> tuple[AuditResult, Memory | None]:
+    """Audit the captured members; start Spark only if at least one member answered.
+
+    Return the memory for the next audit, too, if there is one.
+    """
     if not captured.manifests:
-        return AuditResult(findings=captured.findings, totals={})
-    with session(master) as spark:
-        return audit(SparkPasses(spark, captured.urls), captured, lambda: ask_again(captured))
+        return AuditResult(findings=captured.findings, totals={}), memory
+
+    def again() -> dict[str, Manifest]:
+        return ask_again(captured)
+
+    with session(options.master or workers.master()) as spark:
+        passes = SparkPasses(spark, captured.urls)
+        if memory is None:
+            return audit(passes, captured, again), None
+        return audit_with_history(passes, captured, again, memory, since_last=options.since_last)
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
@@ -89,6 +110,8 @@ def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         for place in options.members.values():
             if not command or "://" in place:
                 check_url(place)
+        if not command and options.since_last and options.history is None:
+            raise ValueError("--since-last needs --history FOLDER")
     except ValueError as error:
         parser.error(str(error))
     return command, options

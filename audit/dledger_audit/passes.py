@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from dledger_audit.checks.comparison import Range
 from dledger_audit.pieces import OUTCOMES, PieceComparer
 from dledger_audit.snapshots.gathering import SnapshotPass, newest_held, newest_of
 from dledger_audit.snapshots.reading import (
@@ -40,8 +41,13 @@ from pyspark_dledger.ranges import IndexRange
 class Passes(SnapshotPass, ReplayPass, Protocol):
     """Reads members' logs up to the committed indexes of these manifests."""
 
-    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
-        """Return the digests, as rows of DIGEST_SCHEMA."""
+    def digests(
+        self,
+        manifests: Mapping[str, Manifest],
+        cuts: Iterable[int],
+        ranges: Sequence[Range] = (),
+    ) -> pa.Table:
+        """Return the digests of these ranges, or else of everything, as rows of DIGEST_SCHEMA."""
         ...
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
@@ -56,9 +62,14 @@ class SparkPasses:
     spark: SparkSession
     urls: Mapping[str, str]
 
-    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
+    def digests(
+        self,
+        manifests: Mapping[str, Manifest],
+        cuts: Iterable[int],
+        ranges: Sequence[Range] = (),
+    ) -> pa.Table:
         """Return the digests."""
-        return self._read(manifests, DIGESTS, cuts, []).toArrow()
+        return self._read(manifests, DIGESTS, cuts, ranges).toArrow()
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces, in Spark's workers."""
@@ -128,7 +139,7 @@ class SparkPasses:
         manifests: Mapping[str, Manifest],
         rows: str,
         cuts: Iterable[int],
-        ranges: list[tuple[int, int]],
+        ranges: Sequence[Range],
     ) -> DataFrame:
         plain: dict[str, Any] = {
             member: json.loads(manifest.to_json()) for member, manifest in manifests.items()
@@ -139,7 +150,7 @@ class SparkPasses:
             .option("manifests", json.dumps(plain))
             .option("rows", rows)
             .option("cuts", json.dumps(list(cuts)))
-            .option("ranges", json.dumps(ranges))
+            .option("ranges", json.dumps([list(each) for each in ranges]))
             .load(",".join(f"{member}={self.urls[member]}" for member in manifests))
         )
 

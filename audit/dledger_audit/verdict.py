@@ -37,6 +37,11 @@ WRONG_SNAPSHOT: Final = "wrong_snapshot"
 STATE_NOT_REPLAYED: Final = "state_not_replayed"
 SNAPSHOT_UNREAD: Final = "snapshot_unread"
 SNAPSHOT_NOT_SERVED: Final = "snapshot_not_served"
+HISTORY_CHANGED: Final = "history_changed"
+HISTORY_LOST: Final = "history_lost"
+HISTORY_TERM: Final = "history_term"
+HISTORY_BEGIN: Final = "history_begin"
+KNOWN_BEFORE: Final = "known_before"
 
 DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY, SNAPSHOT_DIFFERS})
 OMISSION: Final = frozenset(

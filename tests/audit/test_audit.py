@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ask_again, capture
+from dledger_audit.history.audit import audit_with_history
+from dledger_audit.history.memory import Memory, load, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.report import summarize
 from dledger_formats.audit import AuditSummary, Verdict
@@ -157,3 +160,28 @@ def test_snapshots_are_verified_over_http(spark: SparkSession, tmp_path: Path) -
     assert "a sector is bad" in next(
         each.detail for each in summary.first_findings if each.member == "n1"
     )
+
+
+def test_an_audit_since_the_last_one_reads_a_part_and_has_the_rest_from_its_memory(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = write_log(tmp_path / "n0", ENTRIES, LARGE)
+    memory, summaries = Memory(group="g"), list[AuditSummary]()
+    with served(log.root, replace(manifest(log, "n0"), life="a")) as url:
+        captured = capture("g", {"n0": url})
+        passes = SparkPasses(spark, captured.urls)
+        for _ in range(2):
+            result, memory = audit_with_history(
+                passes, captured, lambda: ask_again(captured), memory, since_last=True
+            )
+            summaries.append(summarize(captured, result))
+            save(memory, tmp_path / "history")
+            memory = load(tmp_path / "history", "g")
+
+    first, second = summaries
+    assert (first.verdict, second.verdict) == (Verdict.SOUND, Verdict.SOUND)
+    assert (first.entries, second.entries) == (COUNT, COUNT)
+    assert findings(first) == set()
+    (known,) = second.first_findings
+    assert known.check == "known_before"
+    assert known.detail.startswith("4,096 entries of the members' logs were not read again")

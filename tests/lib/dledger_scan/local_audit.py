@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ManifestSource, capture
+from dledger_audit.checks.comparison import Range
 from dledger_audit.passes import read_following
 from dledger_audit.pieces import OUTCOME_SCHEMA, PieceComparer
 from dledger_audit.report import summarize
@@ -48,13 +49,20 @@ class LocalPasses:
     serves: Mapping[str, Manifest] = field(default_factory=dict)
     """What a member serves, if it is not what its manifest says."""
 
-    def digests(self, manifests: Mapping[str, Manifest], cuts: Iterable[int]) -> pa.Table:
+    def digests(
+        self,
+        manifests: Mapping[str, Manifest],
+        cuts: Iterable[int],
+        ranges: Sequence[Range] = (),
+    ) -> pa.Table:
         """Return the digests of all logs."""
         at = np.array(list(cuts), np.int64)
+        wanted = [IndexRange(first=first, last=last) for first, last in ranges]
         batches = [
             digests(run, member, segment.pos, at)
             for member, said in manifests.items()
-            for segment in plan.segments(said, IndexRange())
+            for parts in plan.parts(said, wanted or [IndexRange()], plan.PARTS_MAX)
+            for segment in parts
             for run in scan(segment, self._files(member, said), self.window_bytes)
         ]
         return pa.Table.from_batches(batches, schema=DIGEST_SCHEMA)

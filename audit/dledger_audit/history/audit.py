@@ -1,0 +1,34 @@
+"""An audit that knows the earlier ones."""
+
+from dataclasses import replace
+
+from dledger_audit.audit import AuditResult, audit
+from dledger_audit.capture import Capture
+from dledger_audit.checks.findings import Run, finding, merged
+from dledger_audit.checks.history import changed
+from dledger_audit.history.memory import Memory
+from dledger_audit.history.remembering import RememberingPasses
+from dledger_audit.passes import Passes
+from dledger_audit.settle import AskAgain
+from dledger_audit.verdict import INFO, KNOWN_BEFORE
+
+
+def audit_with_history(
+    passes: Passes, capture: Capture, ask_again: AskAgain, memory: Memory, *, since_last: bool
+) -> tuple[AuditResult, Memory]:
+    """Audit, compare with earlier audits, and return the memory for the next one.
+
+    `since_last` reads only a part of what the memory has. Raises HistoryError if the memory is of
+    another group.
+    """
+    memory.check_group(capture.manifests)
+    remembering = RememberingPasses(passes, memory, since_last=since_last)
+    result = audit(remembering, capture, ask_again)
+    runs = merged(changed(memory, remembering.read, capture.manifests))
+    if known := remembering.entries_known:
+        runs.append(
+            Run(check=KNOWN_BEFORE, severity=INFO, first_index=-1, last_index=-1, entries=known)
+        )
+    findings = (*result.findings, *(finding(run, is_elsewhere=False) for run in runs))
+    after = memory.after(remembering.read, capture.manifests)
+    return replace(result, findings=findings), after
