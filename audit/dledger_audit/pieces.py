@@ -9,11 +9,9 @@ import pyarrow as pa
 from dledger_audit.checks.agreement import Outcome, Pack, agreement
 from dledger_audit.checks.comparison import Range
 from dledger_audit.checks.electorate import Electorate
+from pyspark_dledger.columns import ddl
 from pyspark_dledger.digests import piece_end
 
-OUTCOMES: Final = (
-    "kind string, first_index long, last_index long, member string, segment long, members string"
-)
 OUTCOME_SCHEMA: Final = pa.schema(
     [
         ("kind", pa.string()),
@@ -24,6 +22,7 @@ OUTCOME_SCHEMA: Final = pa.schema(
         ("members", pa.string()),
     ]
 )
+OUTCOMES: Final = ddl(OUTCOME_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

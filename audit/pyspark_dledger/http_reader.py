@@ -44,6 +44,14 @@ def check_url(url: str) -> SplitResult:
     return parts
 
 
+class _BusyError(http.client.HTTPException):
+    """The member asks to be asked again later."""
+
+    def __init__(self, what: str, retry_after_seconds: float) -> None:
+        super().__init__(what)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class HttpFiles:
     """One member's files; implements `files.Files`. Not thread-safe."""
 
@@ -64,6 +72,7 @@ class HttpFiles:
             parts.hostname, parts.port, timeout=timeout_seconds
         )
         self._attempts_max = attempts_max
+        self._pause_seconds_max = timeout_seconds
         self._sleep = sleep
         self._pace = pace_of(parts.netloc)
 
@@ -102,7 +111,8 @@ class HttpFiles:
     def _get(self, path: str, start: int | None, bytes_max: int) -> bytearray:
         """Send a request, with up to `attempts_max` attempts and growing pauses between them.
 
-        The next attempt asks only for the bytes that have not arrived.
+        A pause is longer if the member asks for that, but no longer than a request may take. The
+        next attempt asks only for the bytes that have not arrived.
         """
         got = bytearray()
         for attempt in range(1, self._attempts_max + 1):
@@ -119,7 +129,11 @@ class HttpFiles:
                         f"{self._url}{path}: {error or type(error).__name__}"
                         f" (after {attempt} attempts)"
                     ) from error
-                self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+                pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
+                if isinstance(error, _BusyError):
+                    asked = min(error.retry_after_seconds, self._pause_seconds_max)
+                    pause = max(pause, asked)
+                self._sleep(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _ask(self, path: str, start: int | None, bytes_max: int) -> bytearray:
@@ -142,10 +156,17 @@ class HttpFiles:
         if response.headers.get(DAMAGE_HEADER):
             raise DiskError(f"{where}: {reason}")
         if response.status in _RETRIED_STATUS:
-            raise http.client.HTTPException(f"HTTP {response.status} {response.reason}")
+            what = f"HTTP {response.status} {response.reason}"
+            raise _BusyError(what, _retry_after_seconds(response))
         if response.status == 404:
             raise GoneError(f"{where}: no such file")
         raise AnswerError(f"{where}: HTTP {response.status} {response.reason}")
+
+
+def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
+    """Return the seconds of the header Retry-After; 0 without it or with a date."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
 
 
 def _check_range(response: http.client.HTTPResponse, start: int, where: str) -> None:

@@ -80,6 +80,23 @@ def test_a_request_is_retried_if_the_member_is_briefly_busy(log: Log, status: in
     assert pauses[0] < pauses[1]
 
 
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [("3", 3), ("0", 0.25), ("86400", 7), ("Wed, 21 Oct 2026 07:28:00 GMT", 0.25), ("-1", 0.25)],
+)
+def test_a_member_that_asks_for_time_gets_it_up_to_the_time_of_a_request(
+    log: Log, retry_after: str, seconds: float
+) -> None:
+    pauses: list[float] = []
+    with (
+        served(log.root, manifest(log, "n0"), first_times(1, 503), retry_after=retry_after) as url,
+        HttpFiles(url, timeout_seconds=7, sleep=pauses.append) as files,
+    ):
+        assert len(files.read("data", FIRST, 0, 10)) == 10
+
+    assert pauses == [seconds]
+
+
 def test_an_error_is_raised_after_the_last_attempt(log: Log) -> None:
     pauses: list[float] = []
     with (

@@ -234,6 +234,31 @@ def test_a_state_that_is_too_large_to_be_replayed_is_told(
         assert summary.verdict is Verdict.SOUND
 
 
+def test_a_replay_ends_after_so_many_keys_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    after = Register.after
+
+    def counted(self: Register, *changes: Any) -> Register:
+        computed.append(len(self.keys))
+        return after(self, *changes)
+
+    monkeypatch.setattr(Register, "after", counted)
+    group = Group(tmp_path, KEPT, WHOLE)
+    whole = group.audited()
+    all_states = computed.copy()
+    computed.clear()
+    monkeypatch.setattr(replay, "ROLLED_KEYS_MAX", 60)
+    part = group.audited()
+
+    assert whole.findings == 0
+    assert found(part) == [("state_not_replayed", "", -1)]
+    assert part.verdict is Verdict.SOUND
+    assert 0 < len(computed) < len(all_states)
+    assert sum(computed) <= 60
+
+
 PAIRS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-9, 9)), max_size=30)
 
 

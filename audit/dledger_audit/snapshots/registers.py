@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger_formats.log import disk
+from pyspark_dledger.columns import ddl
 from pyspark_dledger.intact import Slice
 from pyspark_dledger.layout import Longs
 
@@ -38,7 +39,7 @@ DELTA_SCHEMA: Final = pa.schema(
 
 A step of which an entry could not be read has a row whose `first` is UNREADABLE.
 """
-DELTA: Final = "step int, key int, first long, last long, value int"
+DELTA: Final = ddl(DELTA_SCHEMA)
 UNREADABLE: Final = -1
 
 Ints: TypeAlias = npt.NDArray[np.int32]

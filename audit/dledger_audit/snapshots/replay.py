@@ -26,6 +26,8 @@ from pyspark_dledger.ranges import IndexRange
 ROLLS_MAX: Final = 8
 STATE_BYTES_MAX: Final = 64 << 20
 """Data of a snapshot that is replayed: 8 million keys of a register."""
+ROLLED_KEYS_MAX: Final = 1 << 29
+"""Keys of all states together that the driver computes, which takes it a minute."""
 CHANGES_MAX: Final = 1 << 22
 """Changed keys of all steps together that the driver holds, at 28 bytes each."""
 
@@ -56,7 +58,7 @@ class Replayed:
 
     chains: tuple[Chain, ...] = ()
     skipped: str = ""
-    """Why nothing was replayed, if that is because of the state's size."""
+    """Why nothing was replayed, or not all, if that is because of the state's size."""
 
 
 class ReplayPass(Protocol):
@@ -90,7 +92,10 @@ def replay(passes: ReplayPass, gathered: Gathered) -> Replayed:
     changes = passes.changes(gathered.manifests, steps, CHANGES_MAX)
     if changes is None:
         return Replayed(skipped=f"the entries change more than {CHANGES_MAX:,} keys")
-    return Replayed(tuple(_chains(passes, versions, Changes.of(changes, steps))))
+    budget = Budget(ROLLED_KEYS_MAX)
+    chains = tuple(_chains(passes, versions, Changes.of(changes, steps), budget))
+    skipped = f"the states on the way have more than {ROLLED_KEYS_MAX:,} keys in all"
+    return Replayed(chains, skipped if budget.is_spent else "")
 
 
 def versions_of(gathered: Gathered) -> list[Version]:
@@ -118,6 +123,23 @@ def steps_of(versions: Sequence[Version], manifests: Mapping[str, Manifest]) -> 
     return [IndexRange(first=low + 1, last=high) for low, high in itertools.pairwise(edges)]
 
 
+@dataclass(slots=True)
+class Budget:
+    """Bounds the time of the driver."""
+
+    keys_left: int
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether more was asked for than there was."""
+        return self.keys_left < 0
+
+    def spend(self, keys: int) -> bool:
+        """Take the keys of one state, and tell whether there were as many left."""
+        self.keys_left -= keys
+        return not self.is_spent
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What the entries of each step do to the keys."""
@@ -135,20 +157,26 @@ class Changes:
         bounds = np.searchsorted(columns["step"], np.arange(len(steps) + 1)).tolist()
         return cls(steps, bounds, columns)
 
-    def roll(self, state: Register, index: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the index and the digest of each state behind the one at an index."""
+    def roll(self, state: Register, index: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
+        """Yield the index and the digest of each state behind the one at an index.
+
+        Ends where the budget does.
+        """
         for number, step in enumerate(self.steps):
             if step.first <= index:
                 continue
             rows = slice(self.bounds[number], self.bounds[number + 1])
             keys, first = self.table["key"][rows], self.table["first"][rows]
-            if (first == UNREADABLE).any():
+            is_readable = not (first == UNREADABLE).any()
+            if not is_readable or not budget.spend(len(state.keys) + len(keys)):
                 return
             state = state.after(keys, first, self.table["value"][rows])
             yield step.last, hashlib.sha256(state.dump()).digest()
 
 
-def _chains(passes: ReplayPass, versions: Sequence[Version], changes: Changes) -> Iterator[Chain]:
+def _chains(
+    passes: ReplayPass, versions: Sequence[Version], changes: Changes, budget: Budget
+) -> Iterator[Chain]:
     """Roll from the empty state, and from each version that nothing led to."""
     first, last = changes.steps[0].first, changes.steps[-1].last
     open_ = [each for each in versions if first - 1 <= each.index < last]
@@ -158,9 +186,9 @@ def _chains(passes: ReplayPass, versions: Sequence[Version], changes: Changes) -
         while state is None and open_:
             root, *open_ = open_
             state = _state_of(passes, root)
-        if state is None:
+        if state is None or budget.is_spent:
             return
-        states = dict(changes.roll(state, root.index if root else -1))
+        states = dict(changes.roll(state, root.index if root else -1, budget))
         led_to = [each for each in versions if states.get(each.index) == each.digest]
         yield Chain(
             root,

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from dledger_formats.http.served_files import is_served
 from dledger_formats.http.status import DAMAGE_HEADER, Manifest, SegmentFile
 
+HEADERS: Final = (DAMAGE_HEADER, "Content-Range", "Retry-After")
 RANGE: Final = re.compile(r"bytes=(\d+)-(\d+)")
 SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")
 
@@ -30,6 +31,10 @@ def never(_: str) -> None:
     """Serve everything."""
 
 
+def unlogged(*_: object) -> None:
+    """Log nothing."""
+
+
 def unseen(_path: str, _count: int) -> None:
     """Count nothing."""
 
@@ -42,14 +47,16 @@ def served(
     *,
     cut_after: Sequence[int] = (),
     sent: Sent = unseen,
+    retry_after: str = "",
 ) -> Iterator[str]:
     """Serve a member's files on a free loopback port while the block runs; yield the URL.
 
     The manifest of a member whose files change is called for each request.
-    The first answers break off after the numbers of bytes in `cut_after`.
+    The first answers break off after the numbers of bytes in `cut_after`. `retry_after` goes
+    with each answer that refuses.
     """
     now = manifest if callable(manifest) else lambda: manifest
-    handler = _handler(root, now, interrupt, list(cut_after), sent)
+    handler = _handler(root, now, interrupt, list(cut_after), sent, retry_after)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -68,7 +75,12 @@ def _listed(manifest: Manifest, folder: str, name: str) -> SegmentFile | None:
 
 
 def _handler(  # noqa: C901 - one class with one short method per kind of answer
-    root: Path, now: Callable[[], Manifest], interrupt: Interrupt, cuts: list[int], sent: Sent
+    root: Path,
+    now: Callable[[], Manifest],
+    interrupt: Interrupt,
+    cuts: list[int],
+    sent: Sent,
+    retry_after: str,
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -118,10 +130,10 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
         ) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
-            if damage:
-                self.send_header(DAMAGE_HEADER, damage)
-            if content_range:
-                self.send_header("Content-Range", content_range)
+            later = retry_after if status >= 400 else ""
+            for name, value in zip(HEADERS, (damage, content_range, later), strict=True):
+                if value:
+                    self.send_header(name, value)
             self.end_headers()
             if cuts:
                 body = body[: cuts.pop(0)]
@@ -129,8 +141,7 @@ def _handler(  # noqa: C901 - one class with one short method per kind of answer
             sent(self.path, len(body))
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
+        log_message = unlogged
 
     return Handler
 
