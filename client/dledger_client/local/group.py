@@ -119,6 +119,8 @@ class LocalGroup:
             else None
         )
         """Where clients of RocketMQ reach the group; None if its members are no brokers."""
+        if self.broker is not None:
+            _require_ports_apart(_ports_of(self.members.values()), self.broker.ports)
         self._shape = shape
         self._state_machine = state_machine
         self._seed = seed
@@ -281,6 +283,17 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
 
 def _ports_of(members: Iterable[LocalMember]) -> list[int]:
     return [one.port for member in members for one in (member.address, member.http_address)]
+
+
+def _require_ports_apart(ports: Sequence[int], broker_ports: Sequence[int]) -> None:
+    """Raise LocalGroupError if the members and their brokers would need the same port."""
+    both = sorted({*ports} & {*broker_ports})
+    if both:
+        raise LocalGroupError(
+            f"--port and --broker-port both need the port {both[0]}: the members have the ports "
+            f"{min(ports)} to {max(ports)}, and their brokers {min(broker_ports)} to "
+            f"{max(broker_ports)}; choose others for one of them"
+        )
 
 
 def _require_free_ports(ports: Sequence[int], option: str) -> None:

@@ -85,8 +85,7 @@ class MemberProcess:
 
     async def _start(self) -> asyncio.subprocess.Process:
         """Start the process in its own session, so that Ctrl-C reaches only this program."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        environment |= {**self._settings.to_environment(), **self._broker_environment}
+        environment = environment_of_member(self._settings, self._broker_environment, os.environ)
         try:
             with self._log.open("wb") as log:
                 starting = asyncio.ensure_future(
@@ -129,6 +128,21 @@ class MemberProcess:
             log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"{self._log} is empty"
+
+
+def environment_of_member(
+    settings: NodeSettings, broker_environment: Mapping[str, str], inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of a member's process.
+
+    A broker makes snapshots far more seldom than a plain member. It knows how often by itself, so
+    it is not told the threshold of a plain member.
+    """
+    environment = {name: text for name, text in inherited.items() if not name.startswith(PREFIX)}
+    environment |= settings.to_environment()
+    if broker_environment:
+        del environment[f"{PREFIX}SNAPSHOT_THRESHOLD"]
+    return {**environment, **broker_environment}
 
 
 def describe_end(code: int) -> str:
