@@ -1,7 +1,6 @@
 """The broker around a member: its parts, its listener and its clock."""
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -45,8 +44,6 @@ from dledger_broker.state_figures import StateFigures
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
-
-logger = logging.getLogger(__name__)
 
 CLOCK_S: Final = 0.05
 READERS: Final = 2
@@ -114,7 +111,9 @@ class Broker:
         """Why clients are not accepted, in words; empty if they are."""
         if self._idle is not None:
             return "the broker is stopping"
-        return "" if self._listeners else "the broker is opening its consume queues"
+        if self._listeners is not None and self._listeners.is_open:
+            return ""
+        return "the broker is opening its consume queues"
 
     async def run(self) -> None:
         """Open the queues, listen, and keep the clock going until cancelled."""
@@ -143,8 +142,6 @@ class Broker:
 
         listeners = self._listeners = Listeners(self._settings, accept)
         await listeners.open()
-        own_port = self._settings.own_address[1]
-        logger.info("the broker %s is listening on port %d", self._settings.name, own_port)
         watch = asyncio.create_task(self._follow_leader())
         self._announcer.start()
         try:

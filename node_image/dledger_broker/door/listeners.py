@@ -25,20 +25,28 @@ class Listeners:
 
     def __init__(self, settings: BrokerSettings, accept: Callable[[], asyncio.Protocol]) -> None:
         """`accept` makes the protocol of a new connection."""
+        self._name = settings.name
         self._host = settings.node.listen_host
         self._own_port = settings.own_address[1]
         self._shared_port = settings.shared_port
         self._accept = accept
         self._own: asyncio.Server | None = None
         self._shared: asyncio.Server | None = None
-        self._has_closed = False
+        self._has_opened = self._has_closed = False
         self._log = LineBudget()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clients are accepted: every port is bound, and this member does not stop."""
+        return self._has_opened and not self._has_closed
 
     async def open(self) -> None:
         """Listen at every port. Raises ListenError."""
         self._own = await self._listen(self._own_port, is_shared=False)
         if self._shared_port is not None:
             self._shared = await self._listen(self._shared_port, is_shared=True)
+        self._has_opened = True
+        logger.info("the broker %s is listening on port %d", self._name, self._own_port)
 
     async def share(self, *, is_wanted: bool) -> None:
         """Listen at the shared port if new clients are wanted, else leave it to the others."""
@@ -64,8 +72,11 @@ class Listeners:
     async def _listen(self, port: int, *, is_shared: bool) -> asyncio.Server:
         reuse_port = True if is_shared and hasattr(socket, "SO_REUSEPORT") else None
         try:
-            return await asyncio.get_running_loop().create_server(
+            server = await asyncio.get_running_loop().create_server(
                 self._accept, self._host, port, backlog=BACKLOG, reuse_port=reuse_port
             )
         except OSError as error:
             raise ListenError(f"cannot listen on {self._host}:{port}: {error}") from error
+        if self._has_closed:  # while it was being bound
+            server.close()
+        return server
