@@ -6,9 +6,10 @@ import pytest
 
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
-from dledger_kube.objects import membership
+from dledger_kube.objects import IMAGES, group_body, membership, pod
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
     SetPods,
@@ -198,3 +199,27 @@ def test_an_audit_before_removals_does_not_hold_up_growth() -> None:
     assert next_step(replace(ScalingWorld(replicas=5).state(), held_back=held)) == SetPods(
         replicas=5
     )
+
+
+def test_pods_that_never_became_members_go_without_an_audit() -> None:
+    held = Problem(reason="AuditGoesFirst", message="an audit goes first")
+    abandoned = ScalingWorld(pods=5, down={"n3", "n4"})
+
+    assert next_step(replace(abandoned.state(), held_back=held)) == step(abandoned)
+    abandoned.learners = {"n3"}
+    assert next_step(replace(abandoned.state(), held_back=held)) == Wait(
+        reason="AuditGoesFirst", message="an audit goes first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("learners", "removes"), [pytest.param((), False, id="pods"), (("n3",), True)]
+)
+def test_only_a_member_that_is_to_go_calls_for_an_audit(
+    learners: tuple[str, ...], removes: bool
+) -> None:
+    snapshot = GroupSnapshot.of(group_body({"replicas": 3}), IMAGES)
+    snapshot.followed = replace(snapshot.followed, pods=[pod(k) for k in range(5)])
+    snapshot.membership = membership(3, learners)
+
+    assert snapshot.removes_members is removes

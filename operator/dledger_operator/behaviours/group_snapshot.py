@@ -220,6 +220,15 @@ class GroupSnapshot:
         return set(self.membership.voters) != wanted or bool(self.membership.learners)
 
     @property
+    def removes_members(self) -> bool:
+        """Whether the group has voters or learners that its spec does not ask for. Pods that never
+        became members do not count: they hold nothing.
+        """
+        members = self.membership.voters | self.membership.learners
+        replicas = self.group.replicas if self.group else names.REPLICAS_MAX
+        return any(names.ordinal(each) >= replicas for each in members)
+
+    @property
     def hibernates(self) -> bool:
         """Whether the group is to have no pods, and has none."""
         return self.group is not None and self.group.hibernate and not self.followed.pods

@@ -84,14 +84,12 @@ class GroupAudits:
 
     def _situation(self, group: Group, policy: AuditPolicy) -> Situation:
         snapshot = self._snapshot
-        members = snapshot.membership.voters | snapshot.membership.learners
-        members |= {pod.member_id for pod in snapshot.followed.pods}
         ready = {pod.member_id for pod in snapshot.followed.pods if pod.ready}
         return Situation(
             group=group.name,
             now=self._context.now(),
             may_audit=bool(snapshot.followed.pods) and not group.paused,
-            removes=any(names.ordinal(each) >= group.replicas for each in members),
+            removes=snapshot.removes_members,
             replicas=group.replicas,
             failed_over_at=self._failed_over_at(),
             is_whole=snapshot.membership.voters <= ready,

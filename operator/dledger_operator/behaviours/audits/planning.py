@@ -37,7 +37,7 @@ class Situation:
     may_audit: bool
     """Whether the group has pods, and its operator is not told to leave it alone."""
     removes: bool
-    """Whether members are to be removed."""
+    """Whether voters or learners are to be removed."""
     replicas: int
     """`spec.replicas`."""
     failed_over_at: datetime | None

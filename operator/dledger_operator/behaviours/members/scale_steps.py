@@ -102,7 +102,7 @@ class ScaleState:
     rolling: bool = False
     """Whether pods are to be replaced."""
     held_back: Problem | None = None
-    """Why no member may be removed yet."""
+    """Why no member may be removed yet. Pods that are no members may go."""
     emptied: frozenset[str] = frozenset()
     """The members on nodes that are being emptied."""
 
@@ -181,11 +181,12 @@ def _without_leader(state: ScaleState) -> Step | None:
 
 
 def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
-    if state.held_back:
+    members = {*leading.voters, *leading.learners}
+    if state.held_back and any(names.ordinal(each) >= state.replicas for each in members):
         return Wait(reason=state.held_back.reason, message=state.held_back.message)
     if names.ordinal(leading.self_id) >= state.replicas:
         return _transfer(state, leading)
-    last = max(state.shape.pods, _pods_needed({*leading.voters, *leading.learners})) - 1
+    last = max(state.shape.pods, _pods_needed(members)) - 1
     return ChangeMember(kind=ChangeKind.REMOVE, member_id=names.member_id(last))
 
 
