@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from dledger_kube.cluster import API
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_kube.played_audits import PlayedAudits
-from dledger_operator import names
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -62,21 +60,9 @@ def planned(audits: PlayedAudits, cause: str) -> list[str]:
     )
 
 
-def now() -> str:
-    return names.timestamp(datetime.now(UTC))
-
-
 def events(cluster: Cluster) -> set[str]:
     """The reasons of all Events."""
     return {each["reason"] for each in cluster.namespace.get("events")["items"]}
-
-
-async def run(audits: PlayedAudits, cluster: Cluster, name: str, verdict: Verdict) -> None:
-    """Let an audit have its Job, run, and end with a verdict."""
-    await cluster.until("its Job exists", lambda: names.audit_job(name) in audits.jobs())
-    await audits.begin(name, now())
-    await audits.end(name, verdict, now())
-    await cluster.until("the audit has ended", lambda: audits.reason(name) == verdict)
 
 
 async def test_a_schedule_creates_audits_that_the_group_owns_and_keeps_the_last(
@@ -94,7 +80,7 @@ async def test_a_schedule_creates_audits_that_the_group_owns_and_keeps_the_last(
     (first,) = planned(audits, "Schedule")
     owner = audits.all()[first]["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["uid"]) == ("DLedgerGroup", body["metadata"]["uid"])
-    await run(audits, cluster, first, Verdict.SOUND)
+    await audits.run(first, Verdict.SOUND, cluster.until)
     await cluster.until(
         "the group has passed", lambda: cluster.condition("AuditPassed")["status"] == "True"
     )
@@ -104,7 +90,7 @@ async def test_a_schedule_creates_audits_that_the_group_owns_and_keeps_the_last(
     cluster.operator.start()
     await cluster.until("another is due", lambda: planned(audits, "Schedule") != [first], 90)
     second = next(each for each in planned(audits, "Schedule") if each != first)
-    await run(audits, cluster, second, Verdict.DAMAGED)
+    await audits.run(second, Verdict.DAMAGED, cluster.until)
 
     await cluster.until("the first is gone", lambda: first not in audits.all())
     await cluster.until(

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from api_server.client import ApiServer
+from dledger_formats.audit import Verdict
 from dledger_kube.cluster import API, Object, parsed
 from dledger_kube.fake_leader import FakeGroup
 from dledger_kube.operated import Operated, operated
+from dledger_kube.played_audits import PlayedAudits
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -106,3 +108,29 @@ async def test_an_unreachable_leader_is_reported_and_no_pod_is_deleted(
         lambda: "ChangeMembershipRequest to" in scaling.condition("Progressing")["message"],
     )
     assert scaling.pods() == 3
+
+
+async def test_members_are_removed_only_once_an_audit_is_sound(scaling: Scaling) -> None:
+    audits = PlayedAudits(scaling.namespace)
+    await scaling.members.elect("n0", 7)
+    async with scaling.members.serve():
+        await scaling.until("the group is founded", scaling.is_founded)
+        asked = {"spec": {"replicas": 1, "audit": {"beforeScalingDown": True}}}
+        scaling.namespace.patch("dledgergroups", "flights", asked, API)
+
+        await scaling.until("an audit is created", lambda: len(audits.all()) == 1)
+        (first,) = audits.all()
+        await scaling.until(
+            "it goes first", lambda: scaling.condition("Progressing")["reason"] == "AuditGoesFirst"
+        )
+        await audits.run(first, Verdict.DAMAGED, scaling.until)
+        await scaling.until(
+            "it is not Sound", lambda: scaling.condition("Progressing")["reason"] == "AuditNotSound"
+        )
+        assert scaling.members.changes == []
+        assert scaling.pods() == 3
+
+        await audits.ask("mended")
+        await audits.run("mended", Verdict.SOUND, scaling.until)
+        await scaling.until("the StatefulSet has 1 replica", lambda: scaling.pods() == 1)
+        assert scaling.members.changes == [("REMOVE", "n2"), ("REMOVE", "n1")]

@@ -1,7 +1,9 @@
 """Plays what Kubernetes does with the Jobs of audits: pods run, are lost, and leave results."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from dledger_formats.audit import AuditSummary, Verdict
@@ -9,6 +11,8 @@ from dledger_kube.cluster import API, MERGE_PATCH, Namespace, Object
 from dledger_operator import names
 
 BATCH = "/apis/batch/v1"
+Until = Callable[[str, Callable[[], bool]], Awaitable[None]]
+"""Waits until a condition holds; the first argument says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,13 @@ class PlayedAudits:
         return {
             each["metadata"]["name"] for each in self.namespace.get("jobs", group=BATCH)["items"]
         }
+
+    async def run(self, name: str, verdict: Verdict, until: Until) -> None:
+        """Let an audit have its Job, run, and end with a verdict."""
+        await until("its Job exists", lambda: names.audit_job(name) in self.jobs())
+        await self.begin(name, names.timestamp(datetime.now(UTC)))
+        await self.end(name, verdict, names.timestamp(datetime.now(UTC)))
+        await until("the audit has ended", lambda: self.reason(name) == verdict)
 
     async def begin(self, name: str, started_at: str, pod: str = "first") -> None:
         """Start the pod of an audit's Job."""
