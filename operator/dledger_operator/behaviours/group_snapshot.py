@@ -111,8 +111,8 @@ class GroupSnapshot:
             self.identity = outcome.shape.identity
 
     def take_spec(self, body: Mapping[str, Any], images: ImageDefaults) -> None:
-        """Store a newer spec, unless it is invalid."""
-        self.group = group_to_follow(body, images) or self.group
+        """Store a newer spec, or as much of it as is valid."""
+        self.group = group_to_follow(body, images, self.group) or self.group
 
     def take_status(self, body: Mapping[str, Any]) -> None:
         """Store what another replica of the operator has found out about the members."""

@@ -60,14 +60,19 @@ class GroupAudits:
         self._wake("audit", "report")
 
     async def run_once(self) -> None:
-        """Create the audit that is due, and delete those that are no longer kept."""
+        """Create the audit that is due, and delete those that are no longer kept. While the spec is
+        invalid no Job could be created, and what is planned stays.
+        """
         audits, group = self._snapshot.audits, self._snapshot.group
-        policy = group.audit if group else None
-        if group is None or policy is None or not self._snapshot.reconciled.generation:
-            changed = bool(audits.plan or audits.problem) and group is not None and policy is None
-            if changed:
+        if group is None or group.is_partial:
+            return
+        policy = group.audit
+        if policy is None:
+            if audits.plan or audits.problem:
                 audits.plan = audits.problem = None
                 self._wake("report", "scale")
+            return
+        if not self._snapshot.reconciled.generation:
             return
         before = (audits.plan, audits.problem)
         situation = self._situation(group, policy)
