@@ -36,16 +36,16 @@ OURS = {
     for name in (crd["spec"]["names"]["plural"], *crd["spec"]["names"]["shortNames"])
 }
 """What kubectl calls this project's resources."""
-BUILTIN = {"pods", "lease", "secret", "statefulset"}
+BUILTIN = {"job", "pods", "lease", "secret", "statefulset"}
 CONDITIONS = {COMPLETE} | {
     text
     for path in Path(str(conditions.__file__)).parent.glob("*.py")
     for text in re.findall(r'^TYPE = "(\w+)"', path.read_text(), re.MULTILINE)
 }
 VERBS = {
-    "annotate", "apply", "describe", "drain", "exec", "get", "patch", "scale", "wait",
+    "annotate", "apply", "describe", "drain", "exec", "get", "logs", "patch", "scale", "wait",
 }  # fmt: skip
-SHELL_PROGRAMS = {"base64", "echo", "export", "unshare"}
+SHELL_PROGRAMS = {"base64", "echo", "export", "sed", "unshare"}
 LANGUAGES = {"", "java", "python", "sh", "toml", "yaml"}
 
 
