@@ -89,15 +89,16 @@ class Broker:
             self._owner, self._clients, self._leases, self._presence, self._to_leader
         )
         self._groups = GroupRequests(self._owner, self._commits, self._changes, self._leases)
+        self._isolation: Isolation | None = None
         self._announcer = Announcer(
-            settings, self.addresses, member, self._owner, self._threads, counters
-        )
+            settings, self.addresses, member, self._owner, self._threads, counters,
+            is_isolated=lambda: self._isolation is not None and self._isolation.is_isolated,
+        )  # fmt: skip
         self._requests: BrokerRequests | None = None
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
         self._pulls: Pulls | None = None
-        self._isolation: Isolation | None = None
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
         self._listeners: Listeners | None = None

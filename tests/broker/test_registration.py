@@ -208,6 +208,33 @@ def test_a_name_server_that_does_not_do_its_work_disturbs_nobody(
     other.close()
 
 
+@pytest.mark.group
+def test_a_member_that_is_cut_off_lets_go_of_the_address_of_the_group(
+    tmp_path: Path, name_server: NameServer
+) -> None:
+    """Else a name server would forget the address of a healthy group when this member dies."""
+    with BrokerGroup(tmp_path, registered_at=name_server.address, shares_port=True) as group:
+        leader = group.master()
+        alone = next(member for member in group.peers if member != leader)
+        own = (1 + [*group.peers].index(alone), group.broker_addresses[alone])
+
+        def last() -> tuple[int, str]:
+            return name_server.requests[-1].broker_id, name_server.requests[-1].broker_addr
+
+        wait_for(lambda: len(name_server.requests) >= len(group.peers), "all are registered")
+        others = [member for member in group.peers if member != alone]
+        for member in others:
+            group.freeze(member)
+        wait_for(lambda: last() == (0, group.group_address), "it registers the group's address")
+        count = len(name_server.requests)
+        wait_for(lambda: len(name_server.requests) > count, "it registers again")
+        registered = last()
+        for member in others:
+            group.thaw(member)
+
+    assert registered == own
+
+
 class Registering:
     """Keeps a member registered, without its broker."""
 

@@ -74,13 +74,17 @@ class Addresses:
             for member, address in known.items()
         }
 
-    def registered(self, *, leads: bool, leader_id: str | None) -> tuple[int, str]:
+    def registered(
+        self, *, leads: bool, leader_id: str | None, is_isolated: bool
+    ) -> tuple[int, str]:
         """Return the broker id and the address under which this member registers itself.
 
         While no leader is known, every member registers the address of all: a name server forgets
-        it as the connection of the member ends that has registered it last.
+        it as the connection of the member ends that has registered it last. A member that has had
+        no leader for long may be the only one, and must not take the address of the others along
+        when it dies.
         """
-        if self._shared and (leads or leader_id is None):
+        if self._shared and (leads or (leader_id is None and not is_isolated)):
             return MASTER_ID, self._shared
         own_id = self._ordinal_id(self._settings.node.self_id)
         return MASTER_ID if leads else own_id, self._own

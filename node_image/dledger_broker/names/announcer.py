@@ -1,6 +1,7 @@
 """Keeps up to date what clients and name servers are told of this member."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -36,7 +37,10 @@ class Announcer:
         owner: Owner,
         threads: ThreadPoolExecutor,
         counters: BrokerCounters,
+        is_isolated: Callable[[], bool],
     ) -> None:
+        """`is_isolated` tells whether this member has had no leader for long."""
+        self._is_isolated = is_isolated
         self._addresses = addresses
         self._member = member
         self._owner = owner
@@ -63,7 +67,9 @@ class Announcer:
     def _standing(self) -> Standing:
         """Return what name servers should know."""
         broker_id, address = self._addresses.registered(
-            leads=self._owner.is_proven, leader_id=self._member.leader_id
+            leads=self._owner.is_proven,
+            leader_id=self._member.leader_id,
+            is_isolated=self._is_isolated(),
         )
         topics = self._owner.state.tables.topics_version
         return Standing(broker_id, address, self._member.term, topics)
