@@ -33,6 +33,10 @@ class Shrinking:
     """When the operator first saw that."""
     audit: str = ""
     """Name of the audit that was created for it; empty before that."""
+    passed: bool = False
+    """Whether an audit that began later was Sound. One that cannot tell does not change that; only
+    one that finds damage does.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

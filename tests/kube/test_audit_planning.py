@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,6 +190,32 @@ def test_members_are_removed_only_after_an_audit_that_began_later_is_sound() -> 
     assert removal(step.plan, policy(**NIGHTLY), old) == "", "not asked for"
 
 
+@pytest.mark.parametrize(
+    ("later", "problem"),
+    [
+        ("Sound", ""), ("Incomplete", ""), ("Failed", ""), ("Damaged", "AuditNotSound"),
+        ("Diverged", "AuditNotSound"),
+    ],
+)  # fmt: skip
+def test_a_removal_that_a_sound_audit_permitted_is_stopped_by_damage_only(
+    later: str, problem: str
+) -> None:
+    asked = policy(beforeScalingDown=True)
+    sound = ended_audit(audit("by-hand", START + HOUR, "Sound"))
+    plan = decide(asked, begun(asked), [], situation(START, removes=True)).plan
+    plan = decide(asked, plan, [], situation(START + 2 * HOUR, removes=True, last=sound)).plan
+    assert sound is not None
+    told = replace(sound, audit="later", result=later, ended_at=START + DAY)
+    told = replace(told, started_at=None if later == "Failed" else START + 23 * HOUR)
+
+    step = decide(asked, plan, [], situation(START + DAY, removes=True, last=told))
+    assert removal(plan, asked, told) == removal(step.plan, asked, told) == problem
+    assert created(step) == ""
+
+    unsure = replace(told, result="Incomplete", started_at=START + DAY, ended_at=START + DAY)
+    assert removal(step.plan, asked, unsure) == problem, "damage is not forgotten"
+
+
 def test_a_sound_audit_by_hand_lets_a_removal_go_on() -> None:
     asked = policy(beforeScalingDown=True)
     plan = decide(asked, begun(asked), [], situation(START, removes=True)).plan
@@ -231,6 +258,10 @@ def test_the_last_audits_are_kept_and_nobody_elses_is_deleted(
     assert deleted == set(ended[:-keep]) - {oldest_damaged}
 
 
+def passed(plan: AuditPlan) -> AuditPlan:
+    return replace(plan, shrinking=plan.shrinking and replace(plan.shrinking, passed=True))
+
+
 times = st.integers(0, 10**6).map(lambda seconds: START + timedelta(seconds=seconds))
 plans = st.builds(
     lambda since, slot, next_at, replicas: replace(
@@ -250,7 +281,7 @@ plans = st.builds(
 )
 
 
-@given(plans)
+@given(plans | plans.map(passed))
 def test_a_plan_survives_in_the_status(plan: AuditPlan) -> None:
     assert recorded_plan({"auditPlan": plan_to_json(plan)}) == plan == without_fractions(plan)
 

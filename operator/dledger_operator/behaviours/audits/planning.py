@@ -21,6 +21,7 @@ from dledger_operator.spec.audit_policy import AuditPolicy
 SCHEDULE: Final = "Schedule"
 FAILOVER: Final = "Failover"
 SCALING_DOWN: Final = "ScalingDown"
+_DAMAGE: Final = (Verdict.DAMAGED, Verdict.DIVERGED)
 _LETTER_OF_CAUSE: Final = {SCHEDULE: "", FAILOVER: "f", SCALING_DOWN: "s"}
 
 # A lost member comes back and catches up first; otherwise the audit could only be Incomplete.
@@ -100,13 +101,17 @@ def holds_back(
 ) -> Problem | None:
     """Return why no member may be removed yet: the audit before it is not Sound.
 
-    An audit that began after the removal was asked for counts, whoever created it. `under_way` is
-    what the audits that have not ended are doing, in words.
+    An audit that began after the removal was asked for counts, whoever created it. After a Sound
+    one, only damage stops the removal of the members that are left. `under_way` is what the audits
+    that have not ended are doing, in words.
     """
     if policy is None or not policy.before_scaling_down:
         return None
     shrinking = plan.shrinking if plan else None
-    if shrinking is None or shrinking.replicas != replicas or not _answers(last, shrinking):
+    asked = shrinking is not None and shrinking.replicas == replicas
+    if shrinking and asked and shrinking.passed and (last is None or last.result not in _DAMAGE):
+        return None
+    if shrinking is None or not asked or not _answers(last, shrinking):
         what = f"audit {shrinking.audit}" if shrinking and shrinking.audit else "an audit"
         message = f"{what} goes first, as spec.audit.beforeScalingDown asks for"
         message += f"; {under_way}" if under_way else ""
@@ -133,6 +138,8 @@ def _continued(policy: AuditPolicy, plan: AuditPlan | None, situation: Situation
         plan = replace(plan, shrinking=None)
     elif plan.shrinking is None or plan.shrinking.replicas != situation.replicas:
         plan = replace(plan, shrinking=Shrinking(replicas=situation.replicas, since=now))
+    else:
+        plan = replace(plan, shrinking=_judged(plan.shrinking, situation.last))
     schedule = policy.schedule
     return replace(plan, next_at=schedule.next_after(now) if schedule else None)
 
@@ -145,7 +152,7 @@ def _due(
 ) -> tuple[AuditPlan, NewAudit] | None:
     """Return the audit that is due, and the plan once it is created."""
     now, shrinking = situation.now, plan.shrinking
-    if shrinking and not _answers(situation.last, shrinking):
+    if shrinking and not shrinking.passed and not _answers(situation.last, shrinking):
         audit = _new(situation, SCALING_DOWN, now, f"spec.replicas is {shrinking.replicas}")
         return replace(plan, shrinking=replace(shrinking, audit=audit.name)), audit
     if policy.after_failover and (lost_at := _unaudited_failover(plan, known, situation)):
@@ -164,6 +171,14 @@ def _new(situation: Situation, cause: str, moment: datetime, why: str) -> NewAud
     minute = moment.astimezone(UTC).strftime("%y%m%d%H%M")
     name = f"{situation.group}-{_LETTER_OF_CAUSE[cause]}{minute}"
     return NewAudit(name=name, cause=cause, why=why)
+
+
+def _judged(shrinking: Shrinking, last: EndedAudit | None) -> Shrinking:
+    """Return a removal with what the last audit means for it."""
+    if last is not None and last.result in _DAMAGE:
+        return replace(shrinking, passed=False)
+    sound = last is not None and last.result == Verdict.SOUND and _answers(last, shrinking)
+    return replace(shrinking, passed=shrinking.passed or sound)
 
 
 def _answers(last: EndedAudit | None, shrinking: Shrinking) -> bool:

@@ -108,7 +108,12 @@ def _shrinking(recorded: Mapping[str, Any]) -> Shrinking | None:
     since, replicas = _time(recorded, "since"), recorded.get("replicas")
     if since is None or not isinstance(replicas, int):
         return None
-    return Shrinking(replicas=replicas, since=since, audit=str(recorded.get("audit", "")))
+    return Shrinking(
+        replicas=replicas,
+        since=since,
+        audit=str(recorded.get("audit", "")),
+        passed=recorded.get("passed") is True,
+    )
 
 
 def _shrinking_to_json(shrinking: Shrinking) -> Manifest:
@@ -116,6 +121,7 @@ def _shrinking_to_json(shrinking: Shrinking) -> Manifest:
         "replicas": shrinking.replicas,
         **_times({"since": shrinking.since}),
         **({"audit": shrinking.audit} if shrinking.audit else {}),
+        **({"passed": True} if shrinking.passed else {}),
     }
 
 
