@@ -111,8 +111,7 @@ class GroupAudits:
         try:
             made = await self._context.api.create_custom_object(_manifest(group, policy, new))
         except ConflictError:  # it was created before, and what was recorded about it is lost
-            logger.info("%s/%s: audit %s exists already", group.namespace, group.name, new.name)
-            return True
+            return await self._is_taken_for(group, new)
         except RefusedError as error:
             self._snapshot.audits.problem = Problem(reason=AUDIT_REFUSED, message=str(error))
             return False
@@ -120,6 +119,28 @@ class GroupAudits:
         message = f"created audit {new.name}: {new.why}"
         logger.info("%s/%s: %s", group.namespace, group.name, message)
         self._on_event(EventNote(severity=NORMAL, reason=AUDIT_CREATED, message=message))
+        return True
+
+    async def _is_taken_for(self, group: Group, new: NewAudit) -> bool:
+        """Return whether the audit of this name that exists is the one to create. Otherwise the
+        operator tries again: an audit of an earlier group is about to be deleted, and one before a
+        removal has another name in the next minute.
+        """
+        existing = await self._context.api.custom_objects(names.AUDIT_KIND, group.namespace)
+        found = [each["metadata"] for each in existing if each["metadata"]["name"] == new.name]
+        if not found:
+            return False
+        owners = {each.get("uid") for each in found[0].get("ownerReferences") or []}
+        created_at = datetime.fromisoformat(found[0]["creationTimestamp"])
+        where = f"{names.AUDIT_KIND} {group.namespace}/{new.name}"
+        if group.uid not in owners:
+            message = f"{where} exists and is not owned by this group; delete it: {new.why}"
+            self._snapshot.audits.problem = Problem(reason=AUDIT_REFUSED, message=message)
+            return False
+        if new.since is not None and created_at < new.since:
+            logger.info("%s was created for an earlier removal; another one follows", where)
+            return False
+        logger.info("%s exists already", where)
         return True
 
     async def _delete(self, body: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """Decides which audits of a group are due, and which are no longer kept. Pure.
 
 A group may be audited at the times of a schedule, after a leader was lost, and before members are
-removed. One audit at a time is created. Its name follows from what it is created for, so an
-operator that has forgotten it finds it again. Of several times of the schedule that were missed,
-because the operator was away or another audit ran, the last one is made up for.
+removed. One audit at a time is created. Its name follows from what it is created for and from the
+minute, so an operator that has forgotten it finds it again. Of several times of the schedule that
+were missed, because the operator was away or another audit ran, the last one is made up for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,6 +58,8 @@ class NewAudit:
     cause: str
     why: str
     """What the audit is created for, in words."""
+    since: datetime | None = None
+    """The audit must not have been created earlier; None if its name alone tells what it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,8 @@ def _due(
     """Return the audit that is due, and the plan once it is created."""
     now, shrinking = situation.now, plan.shrinking
     if shrinking and not shrinking.passed and not _answers(situation.last, shrinking):
-        audit = _new(situation, SCALING_DOWN, now, f"spec.replicas is {shrinking.replicas}")
+        why = f"spec.replicas is {shrinking.replicas}"
+        audit = replace(_new(situation, SCALING_DOWN, now, why), since=shrinking.since)
         return replace(plan, shrinking=replace(shrinking, audit=audit.name)), audit
     if policy.after_failover and (lost_at := _unaudited_failover(plan, known, situation)):
         why = f"the leader was lost at {names.timestamp(lost_at)}"
