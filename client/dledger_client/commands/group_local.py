@@ -231,6 +231,11 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
             "in Java:\n"
         )
         common.write_line(f'  producer.setNamesrvAddr("{group.broker.address}");\n')
+        first = next(iter(group.members.values()))
+        common.write_line("How many messages a member has taken and delivered, without Java:\n")
+        common.write_line(
+            f"  curl -s http://{first.http_address}/metrics | grep ^dledger_broker_messages_\n"
+        )
     common.write_line("Press Ctrl-C to stop the group.")
     streams.flush()
 
