@@ -120,6 +120,31 @@ async def test_an_audit_by_hand_permits_a_removal_whose_own_audit_is_refused() -
     assert snapshot.audits.holds_back(snapshot.group) is None
 
 
+@pytest.mark.parametrize(
+    ("audit", "expected"),
+    [
+        pytest.param({}, "no audit is created by a schedule: spec.audit.schedule", id="alone"),
+        pytest.param(
+            {"afterFailover": True, "beforeScalingDown": True},
+            "those after failovers and before members are removed still are: spec", id="others",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_wrong_schedule_is_told_with_the_audits_that_still_are_created(
+    audit: dict[str, bool], expected: str
+) -> None:
+    audits, snapshot, _ = shrinking(Api(), NOW)
+    spec = {"replicas": 3, "audit": {"schedule": "0 0 30 2 *", **audit}}
+    snapshot.take_spec(group_body(spec), IMAGES)
+
+    await audits.run_once()
+
+    problem = snapshot.audits.problem
+    assert problem is not None
+    assert problem.reason == "InvalidSchedule"
+    assert expected in problem.message
+
+
 async def test_an_audit_of_somebody_else_in_the_way_is_named() -> None:
     api = Api()
     api.put(NAME, NOW, "another")

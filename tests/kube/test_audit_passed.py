@@ -61,6 +61,14 @@ def audited(finding: AuditFinding | None, **audits: object) -> ObservedGroup:
             id="a wrong schedule",
         ),
         pytest.param(
+            audited(SOUND, problem=WRONG, last=ended("Incomplete", 9)), ("Unknown", "Incomplete"),
+            "audit new: so it was", id="a later result comes before a wrong schedule",
+        ),
+        pytest.param(
+            audited(SOUND, problem=WRONG, last=ended("Failed", 9)), ("Unknown", "Failed"),
+            "bad minute", id="and tells the schedule too",
+        ),
+        pytest.param(
             audited(DAMAGED, problem=WRONG), ("False", "Damaged"), "old", id="damage comes first"
         ),
         pytest.param(

@@ -26,14 +26,14 @@ def judge(observed: ObservedGroup) -> Judgment:
     finding, audits = observed.audit, observed.audits
     if finding and finding.verdict is not Verdict.SOUND:
         return Judgment(holds=False, reason=finding.verdict.value, message=told(finding))
-    if problem := audits.problem:
-        message = f"no audit is created: {problem.message}"
-        return Judgment(holds=None, reason=problem.reason, message=_since(message, finding))
-    last = audits.last
+    last, problem = audits.last, audits.problem
     if last and last.result in _ADVICE and _is_later(last, finding):
         message = f"audit {last.audit}: {last.message}; {_ADVICE[last.result]}"
+        message = f"{message}; {problem.message}" if problem else message
         message = f"{message}; {audits.waiting}" if audits.waiting else message
         return Judgment(holds=None, reason=last.result, message=_since(message, finding))
+    if problem:
+        return Judgment(holds=None, reason=problem.reason, message=_since(problem.message, finding))
     if finding is None:
         message = "no audit has ended yet; create a DLedgerAudit, or set spec.audit.schedule"
         return Judgment(holds=None, reason="NeverAudited", message=_upcoming(message, audits))

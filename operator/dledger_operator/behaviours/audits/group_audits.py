@@ -78,7 +78,9 @@ class GroupAudits:
         situation = self._situation(group, policy)
         step = decide(policy, audits.plan, [*audits.bodies.values()], situation)
         audits.problem = (
-            Problem(reason=INVALID_SCHEDULE, message=policy.problem) if policy.problem else None
+            Problem(reason=INVALID_SCHEDULE, message=_without_schedule(policy))
+            if policy.problem
+            else None
         )
         done = step.create is None or await self._create(group, policy, step.create)
         audits.plan = without_fractions(step.plan if done else step.plan_without)
@@ -113,7 +115,8 @@ class GroupAudits:
         except ConflictError:  # it was created before, and what was recorded about it is lost
             return await self._is_taken_for(group, new)
         except RefusedError as error:
-            self._snapshot.audits.problem = Problem(reason=AUDIT_REFUSED, message=str(error))
+            message = f"an audit could not be created: {error}"
+            self._snapshot.audits.problem = Problem(reason=AUDIT_REFUSED, message=message)
             return False
         self._snapshot.audits.take(made)
         message = f"created audit {new.name}: {new.why}"
@@ -149,6 +152,20 @@ class GroupAudits:
         except NotFoundError:
             logger.info("audit %s is gone already", body["metadata"]["name"])
         self._snapshot.audits.forget(body)
+
+
+def _without_schedule(policy: AuditPolicy) -> str:
+    """Tell which audits there are none of, and of which there still are."""
+    others = [
+        words
+        for words, asked in (
+            ("after failovers", policy.after_failover),
+            ("before members are removed", policy.before_scaling_down),
+        )
+        if asked
+    ]
+    still = f"; those {' and '.join(others)} still are" if others else ""
+    return f"no audit is created by a schedule{still}: {policy.problem}"
 
 
 def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
