@@ -139,7 +139,12 @@ class LogStream:
     def _bounded(self, found: Group, first: int, end: int) -> int:
         entries_max = self._options.batch_entries
         last = end - 1 if entries_max is None else min(end - 1, first + entries_max - 1)
-        widest = max(found.copies, key=lambda copy: copy.committed_index - copy.first_index)
-        with open_copy(widest) as files:
+        # The sizes are those of one copy. Of what it lacks the size is not known, so the batch ends
+        # where the copy does, and the next batch goes on with another copy.
+        held = [each for each in found.copies if each.first_index <= first <= each.committed_index]
+        copy = max(held or found.copies, key=lambda each: each.committed_index)
+        if held:
+            last = min(last, copy.committed_index)
+        with open_copy(copy) as files:
             range_ = IndexRange(first=first, last=last)
-            return last_within(widest, files, range_, self._options.batch_bytes) + 1
+            return last_within(copy, files, range_, self._options.batch_bytes) + 1

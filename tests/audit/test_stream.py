@@ -291,3 +291,20 @@ def test_a_checkpoint_of_another_group_is_refused(group: Members) -> None:
 def test_options_that_need_a_batch_are_refused(given: dict[str, str], match: str) -> None:
     with pytest.raises(OptionError, match=match):
         LogStream(parse({"path": "n0=http://h:1", **given}))
+
+
+@pytest.mark.parametrize("first", [0, 150, 215])
+def test_a_batch_is_bounded_where_the_copy_with_most_entries_lacks_the_newest(
+    group: Members, tmp_path: Path, first: int
+) -> None:
+    group.logs["n1"] = write_log(tmp_path / "late", ENTRIES[:220], small_shape())
+    group.committed["n1"] = 219
+    for name in ("n0", "n2"):
+        group.logs[name] = damage.remove_front(group.logs[name], 2)
+    with serving(group) as path:
+        batches = list(group.stream(path, startingIndex=first, maxBytesPerBatch=3000).batches())
+
+    assert [index for batch in batches for index in batch] == list(range(first, COUNT))
+    log = write_log(tmp_path / "whole", ENTRIES, small_shape())
+    for batch in batches:
+        assert len(batch) == 1 or sum(log.place(index).size for index in batch) <= 3000
