@@ -47,6 +47,24 @@ async def test_two_audits_of_a_group_run_one_after_the_other_also_when_a_pod_is_
     await cluster.until("the other begins", lambda: "later-audit" in audits.jobs())
 
 
+async def test_an_audit_whose_job_the_api_server_refuses_is_not_in_the_way(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first", resources={"requests": {"cpus": "1"}})
+    await cluster.until("it fails", lambda: audits.reason("first") == "JobRefused")
+    await audits.ask("later")
+
+    await cluster.until("the other begins", lambda: audits.jobs() == {"later-audit"})
+    status = audits.all()["first"]["status"]
+    assert status["phase"] == "Failed"
+    assert "cpus" in status["conditions"][0]["message"]
+    await cluster.until(
+        "the group is told", lambda: cluster.condition("AuditPassed")["reason"] == "Failed"
+    )
+
+
 def minutely(**audit: Any) -> dict[str, Any]:
     return {"audit": {"schedule": "* * * * *", "timeZone": "Europe/Berlin", **audit}}
 

@@ -21,13 +21,13 @@ class PlayedAudits:
 
     namespace: Namespace
 
-    async def ask(self, name: str, group: str = "flights") -> None:
+    async def ask(self, name: str, group: str = "flights", **spec: Any) -> None:
         """Create a DLedgerAudit, as a user does."""
         sent = {
             "apiVersion": "dledger.io/v1alpha1",
             "kind": "DLedgerAudit",
             "metadata": {"name": name},
-            "spec": {"groupRef": {"name": group}},
+            "spec": {"groupRef": {"name": group}, **spec},
         }
         await self._request("POST", self.namespace.path("dledgeraudits", group=API), sent)
 
