@@ -170,6 +170,8 @@ class BrokerMember(SimMember):
         self.program: Program | None = None
         self.producers: SimProducers
         self._broker_world = world
+        self._last_applied: tuple[StateMachine, int, bool] | None = None
+        """What was applied when the member died; None while it lives."""
         self._numbers = ProducersFile()
         self._skew_ms = world.choices.number(f"wall {member_id}", -SKEW_MS_MAX, SKEW_MS_MAX, 0)
         self._folder = world.folder / f"dledger-{member_id}" / FOLDER
@@ -183,7 +185,12 @@ class BrokerMember(SimMember):
 
     @property
     def applied(self) -> tuple[StateMachine, int, bool]:
-        """The state machine, its applied index, and whether a batch is under way."""
+        """The state machine, its applied index, and whether a batch is under way.
+
+        A member may die in the middle of a call from its broker, which then sees what there was.
+        """
+        if self._last_applied is not None:
+            return self._last_applied
         assert isinstance(self.keeper, BrokerKeeper)
         return self.keeper.applied.machine, self.keeper.applied.index, self.keeper.is_applying
 
@@ -199,6 +206,7 @@ class BrokerMember(SimMember):
     def start(self) -> None:
         """See `SimMember`."""
         world = self._broker_world
+        self._last_applied = None
         super().start()
         self.producers = SimProducers(self.disk, world.bodies, self._numbers)
         loop = MemberLoop(
@@ -221,6 +229,7 @@ class BrokerMember(SimMember):
         """See `SimMember`. The consume queues may be damaged: they are built from the log."""
         world = self._broker_world
         if self.program is not None:
+            self._last_applied = self.applied
             self.program.end()
             self.program = None
         world.wires.die(self.member_id)
