@@ -23,6 +23,7 @@ from dledger_group.wire import ask
 from tools.groups.mixed_group import MixedGroup
 from tools.groups.node_group import NodeGroup
 from tools.groups.releases import ReleaseMissingError, previous_release
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
 
@@ -68,6 +69,15 @@ def command_line(group: NodeGroup, *arguments: str, python_path: str = "") -> li
         env=environment, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout.splitlines()
+
+
+def takes_leadership(group: NodeGroup, member: str) -> bool:
+    """Ask for a transfer, which the leader refuses until it has heard from the new process."""
+    try:
+        command_line(group, "transfer", member)
+    except subprocess.CalledProcessError:
+        return False
+    return group.master() == member
 
 
 def test_a_canary_is_acknowledged_and_readers_pass_over_it(group: NodeGroup) -> None:
@@ -132,8 +142,7 @@ def test_members_and_clients_of_the_previous_release_pass_over_canaries(tmp_path
         group.stop(newer)
         group.start(newer)
         group.wait_for_status(newer, lambda view: view.ready, "is ready again")
-        command_line(group, "transfer", newer)
-        assert group.master() == newer
+        wait_for(lambda: takes_leadership(group, newer), f"{newer} takes the leadership")
 
         first = append(group, newer, b"before")
         assert append_canary(group, newer).code is DLedgerResponseCode.SUCCESS
