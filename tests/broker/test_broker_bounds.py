@@ -27,7 +27,7 @@ def config(name: str, queues: int = 1) -> TopicConfig:
 
 def new_owner() -> tuple[LogOwner, BrokerState]:
     state = BrokerState()
-    member = SimpleNamespace(machine=lambda _: state, leads=True)
+    member = SimpleNamespace(machine=lambda _: state, leads=True, wall_ms=lambda: 0)
     return LogOwner(cast("Member", member), lambda: bytes(8)), state
 
 

@@ -35,6 +35,7 @@ class Leader:
         drafts = SimpleNamespace(propose=lambda draft, _: self.proposed.append(draft))
         member = SimpleNamespace(
             machine=lambda _: state, leads=True, master=True, has_applied_all=True, term=1,
+            wall_ms=lambda: 0,
             drafts=drafts,
         )  # fmt: skip
         self.owner = LogOwner(cast("Member", member), lambda: HOST)

@@ -119,6 +119,7 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "ready": True,
         "reason": "",
         "brokerId": 0,
+        "broker": None,
         "ledgerBeginIndex": 0,
         "ledgerEndIndex": 41,
         "ledgerEndTerm": 3,
