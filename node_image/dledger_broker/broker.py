@@ -181,6 +181,7 @@ class Broker:
         if self._pulls is not None:
             self._pulls.close()
         await self._feed.close()
+        await self._announcer.closed()
         await asyncio.to_thread(self._threads.shutdown)
 
     def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:

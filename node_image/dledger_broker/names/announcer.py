@@ -64,6 +64,10 @@ class Announcer:
             self._following.cancel()
         self._name_servers.close()
 
+    async def closed(self) -> None:
+        """Return once the connections to name servers are closed, a second later at most."""
+        await self._name_servers.closed()
+
     def _standing(self) -> Standing:
         """Return what name servers should know."""
         broker_id, address = self._addresses.registered(

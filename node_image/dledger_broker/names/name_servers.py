@@ -38,6 +38,10 @@ PAUSE_S: Final = 0.2
 DIAL_S: Final = 3.0
 ANSWER_S: Final = 10.0
 """Java waits 24 s."""
+LAST_ANSWER_S: Final = 1.0
+"""How long the end of a member waits for a registration under way. A name server that handles it
+after it has noticed the end of the connection keeps the member for 120 s.
+"""
 _SUCCESS: Final = 0
 
 
@@ -79,6 +83,11 @@ class NameServers:
         """Register no longer; the name servers forget this member as the connections close."""
         for task in self._tasks:
             task.cancel()
+
+    async def closed(self) -> None:
+        """Return once all connections are closed, `LAST_ANSWER_S` after `close` at the latest."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def tick(self) -> None:
         """Tell the name servers soon what has changed."""
@@ -196,6 +205,10 @@ class NameServer:
             async with asyncio.timeout(DIAL_S):
                 _, link = await dial(lambda: NameServerLink(self._wake.set), host.strip("[]"), port)
             await self._keep_registered(link)
+        except asyncio.CancelledError:
+            if link is not None:
+                await link.settle(LAST_ANSWER_S)
+            raise
         finally:
             self._registered[self.address] = False
             if link is not None:
@@ -252,11 +265,16 @@ class NameServerLink(asyncio.Protocol):
         self._transport.write(frame)
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await answer
+                return await asyncio.shield(answer)  # `settle` may wait on
         except TimeoutError:
+            answer.cancel()
             raise RegistrationError(f"it did not answer within {ANSWER_S:g} s") from None
-        finally:
-            self._asked = None
+
+    async def settle(self, within_s: float) -> None:
+        """Wait for the answer to a request that is under way, or for the end of the connection."""
+        if self._asked is not None and not self._asked[1].done():
+            await asyncio.wait({self._asked[1]}, timeout=within_s)
+            self._asked[1].cancel()
 
     def abort(self) -> None:
         """Close at once."""
