@@ -118,6 +118,8 @@ def test_java_clients_lose_nothing_while_leaders_are_deleted_and_the_logs_are_so
             f"deliveries median {statistics.median(deliveries_s):.2f} s, "
             f"max {max(deliveries_s):.2f} s"
         )
+        for event in failed:
+            print(f"failed: {event}")
     assert_all_were_delivered(acknowledged, received)
     audited = audit(broker, "after-the-kills")
     assert audited.get("verdict") == "Sound", audited
