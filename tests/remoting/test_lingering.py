@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import socket
+import struct
 
 import pytest
 
@@ -9,7 +11,7 @@ from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.go_away import GO_AWAY, TAKES_GO_AWAY_FLAG
 from dledger_node.remoting import lingering
-from dledger_wire.listener import Caller, Listener, hello, listening, metadata_request, until
+from dledger_wire.listener import HOST, Caller, Listener, hello, listening, metadata_request, until
 
 FIRST = frames.encode_requests(
     RequestCode.METADATA,
@@ -162,3 +164,15 @@ async def test_a_connection_that_is_accepted_after_the_end_is_ended_too() -> Non
         caller = await listener.connect()
 
         assert await caller.reader.read() == b""
+
+
+async def test_a_client_that_has_reset_its_connection_holds_up_no_other() -> None:
+    async with listening() as listener:
+        with socket.create_connection((HOST, listener.port)) as client:
+            await until(lambda: listener.gate.connections == 1)
+            later = await listener.connect()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        listener.gate.close()  # the member has not noticed the reset yet
+
+        assert await later.reader.read() == b""
+        await until(lambda: listener.gate.connections == 1)  # the later client may still close

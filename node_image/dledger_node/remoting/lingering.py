@@ -48,5 +48,9 @@ class Lingering(asyncio.Protocol):
 def linger(transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
     """End the sending side after what was written, and discard what arrives from now on."""
     transport.set_protocol(Lingering(transport, lost))
-    transport.write_eof()
+    try:
+        transport.write_eof()
+    except OSError:  # the other side has reset the connection, and the loop has not noticed yet
+        transport.abort()
+        return
     transport.resume_reading()
