@@ -15,8 +15,9 @@ from dledger_formats.protocol.requests import AppendEntryResponse
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
 from dledger_node.services.proposed import ProposedEntries
+from dledger_node.services.quorum_waits import QuorumWaits
 from dledger_node.services.refusals import PROPOSAL_CODES, Room
-from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
+from dledger_node.services.waiting import ANSWER_WAIT_S, Waiter
 
 CANARIES_MAX: Final = 16
 """Canaries that may wait for their quorum."""
@@ -31,7 +32,7 @@ class Identity(Protocol):
         """Tell whether a request that names this identity is meant for another group."""
 
 
-class Canaries:
+class Canaries(QuorumWaits):
     """Appends canaries, and answers once a quorum holds them."""
 
     def __init__(
@@ -44,13 +45,12 @@ class Canaries:
         drive: Callable[[], None],
     ) -> None:
         """`drive` runs the core's work after a proposal."""
-        self._core = core
+        super().__init__(core, CANARIES_MAX)
         self._identity = identity
         self._group = group
         self._room = room
         self._drive = drive
         self._loop = asyncio.get_running_loop()
-        self._waiters = CommitWaiters[Answer](CANARIES_MAX)
 
     def append(self, request: AppendCanaryRequest, reply: Reply) -> None:
         """Append one; the answer comes once its outcome is decided."""
@@ -78,28 +78,6 @@ class Canaries:
         deadline_s = self._loop.time() + ANSWER_WAIT_S
         self._waiters.add(Waiter([answer], index, term, deadline_s))
         self._drive()
-
-    def on_turn(self, committed_index: int) -> None:
-        """Answer the canaries whose outcome is decided."""
-        if self._waiters.count:
-            leading_term = self._core.term if self._core.leads else None
-            committed, unknown = self._waiters.release(committed_index, leading_term)
-            answer_all(committed, DLedgerResponseCode.SUCCESS)
-            answer_all(unknown, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
-
-    @property
-    def next_deadline_s(self) -> float:
-        """No deadline of a waiting canary is earlier than this time."""
-        return self._waiters.next_deadline_s
-
-    def expire(self, now_s: float) -> None:
-        """Answer the canaries that have timed out."""
-        expired = self._waiters.take_expired(now_s)
-        answer_all(expired, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
-
-    def give_up(self) -> None:
-        """Answer every canary that waits: its outcome is unknown."""
-        answer_all(self._waiters.take_all(), DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def _refusal(self, request: AppendCanaryRequest) -> DLedgerResponseCode | None:
         """Return why no canary can be proposed now; None if one can."""

@@ -26,8 +26,9 @@ from dledger_node.remoting.service import (
     Reply,
 )
 from dledger_node.services.proposed import ProposedEntries
+from dledger_node.services.quorum_waits import QuorumWaits
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Room
-from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, CommitWaiters, Waiter, answer_all
+from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, Waiter
 from dledger_node.store.derived.producers import Finding
 from dledger_node.store.log.log_store import LogStore
 
@@ -37,7 +38,7 @@ _REFUSALS: Final = {
 }
 
 
-class IdempotentAppends:
+class IdempotentAppends(QuorumWaits):
     """Answers duplicates and registers producers."""
 
     def __init__(
@@ -51,14 +52,13 @@ class IdempotentAppends:
         drive: Callable[[], None],
         prove: Prove,
     ) -> None:
-        self._core = core
+        super().__init__(core, waiters_max)
         self._store = store
         self._group = group
         self._room = room
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
-        self._waiters = CommitWaiters[Answer](waiters_max)
         self.repeated = 0
         """Number of duplicates that were answered with the place of an entry in the log."""
 
@@ -150,29 +150,6 @@ class IdempotentAppends:
         index = proposal.first_index
         self._await_commit(index, lambda code: self._answer_registration(reply, code, index))
         self._drive()
-
-    def on_turn(self, committed_index: int) -> None:
-        """Answer the requests whose outcome is decided."""
-        core = self._core
-        if self._waiters.count:
-            leading_term = core.term if core.leads else None
-            committed, unknown = self._waiters.release(committed_index, leading_term)
-            answer_all(committed, DLedgerResponseCode.SUCCESS)
-            answer_all(unknown, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
-
-    @property
-    def next_deadline_s(self) -> float:
-        """No deadline of a waiting request is earlier than this time."""
-        return self._waiters.next_deadline_s
-
-    def expire(self, now_s: float) -> None:
-        """Answer the requests that have timed out."""
-        expired = self._waiters.take_expired(now_s)
-        answer_all(expired, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
-
-    def give_up(self) -> None:
-        """Answer every request that waits: its outcome is unknown."""
-        answer_all(self._waiters.take_all(), DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def _is_new(self, batch: IdempotentBatchCall, proposed_sequence: int) -> bool:
         """Tell whether a batch may be appended whole; answer it if not.
