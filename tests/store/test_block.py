@@ -110,6 +110,19 @@ def test_a_push_that_ends_early_is_refused(leader: LogStore, follower: LogStore,
         check(follower, pushed(leader, 0, 39)[:cut])
 
 
+@pytest.mark.parametrize("size", [-(1 << 31), -1, 0, 47])
+@pytest.mark.parametrize("pos", [-1, 4088, 4095, (1 << 63) - 1])
+def test_a_push_of_an_entry_that_is_smaller_than_its_header_is_refused(
+    leader: LogStore, follower: LogStore, size: int, pos: int
+) -> None:
+    data = bytearray(pushed(leader, 20, 39))
+    header = disk.unpack_header(data, 0)
+    data[: disk.ENTRY_HEADER_SIZE] = disk.ENTRY_HEADER.pack(*header._replace(size=size, pos=pos))
+
+    with pytest.raises(RemoteProtocolError, match=f"bad_size: size {size} at byte 0"):
+        check(follower, bytes(data), previous_index=19, previous_term=3)
+
+
 def test_a_push_with_more_entries_than_declared_is_refused(
     leader: LogStore, follower: LogStore
 ) -> None:

@@ -86,7 +86,10 @@ def _judged_runs(
     at, index = 0, first_index
     pos, chain_crc = link
     while index <= last_index:
-        pos = disk.place_entry(disk.unpack_header(data, at).size, pos, segment_size)
+        size = disk.unpack_header(data, at).size
+        if size < disk.ENTRY_HEADER_SIZE:  # such an entry would fit behind the end of a segment
+            raise disk.DamagedRecordError("bad_size", f"size {size} at byte {at}")
+        pos = disk.place_entry(size, pos, segment_size)
         segment_left = segment_size - pos % segment_size - BLANK_SIZE_MIN
         scan = scan_entries(
             data,
