@@ -40,12 +40,12 @@ from dledger_node.remoting.append_reader import (
     IdempotentBatchReader,
     UnfinishedBodyError,
 )
+from dledger_node.remoting.caller import Caller
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX, Reader
 from dledger_node.remoting.service import (
     AppendCall,
     BatchCall,
-    Caller,
     IdempotentBatchCall,
     IdempotentCall,
     Reply,

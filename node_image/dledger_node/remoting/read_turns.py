@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
-from dledger_node.remoting.service import Caller
+from dledger_node.remoting.caller import Caller
 
 READS_WAITING_MAX: Final = 8
 """Reads of one connection that may wait. Its further requests are put off."""

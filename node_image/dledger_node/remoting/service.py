@@ -1,7 +1,7 @@
 """The server as connections see it: requests in, answers out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -9,18 +9,17 @@ from dledger_formats.protocol import follow, frames, read_range, requests
 from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.canary import AppendCanaryRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
-from dledger_formats.protocol.frames import Buffer, RemotingCommand
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferRequest
 from dledger_formats.protocol.membership_change import ChangeMembershipRequest
 from dledger_formats.protocol.producers import RegisterProducerRequest
 from dledger_formats.protocol.register import ReadRegisterRequest
 from dledger_node.remoting import native
+from dledger_node.remoting.caller import Caller
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.message_kinds import PeerMessage
-
-if TYPE_CHECKING:
-    from dledger_node.remoting.read_turns import Reader, ReadTurns
+from dledger_node.remoting.read_turns import Reader, ReadTurns
 
 Reply: TypeAlias = Callable[[requests.Message], None]
 """Sends the answer to one request, now or later. Does nothing if the connection is gone."""
@@ -36,19 +35,6 @@ class Refused(Protocol):
     @property
     def remark(self) -> str:
         """What is wrong, in words."""
-
-
-class Caller(Protocol):
-    """The connection through which a call is answered."""
-
-    address: str
-    """The address of the other side's host."""
-
-    def send(self, data: Buffer) -> None:
-        """Send frames, or parts of one; does nothing if the connection is gone.
-
-        The caller must not change `data` afterwards.
-        """
 
 
 class PeerLine(Caller, Protocol):
@@ -185,15 +171,13 @@ class Service(Protocol):
         """Return the members of the group and its leader."""
 
     @property
-    def read_turns(self) -> "ReadTurns":
+    def read_turns(self) -> ReadTurns:
         """Shares the loop's time among reads."""
 
-    def get(self, reader: "Reader", request: requests.GetEntriesRequest, reply: Reply) -> None:
+    def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
 
-    def read_range(
-        self, reader: "Reader", opaque: int, request: read_range.ReadRangeRequest
-    ) -> None:
+    def read_range(self, reader: Reader, opaque: int, request: read_range.ReadRangeRequest) -> None:
         """Read committed entries as they are stored."""
 
     def refuse_admin(self, request: AdminRequest, address: str) -> Refused | None:
@@ -214,7 +198,7 @@ class Service(Protocol):
     def append_canary(self, request: AppendCanaryRequest, reply: Reply) -> None:
         """Append an entry that readers skip."""
 
-    def follow(self, reader: "Reader", opaque: int, request: follow.FollowRequest) -> None:
+    def follow(self, reader: Reader, opaque: int, request: follow.FollowRequest) -> None:
         """Read committed entries, or wait until there are some."""
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from dledger_formats.protocol import frames
-from dledger_node.remoting.service import Caller, ClientCall
+from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.service import ClientCall
 
 Answers = dict[Caller, list[tuple[int, bytes]]]
 """The answers of each connection: the opaque number of a request and the encoded response."""

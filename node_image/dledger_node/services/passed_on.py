@@ -23,8 +23,9 @@ from dledger_formats.protocol.go_away import TAKES_GO_AWAY_FLAG
 from dledger_formats.settings import PASSED_ON, NodeSettings
 from dledger_node.drain import Drain
 from dledger_node.raft.core import Raft
+from dledger_node.remoting.caller import Caller
 from dledger_node.remoting.leader_link import LeaderLink
-from dledger_node.remoting.service import AppendCall, BatchCall, Caller
+from dledger_node.remoting.service import AppendCall, BatchCall
 from dledger_node.services.pending_by_address import PendingByAddress
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
