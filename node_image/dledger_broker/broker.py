@@ -42,6 +42,7 @@ from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state_figures import StateFigures
 from dledger_formats.rocketmq.codes import RequestCode
+from dledger_node.closing import Closing
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
 
@@ -53,6 +54,7 @@ class Broker:
     """The broker of one member in service."""
 
     def __init__(self, settings: BrokerSettings, member: Member, counters: BrokerCounters) -> None:
+        now_s = asyncio.get_running_loop().time
         self._settings = settings
         self._member = member
         self._counters = counters
@@ -64,8 +66,8 @@ class Broker:
         self._changes = StateChanges(self._owner)
         self._commits = OffsetCommits(self._owner, self._changes)
         self._clients = GroupClients(self._owner)
-        self._leases = ClientLeases(self._owner, self._changes, asyncio.get_running_loop().time)
-        self._locks = QueueLocks(self._owner, self._changes, asyncio.get_running_loop().time)
+        self._leases = ClientLeases(self._owner, self._changes, now_s)
+        self._locks = QueueLocks(self._owner, self._changes, now_s)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
         self._sends = Sends(settings, member, self._owner, self._threads, store_host)
         self._to_leader = ToLeader(
@@ -73,14 +75,11 @@ class Broker:
             MemberLinks(settings.node, member).open,
             self._serve_as_leader,
             counters,
-            asyncio.get_running_loop().time,
+            now_s,
         )
         self._from_doors = FromDoors(member, self._to_leader)
         member.serve_peers(door_frames.REQUESTS_CODE, self._from_doors.serve)
-        self._figures = StateFigures(
-            lambda: self._owner.state, counters, asyncio.get_running_loop().time
-        )
-        now_s = asyncio.get_running_loop().time
+        self._figures = StateFigures(lambda: self._owner.state, counters, now_s)
         self._presence = Presence(
             member.self_id, self._clients, self._to_leader, now_s,
             may_send=lambda: member.leader_id is not None and self._idle is None,
@@ -175,14 +174,16 @@ class Broker:
             self._pulls.close()
 
     async def close(self) -> None:
-        """Answer what waits, and stop the threads."""
-        self._commits.close()
-        self._to_leader.close()
-        if self._pulls is not None:
-            self._pulls.close()
-        await self._feed.close()
-        await self._announcer.closed()
-        await asyncio.to_thread(self._threads.shutdown)
+        """Close all parts, whatever fails. Raises the first error."""
+        closing = Closing()
+        # A port may have been bound before another one failed.
+        for part in (self._listeners, self._commits, self._to_leader, self._pulls):
+            if part is not None:
+                closing.step(part.close)
+        await closing.wait(self._feed.close)
+        await closing.wait(self._announcer.closed)
+        await closing.wait(lambda: asyncio.to_thread(self._threads.shutdown))
+        closing.end()
 
     def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
         """Return the services that every member offers, by code."""

@@ -9,6 +9,7 @@ from dledger_broker.metrics import BrokerCollector, BrokerCounters
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_formats.http.broker_status import BrokerStatus, NameServerStatus
+from dledger_node.closing import aclosed_on_error
 from dledger_node.embedding import Member
 from dledger_node.state_machine.machine import NamedMachine
 
@@ -53,11 +54,11 @@ class BrokerProgram:
     async def serve(self, member: Member) -> None:
         """Serve clients until cancelled."""
         broker = self._broker = Broker(self._settings, member, self._counters)
-        try:
-            await broker.run()
-        finally:
-            self._broker = None
-            await broker.close()
+        async with aclosed_on_error(broker.close):
+            try:
+                await broker.run()
+            finally:
+                self._broker = None
 
     async def drain(self) -> None:
         """Answer the requests that were read, and the pulls that are held; read no further ones."""

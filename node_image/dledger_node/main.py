@@ -17,6 +17,7 @@ import uvloop
 from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log
+from dledger_node.closing import closed_on_error
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.embedding import Member, Program
 from dledger_node.errors import ListenError, NodeError, StoreError
@@ -153,8 +154,10 @@ async def serve_member(
         ending = [task for task in (serving, stopped, running) if task is not None]
         for task in ending:
             task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
-        await _close(server)
+        try:
+            await asyncio.gather(*ending, return_exceptions=True)
+        finally:
+            await _close(server, running)
     _raise_fatal(server, running)
 
 
@@ -164,14 +167,16 @@ def _note_failure(server: DLedgerServer, serving: "asyncio.Task[None]") -> None:
         server.fail(error)
 
 
-async def _close(server: DLedgerServer) -> None:
+async def _close(server: DLedgerServer, running: "asyncio.Task[None]") -> None:
     """Close the server; an error in closing must not hide the error that stopped the member."""
     try:
         await server.close()
-    except (StoreError, OSError) as error:
-        if not server.fatal.done():
+    except Exception as error:
+        has_failed = not running.cancelled() and running.exception() is not None
+        if not (server.fatal.done() or has_failed):
             raise
-        logger.warning("cannot close the store cleanly: %s", error)
+        is_expected = isinstance(error, StoreError | OSError)
+        logger.warning("cannot close cleanly: %s", error, exc_info=None if is_expected else error)
 
 
 def open_store(
@@ -196,7 +201,7 @@ def open_store(
         progress=progress,
     )
     logger.info("opened %s: %s", folder, store.recovery)
-    try:
+    with closed_on_error(store.close):
         claim(folder, settings.group, settings.group_identity)
         hard_state = begin_hard_state(folder, store.end_term)
         return (
@@ -204,9 +209,6 @@ def open_store(
             hard_state,
             OpenedState.of(settings, folder, store, None if program is None else program.machine),
         )
-    except BaseException:
-        store.close()
-        raise
 
 
 def build_server(

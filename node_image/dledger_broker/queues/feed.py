@@ -59,10 +59,10 @@ class QueueFeed:
 
     async def open(self) -> QueueStore:
         """Open the queues, and begin to feed them. Raises QueueFilesError."""
-        self._store = await self._loop.run_in_executor(self._thread, self._open)
+        store = await self._loop.run_in_executor(self._thread, self._open)
         self._member.call_when_applied(lambda _: self._begin())
         self._begin()
-        return self._store
+        return store
 
     @property
     def built_index(self) -> int:
@@ -111,8 +111,10 @@ class QueueFeed:
             self._timer.cancel()
         if self._batch is not None:
             await asyncio.wait([self._batch])
-        await self._loop.run_in_executor(self._thread, self._close)
-        self._thread.shutdown(wait=False)
+        try:
+            await self._loop.run_in_executor(self._thread, self._close)
+        finally:
+            self._thread.shutdown(wait=False)
 
     # -- in the event loop's thread ----------------------------------------------------------------
 
@@ -156,9 +158,11 @@ class QueueFeed:
     # -- in the queues' thread ---------------------------------------------------------------------
 
     def _open(self) -> QueueStore:
-        return QueueStore.open(
+        # Kept here, so that `close` finds it also if nobody waits for it any longer.
+        self._store = QueueStore.open(
             self._folder, begin_index=self._member.begin_index, mark_of=self._mark_of
         )
+        return self._store
 
     def _mark_of(self, index: int) -> Mark | None:
         try:

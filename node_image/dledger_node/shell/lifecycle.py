@@ -23,6 +23,7 @@ from dledger_formats.http.status import (
     StorageState,
 )
 from dledger_formats.settings import NodeSettings
+from dledger_node.closing import Closing, aclosed_on_error, closed_on_error
 from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import (
     Damage,
@@ -173,12 +174,17 @@ class Lifecycle:
                 except (StoreError, OSError) as error:
                     await self._stay_out(error)
         finally:
-            if self._deputy is not None:
-                self._deputy.close()
-            if self._http_listener is not None:
-                self._http_listener.close()
-            if self._runner is not None:
-                await self._runner.cleanup()
+            await self._close_http()
+
+    async def _close_http(self) -> None:
+        closing = Closing()
+        if self._deputy is not None:
+            closing.step(self._deputy.close)
+        if self._http_listener is not None:
+            closing.step(self._http_listener.close)
+        if self._runner is not None:
+            await closing.wait(self._runner.cleanup)
+        closing.end()
 
     async def _serve_once(self) -> None:
         opened = await self._opened()
@@ -187,12 +193,14 @@ class Lifecycle:
         if self._stopping.is_set():
             opened[0].close()
             return
-        server = self._build_server(opened)
+        with closed_on_error(opened[0].close):
+            server = self._build_server(opened)
         self._verify_all = self._damaged = False
         self._shown.source = server.view
         began_s = asyncio.get_running_loop().time()
         try:
-            await self._start_http()
+            async with aclosed_on_error(server.close):
+                await self._start_http()
             await self._serve(server)
         finally:
             if asyncio.get_running_loop().time() - began_s > STEADY_S:

@@ -18,6 +18,7 @@ from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
+from dledger_node.closing import Closing
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
@@ -109,8 +110,8 @@ class DLedgerServer:
             group_file, core, cut_links=self._gate.cut_links, fail=self.fail
         )
         self._incarnation = int(uniform(1, 1 << 53))
-        link_owner = self._link_owner(settings)
-        self._links = Links(link_owner, settings, core, uniform=uniform, traffic=traffic)
+        owner = self._link_owner(settings)
+        self._links = Links(owner, settings, core, uniform=uniform, traffic=traffic)
         self._state = keeper.keep(state, settings, store, self._links.send_one, self.fail)
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
@@ -118,11 +119,10 @@ class DLedgerServer:
         self._upkeep = self._store_upkeep(settings)
         self._scrub = Scrub(settings, store, meters.mended, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
-        self.clients = self._client_service(settings, self._peer_messages(link_owner))
-        leader_watch = LeaderWatch(core)
-        self.view = self._member_view(version, leader_watch)
-        listeners = [*self.clients.listeners, self, self._state, leader_watch, self._identity]
-        self._core_loop.listen(listeners)
+        self.clients = self._client_service(settings, self._peer_messages(owner))
+        watch = LeaderWatch(core)
+        self.view = self._member_view(version, watch)
+        self._core_loop.listen([*self.clients.listeners, self, self._state, watch, self._identity])
 
     def _link_owner(self, settings: NodeSettings) -> LinkOwner:
         return LinkOwner(
@@ -255,22 +255,25 @@ class DLedgerServer:
             await asyncio.wait_for(self.clients.drained(), timeout_s)
 
     async def close(self) -> None:
-        """Answer every request that waits, flush, and close the store."""
-        self.clients.give_up()
-        self._gate.close()
-        await self._gate.ended(LINGER_S)
-        await self._state.close()
-        await self._waits.close()
-        await self._room.close()
-        await self._waits.close()  # for what the room has let go on
-        await self._group_commit.drain()
-        self._executor.shutdown()
-        self._scrub.close()
-        try:
-            with contextlib.suppress(StoreFullError):
-                self._store.save_checkpoint(self._core.readable_index)
-        finally:
-            self._store.close()
+        """Close all parts, the store last, whatever fails. Raises the first error."""
+        closing = Closing()
+        closing.step(self.clients.give_up)
+        closing.step(self._gate.close)
+        await closing.wait(lambda: self._gate.ended(LINGER_S))
+        await closing.wait(self._state.close)
+        await closing.wait(self._waits.close)
+        await closing.wait(self._room.close)
+        await closing.wait(self._waits.close)  # for what the room has let go on
+        await closing.wait(self._group_commit.drain)
+        closing.step(self._executor.shutdown)
+        closing.step(self._scrub.close)
+        closing.step(self._save_checkpoint)
+        closing.step(self._store.close)
+        closing.end()
+
+    def _save_checkpoint(self) -> None:
+        with contextlib.suppress(StoreFullError):
+            self._store.save_checkpoint(self._core.readable_index)
 
     def on_turn(self, committed_index: int) -> None:
         """Mark the producers' stable entries, and choose again which links to keep up."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
+from dledger_node.closing import Closing
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.state_machine import machines
@@ -199,9 +200,11 @@ class StateKeeper:
 
     async def close(self) -> None:
         """Stop, and return once no thread reads the log any longer."""
-        await self._installs.close()
-        await self._applying.close()
-        await asyncio.to_thread(self._snapshots.close)
+        closing = Closing()
+        await closing.wait(self._installs.close)
+        await closing.wait(self._applying.close)
+        await closing.wait(lambda: asyncio.to_thread(self._snapshots.close))
+        closing.end()
 
 
 State: TypeAlias = NoState | StateKeeper

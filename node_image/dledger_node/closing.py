@@ -1,0 +1,73 @@
+"""Releasing all parts of a whole, also if some of them fail."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+logger = logging.getLogger(__name__)
+
+
+class Closing:
+    """Takes every step of a close, and keeps the first error; the others are logged.
+
+    An `ExitStack` would take every step too, but raise the last error, and the first one is the
+    cause. A step is taken also after a cancellation: what it releases must not stay behind.
+    """
+
+    def __init__(self) -> None:
+        self._first: BaseException | None = None
+
+    def step(self, close: Callable[[], object]) -> None:
+        """Take a step."""
+        try:
+            close()
+        except BaseException as error:
+            self._keep(error)
+
+    async def wait(self, close: Callable[[], Awaitable[object]]) -> None:
+        """Take a step that must be awaited."""
+        try:
+            await close()
+        except BaseException as error:
+            self._keep(error)
+
+    def end(self) -> None:
+        """Raise the first error, if there was any."""
+        if self._first is not None:
+            raise self._first
+
+    def _keep(self, error: BaseException) -> None:
+        if self._first is None:
+            self._first = error
+        else:
+            _log(error)
+
+
+@contextlib.contextmanager
+def closed_on_error(close: Callable[[], object]) -> Iterator[None]:
+    """Close something if the block fails, and raise the error of the block in any case."""
+    try:
+        yield
+    except BaseException:
+        try:
+            close()
+        except Exception as error:
+            _log(error)
+        raise
+
+
+@contextlib.asynccontextmanager
+async def aclosed_on_error(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Close something if the block fails, and raise the error of the block in any case."""
+    try:
+        yield
+    except BaseException:
+        try:
+            await close()
+        except Exception as error:
+            _log(error)
+        raise
+
+
+def _log(error: BaseException) -> None:
+    logger.error("another part cannot be closed: %r", error, exc_info=error)
