@@ -1,5 +1,8 @@
 """Members that share one port, the group's address: what clients find there, whoever leads."""
 
+import contextlib
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +20,16 @@ from tools.groups.waiting import wait_for
 pytestmark = pytest.mark.group
 
 CLIENTS = 30
+CROWD = 600
 
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[BrokerGroup]:
     """Three members that share a port."""
-    with BrokerGroup(tmp_path, shares_port=True) as running:
+    connections = CROWD + CLIENTS + 10
+    with BrokerGroup(
+        tmp_path, shares_port=True, connections_per_address_max=connections
+    ) as running:
         running.master()
         yield running
 
@@ -99,3 +106,36 @@ def test_a_member_without_a_leader_leaves_the_shared_port_to_the_others(
         group.thaw(member)
 
     wait_for(lambda: listeners(group) == set(group.peers), f"{alone} accepts new clients again")
+
+
+def test_clients_that_a_killed_member_resets_connect_to_living_ones_only(
+    group: BrokerGroup,
+) -> None:
+    """A client that is reset once more has used up two of its three tries within milliseconds."""
+    leader = group.master()
+    with contextlib.ExitStack() as stack:
+
+        def connect(address: str) -> BrokerClient:
+            return stack.enter_context(BrokerClient(address))
+
+        for _ in range(CROWD):  # so that the kernel needs some time to close what it had
+            connect(group.broker_addresses[leader])
+        watch = connect(group.broker_addresses[leader])
+        assert watch.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == 0
+        killer = threading.Thread(target=group.kill, args=(leader,))
+        killer.start()
+        with pytest.raises(ConnectionError):
+            watch.request()
+        again = [connect(group.group_address) for _ in range(CLIENTS)]
+        codes = Counter(ask_once(client) for client in again)
+        killer.join()
+
+    assert codes == {"SUCCESS": CLIENTS}
+
+
+def ask_once(client: BrokerClient) -> str:
+    """Return the code of an answer, or how the connection ended."""
+    try:
+        return ResponseCode(client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code).name
+    except ConnectionError as error:
+        return str(error)

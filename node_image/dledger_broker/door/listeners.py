@@ -2,7 +2,8 @@
 
 Members on one machine share a port by SO_REUSEPORT. The kernel gives each new connection to one of
 those that listen. A member that is gone listens no longer, so a client that connects again reaches
-a living one at once.
+a living one at once. One that is being killed stops listening before it resets its clients
+(`listening_sockets`).
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from dledger_broker.door import listening_sockets
 from dledger_broker.settings import BrokerSettings
 from dledger_node.errors import ListenError
 from dledger_node.limited_log import LineBudget
@@ -30,8 +32,8 @@ class Listeners:
         self._own_port = settings.own_address[1]
         self._shared_port = settings.shared_port
         self._accept = accept
-        self._own: asyncio.Server | None = None
-        self._shared: asyncio.Server | None = None
+        self._own: list[asyncio.Server] = []
+        self._shared: list[asyncio.Server] = []
         self._has_opened = self._has_closed = False
         self._log = LineBudget()
 
@@ -52,10 +54,9 @@ class Listeners:
         """Listen at the shared port if new clients are wanted, else leave it to the others."""
         if self._shared_port is None or self._has_closed:
             return
-        if not is_wanted and self._shared is not None:
-            self._shared.close()
-            self._shared = None
-        elif is_wanted and self._shared is None:
+        if not is_wanted:
+            _close(self._shared)
+        elif not self._shared:
             try:
                 self._shared = await self._listen(self._shared_port, is_shared=True)
             except ListenError as error:
@@ -65,18 +66,33 @@ class Listeners:
     def close(self) -> None:
         """Accept no further clients."""
         self._has_closed = True
-        for server in (self._own, self._shared):
-            if server is not None:
-                server.close()
+        _close(self._own)
+        _close(self._shared)
 
-    async def _listen(self, port: int, *, is_shared: bool) -> asyncio.Server:
-        reuse_port = True if is_shared and hasattr(socket, "SO_REUSEPORT") else None
+    async def _listen(self, port: int, *, is_shared: bool) -> list[asyncio.Server]:
+        """Listen at every address of the host. Raises ListenError."""
+        loop = asyncio.get_running_loop()
+        servers: list[asyncio.Server] = []
         try:
-            server = await asyncio.get_running_loop().create_server(
-                self._accept, self._host, port, backlog=BACKLOG, reuse_port=reuse_port
+            found = await loop.getaddrinfo(
+                self._host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
+            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+                listening = listening_sockets.listen(
+                    family, address, backlog=BACKLOG,
+                    is_shared=is_shared and hasattr(socket, "SO_REUSEPORT"),
+                )  # fmt: skip
+                servers.append(
+                    await loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
+                )
         except OSError as error:
+            _close(servers)
             raise ListenError(f"cannot listen on {self._host}:{port}: {error}") from error
         if self._has_closed:  # while it was being bound
-            server.close()
-        return server
+            _close(servers)
+        return servers
+
+
+def _close(servers: list[asyncio.Server]) -> None:
+    while servers:
+        servers.pop().close()
