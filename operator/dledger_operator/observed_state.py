@@ -8,6 +8,7 @@ from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
 from dledger_operator.api_objects import Problem
 from dledger_operator.observed_audits import ObservedAudits
+from dledger_operator.spec.accepted import AcceptedSpec
 from dledger_operator.spec.broker import BrokerSpec
 
 
@@ -221,11 +222,13 @@ class ObservedGroup:
     namespace: str
     name: str
     replicas: int
-    """`spec.replicas`."""
+    """`spec.replicas`, of the last accepted spec."""
     first_voters: int | None
     """`Shape.first_voters`; None until the group was reconciled once."""
     identity: str
     """The group's identity; empty while it is not known."""
+    accepted: AcceptedSpec | None = None
+    """The choices of the last spec that was valid; None if they are not known."""
     membership: Membership
     leader: Leader | None
     disputed: bool
@@ -238,7 +241,7 @@ class ObservedGroup:
     endpoints: ObservedEndpoints
     paused: bool
     hibernate: bool = False
-    """`spec.hibernate`."""
+    """`spec.hibernate`, of the last accepted spec."""
     problem: Problem | None
     """Why the spec is not in effect: it is invalid, or the API server refused a child."""
     warning: Problem | None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_kube.objects import IMAGES, group, group_body
+from dledger_operator.spec.accepted import read_group
 from dledger_operator.spec.group import Group, ImageDefaults, split_image
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
@@ -126,8 +127,9 @@ def test_a_name_too_long_for_its_children_is_refused() -> None:
 def test_the_keys_for_following_are_parsed_despite_other_invalid_keys() -> None:
     body = group_body({"replicas": 5, "roles": {"master": "rw"}, "log": "nonsense"})
 
-    read = Group.to_follow(body, IMAGES)
+    read = read_group(body, IMAGES, None)
 
+    assert read is not None
     assert (read.replicas, read.roles.master) == (5, "rw")
 
 

@@ -8,8 +8,8 @@ import pytest
 from dledger_kube.objects import IMAGES, group_body
 from dledger_operator.behaviours.audits.group_audits import GroupAudits
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.spec.group import WATCHING
 
+WATCHING = ("audit", "broker", "canary")
 WATCHED = {"audit": {"schedule": "0 3 * * *"}, "canary": {"interval": "7s"}, "broker": {}}
 MISTAKE = {"log": "nonsense"}
 PLAN = {"policy": "0 3 * * * UTC", "since": "2026-01-01T00:00:00Z"}

@@ -38,7 +38,8 @@ from dledger_operator.observed_state import (
     Placement,
     RollPlan,
 )
-from dledger_operator.spec.group import Group, ImageDefaults, group_to_follow
+from dledger_operator.spec.accepted import AcceptedSpec, newer, read_spec
+from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.spec.revision import IMAGE, Revision
 from dledger_operator.spec.shape import Shape
 
@@ -50,9 +51,9 @@ class GroupSnapshot:
     namespace: str
     name: str
     group: Group | None
-    """The parsed spec, or at least the keys that following the leader needs; None if even those are
-    invalid.
-    """
+    """The spec, or what `read_group` returns; None if no leader can be followed."""
+    accepted: AcceptedSpec | None
+    """What was accepted last; None if it is not known."""
     membership: Membership
     identity: str
     """The group's identity; empty while it is not known."""
@@ -68,7 +69,7 @@ class GroupSnapshot:
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
-    """Endpoints of the master Service; None until they were read once."""
+    """Endpoints of the master Service; None until they were read."""
     claims: list[VolumeClaimView] = field(default_factory=list)
     """The group's volume claims, as they were after their last change."""
     failures: list[CreationFailure] = field(default_factory=list)
@@ -79,15 +80,17 @@ class GroupSnapshot:
     @classmethod
     def of(cls, body: Mapping[str, Any], images: ImageDefaults) -> "GroupSnapshot":
         """Return the snapshot of a group of which only the object has been read so far."""
-        metadata, group = body["metadata"], group_to_follow(body, images)
+        metadata, status = body["metadata"], body.get("status") or {}
+        group, accepted = read_spec(body, images, AcceptedSpec.recorded(status))
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
             group=group,
-            membership=recorded_membership(body.get("status") or {}, group),
-            identity=str((body.get("status") or {}).get(IDENTITY_KEY, "")),
+            accepted=accepted,
+            membership=recorded_membership(status, group),
+            identity=str(status.get(IDENTITY_KEY, "")),
             startup=StartupGracePeriod(datetime.fromisoformat(metadata["creationTimestamp"])),
-            history=LeaderHistory(leader_changes_from_json(body.get("status") or {})),
+            history=LeaderHistory(leader_changes_from_json(status)),
             audits=SeenAudits.of(body),
         )
 
@@ -111,12 +114,16 @@ class GroupSnapshot:
             self.identity = outcome.shape.identity
 
     def take_spec(self, body: Mapping[str, Any], images: ImageDefaults) -> None:
-        """Store a newer spec, or as much of it as is valid."""
-        self.group = group_to_follow(body, images, self.group) or self.group
+        """Store a newer spec, unless it is invalid."""
+        group, self.accepted = read_spec(body, images, self.accepted)
+        self.group = group or self.group
 
-    def take_status(self, body: Mapping[str, Any]) -> None:
-        """Store what another replica of the operator has found out about the members."""
+    def take_status(self, body: Mapping[str, Any], images: ImageDefaults) -> None:
+        """Store what another replica of the operator has found out."""
         status = body.get("status") or {}
+        accepted = newer(self.accepted, AcceptedSpec.recorded(status))
+        if accepted != self.accepted:
+            self.group, self.accepted = read_spec(body, images, accepted)
         self.membership = recorded_membership(status, self.group)
         self.identity = str(status.get(IDENTITY_KEY, "")) or self.identity
 
@@ -216,14 +223,13 @@ class GroupSnapshot:
     @property
     def is_scaling(self) -> bool:
         """Whether the group does not have the voters that its spec asks for, or has learners."""
-        wanted = set(self.group.member_ids) if self.group else set()
-        return set(self.membership.voters) != wanted or bool(self.membership.learners)
+        wanted = frozenset(self.group.member_ids if self.group else ())
+        return self.membership.voters != wanted or bool(self.membership.learners)
 
     @property
     def removes_members(self) -> bool:
-        """Whether the group has voters or learners that its spec does not ask for. Pods that never
-        became members do not count: they hold nothing.
-        """
+        """Whether the group has voters or learners that its spec does not ask for."""
+        # Pods that never became members do not count: they hold nothing.
         members = self.membership.voters | self.membership.learners
         replicas = self.group.replicas if self.group else names.REPLICAS_MAX
         return any(names.ordinal(each) >= replicas for each in members)
@@ -320,6 +326,7 @@ class GroupSnapshot:
             replicas=group.replicas if group else 0,
             first_voters=shape.first_voters if shape else None,
             identity=self.identity,
+            accepted=self.accepted,
             membership=self.membership,
             leader=followed.leader,
             disputed=followed.disputed,

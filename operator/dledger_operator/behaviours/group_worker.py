@@ -139,7 +139,7 @@ class GroupWorker:
         """Store a newer version of the group's object."""
         before, self._body = self._body, body
         if not self.loops.acts:
-            self._snapshot.take_status(body)
+            self._snapshot.take_status(body, self._context.node_image)
             self._wake("follow")
         if any(find(body) != find(before) for find in (overriding_identity, approved_revision)):
             self._wake("reconcile")

@@ -13,7 +13,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     not answer keeps no connected client from being served, so it is only named.
     """
     if observed.hibernates:
-        message = "spec.hibernate is true: no member runs"
+        message = "the group hibernates, so no member runs"
         return Judgment(holds=False, reason="Hibernated", message=message)
     takers = [member for member, _ in serving(observed)]
     reasons = [

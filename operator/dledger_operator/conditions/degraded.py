@@ -19,7 +19,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     that do not vote yet do not count.
     """
     if observed.hibernates:
-        message = "spec.hibernate is true: no member runs"
+        message = "the group hibernates, so no member runs"
         return Judgment(holds=False, reason="Hibernated", message=message)
     if problem := member_problem(observed):
         return Judgment(holds=True, reason=problem.reason, message=problem.message)

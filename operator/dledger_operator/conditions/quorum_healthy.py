@@ -13,7 +13,7 @@ ON_PURPOSE = (HIBERNATED, HIBERNATING)
 def judge(observed: ObservedGroup) -> Judgment:
     """Report whether a majority of the voters is ready."""
     if observed.hibernates:
-        message = "spec.hibernate is true: no member runs"
+        message = "the group hibernates, so no member runs"
         return Judgment(holds=False, reason=HIBERNATED, message=message)
     absent = [member for member in observed.voters if not member.ready]
     count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters are ready"

@@ -1,8 +1,7 @@
 """A `DLedgerGroup`, parsed and defaulted. No other module reads its spec."""
 
-import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from dledger_formats.http.status import FlushDiskType
@@ -28,8 +27,6 @@ AUTOMATIC: Final = "Automatic"
 ON_APPROVAL: Final = "OnApproval"
 WINDOW: Final = "Window"
 IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
-WATCHING: Final = ("audit", "broker", "canary")
-"""The sections of a spec, and the fields of a Group, that tell how a group is watched."""
 UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
@@ -122,7 +119,7 @@ class Group:
     audit: AuditPolicy | None = None
     """When the operator audits the group by itself; None for never."""
     is_partial: bool = False
-    """Whether the spec is invalid, so that most of this is defaults: see `to_follow`."""
+    """Whether the spec is invalid, so that most of this is defaults: see `accepted.read_group`."""
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -213,44 +210,6 @@ class Group:
         )
         _check(group)
         return group
-
-    @classmethod
-    def to_follow(
-        cls, body: Mapping[str, Any], images: ImageDefaults, before: Self | None = None
-    ) -> Self:
-        """Parse only the keys that following the leader needs.
-
-        A mistake in another key must not leave the Services pointed at a dead leader. Nor must it
-        stop what watches the group: the sections `WATCHING` stay as they were `before`, which is
-        the last spec that was read. Without one, each of them that is valid is read.
-        """
-        spec = body.get("spec") or {}
-        needed = {key: spec[key] for key in ("replicas", "roles") if key in spec}
-        storage = {"size": "1Gi"}  # required by `from_body`, unused for following
-        needed["storage"] = storage
-        group = cls.from_body({**body, "spec": needed}, images)
-        if before is not None:
-            watching = {key: getattr(before, key) for key in WATCHING}
-            return replace(group, is_partial=True, **watching)
-        for key in WATCHING:
-            with contextlib.suppress(InvalidSpecError):
-                more = {**needed, key: spec.get(key)}
-                group, needed = cls.from_body({**body, "spec": more}, images), more
-        return replace(group, is_partial=True)
-
-
-def group_to_follow(
-    body: Mapping[str, Any], images: ImageDefaults, before: Group | None = None
-) -> Group | None:
-    """Parse a group's spec, or at least the keys that following needs; None if they are invalid.
-
-    `before` is what was read last, if anything was.
-    """
-    with contextlib.suppress(InvalidSpecError):
-        return Group.from_body(body, images)
-    with contextlib.suppress(InvalidSpecError):
-        return Group.to_follow(body, images, before)
-    return None
 
 
 def _check(group: Group) -> None:

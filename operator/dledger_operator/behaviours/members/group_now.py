@@ -12,7 +12,8 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.members import observe
 from dledger_operator.clients.errors import NotFoundError
-from dledger_operator.spec.group import Group
+from dledger_operator.spec.accepted import AcceptedSpec, read_group
+from dledger_operator.spec.group import Group, ImageDefaults
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 
@@ -23,9 +24,7 @@ class GroupNow:
     group: Group
     body: Mapping[str, Any] = field(repr=False)
     invalid: str
-    """Why the spec is invalid; empty if it is not. `group` then has only what following its leader
-    needs.
-    """
+    """Why the spec is invalid; empty if it is not. `group` is then what stays in force."""
     stateful_set: StatefulSetView | None
     """None if it does not exist."""
     pods: Sequence[PodView]
@@ -50,18 +49,18 @@ def identity_of(body: Mapping[str, Any]) -> str:
 async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
     """Read a group and ask its members; None if the group does not exist.
 
-    A group with an invalid spec is read as far as following its leader needs.
+    Of a group with an invalid spec, what was accepted last stays in force. Raises InvalidSpecError
+    if not even its leader can be followed.
     """
     api = context.api
     try:
         body = await api.group(namespace, name)
     except NotFoundError:
         return None
-    invalid = ""
-    try:
-        group = Group.from_body(body, context.node_image)
-    except InvalidSpecError as error:
-        group, invalid = Group.to_follow(body, context.node_image), str(error)
+    group = read_group(body, context.node_image, AcceptedSpec.recorded(body.get("status") or {}))
+    invalid = _why_invalid(body, context.node_image) if group is None or group.is_partial else ""
+    if group is None:
+        raise InvalidSpecError(invalid)
     stateful_set = await api.stateful_set(namespace, names.stateful_set(name))
     listed = await api.member_pods(namespace, name) if stateful_set else ()
     uids = {stateful_set.uid} if stateful_set else set()
@@ -79,3 +78,11 @@ async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
         pods=pods,
         answers=answers,
     )
+
+
+def _why_invalid(body: Mapping[str, Any], images: ImageDefaults) -> str:
+    try:
+        Group.from_body(body, images)
+    except InvalidSpecError as error:
+        return str(error)
+    return ""

@@ -26,6 +26,7 @@ from dledger_operator.behaviours.report.quorum_events import (
 )
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
+from dledger_operator.spec.accepted import ACCEPTED_KEY
 
 # A member's words may have numbers, such as how far it has healed. The metrics tell them sooner.
 NUMBERS_ONLY_S_MIN: Final = 60.0
@@ -122,6 +123,8 @@ def build_status(
         status[LAST_KEY] = last_to_json(observed.audits.last)
     if observed.audits.plan:
         status[PLAN_KEY] = plan_to_json(observed.audits.plan)
+    if observed.accepted:
+        status[ACCEPTED_KEY] = observed.accepted.to_json()
     if observed.identity:
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):
