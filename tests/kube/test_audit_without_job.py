@@ -97,6 +97,54 @@ async def test_an_audit_that_gets_no_job_for_ten_minutes_fails(reason: str) -> N
     assert "10 minutes" in world.message("first")
 
 
+@pytest.mark.parametrize("reason", ["JobRefused", "JobNameTaken"])
+async def test_an_operator_that_restarts_all_the_time_ends_the_audit_no_later(reason: str) -> None:
+    world = World(refusals={"first": QUOTA})
+    if reason == "JobNameTaken":
+        world.jobs["first-audit"] = OTHERS
+    body = world.ask("first", 1)._body
+
+    for _ in range(10):
+        await AuditWorker(body, world.context(), lambda: None)._run_once()
+        assert world.outcome("first-uid") == ("Pending", reason)
+        world.pass_time(WITHOUT_JOB_S_MAX / 10)
+        body = world.objects["first-uid"]
+    await AuditWorker(body, world.context(), lambda: None)._run_once()
+
+    assert world.outcome("first-uid") == ("Failed", reason)
+
+
+async def test_the_ten_minutes_begin_again_after_a_cause_of_another_kind() -> None:
+    world = World(refusals={"later": QUOTA})
+    first, later = world.ask("first", 1), world.ask("later", 2)
+
+    await first._run_once()
+    world.objects["first-uid"]["status"]["phase"] = "Finished"
+    await later._run_once()
+    refused = world.status("later-uid").get("withoutJobSince")
+    world.objects["first-uid"]["status"]["phase"] = "Pending"
+    world.pass_time(WITHOUT_JOB_S_MAX)
+    await later._run_once()
+
+    assert refused == "2026-01-01T00:00:00Z"
+    assert world.outcome("later-uid") == ("Pending", "EarlierAudit")
+    assert "withoutJobSince" not in world.status("later-uid")
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-01-01", 7, "2999-01-01T00:00:00Z"])
+async def test_a_time_that_somebody_has_edited_makes_no_audit_wait_for_ever(since: object) -> None:
+    world = World(refusals={"first": QUOTA})
+    body = world.ask("first", 1)._body
+    edited = body | {"status": {"phase": "Pending", "withoutJobSince": since}}
+    first = AuditWorker(edited, world.context(), lambda: None)
+
+    await first._run_once()
+    world.pass_time(WITHOUT_JOB_S_MAX)
+    await first._run_once()
+
+    assert world.outcome("first-uid") == ("Failed", "JobRefused")
+
+
 async def test_an_audit_gets_its_job_once_the_quota_has_room() -> None:
     world = World(refusals={"first": QUOTA})
     first = world.ask("first", 1)

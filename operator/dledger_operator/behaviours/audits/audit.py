@@ -37,6 +37,7 @@ BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
 """The reason of a Job whose pods have failed too often."""
 JOB_REFUSED: Final = "JobRefused"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
+WITHOUT_JOB_KEY: Final = "withoutJobSince"
 WITHOUT_JOB_S_MAX: Final = 600.0
 """How long an audit tries to get its Job. Later audits of the group wait for it meanwhile. A quota
 may have room again, and the Job of a deleted audit of the same name ends.
@@ -55,6 +56,8 @@ class Outcome:
     summary: AuditSummary | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    without_job_since: datetime | None = None
+    """Since when the API server refuses the Job; None if it does not."""
 
 
 def judge(job: JobView, pods: Sequence[JobPodView], *, name: str) -> Outcome:
@@ -146,6 +149,8 @@ def build_status(
         status["job"] = outcome.job
     if outcome.started_at:
         status["startedAt"] = names.timestamp(outcome.started_at)
+    if outcome.without_job_since:
+        status[WITHOUT_JOB_KEY] = names.timestamp(outcome.without_job_since)
     if outcome.phase in ENDED_PHASES:
         status["finishedAt"] = names.timestamp(outcome.finished_at or now)
     if summary := outcome.summary:
@@ -168,6 +173,17 @@ def _reason_of(name: str, existing: Sequence[Mapping[str, Any]]) -> str:
     return str((status.get("conditions") or [{}])[0].get("reason", ""))
 
 
+def _without_job_since(status: Mapping[str, Any], now: datetime) -> datetime:
+    """Return since when a status says that the audit has got no Job; `now` if it tells no time, or
+    one to come.
+    """
+    try:
+        since = datetime.fromisoformat(status[WITHOUT_JOB_KEY])
+    except (KeyError, TypeError, ValueError):
+        return now
+    return min(since, now) if since.tzinfo else now
+
+
 class AuditWorker(OneOffWorker):
     """Runs one DLedgerAudit until it has ended."""
 
@@ -175,8 +191,6 @@ class AuditWorker(OneOffWorker):
     behaviour = "audit"
     pace = PACE
     ended_phases = ENDED_PHASES
-    _without_job_since_s: float | None = None
-    """When this process first got no Job for the audit."""
 
     async def _run_once(self) -> None:
         if self.ended():
@@ -252,16 +266,16 @@ class AuditWorker(OneOffWorker):
         )
 
     def _bounded(self, outcome: Outcome) -> Outcome:
-        """End an audit that has not got its Job for ten minutes."""
+        """End an audit that has not got its Job for ten minutes. The status tells since when, so a
+        restart of the operator does not begin them again.
+        """
         jobless = outcome.reason in (JOB_REFUSED, JOB_NAME_TAKEN)
         if outcome.phase != PENDING or not jobless:
-            self._without_job_since_s = None
             return outcome
-        now_s = self._context.clock()
-        if self._without_job_since_s is None:
-            self._without_job_since_s = now_s
-        if now_s - self._without_job_since_s < WITHOUT_JOB_S_MAX:
-            return outcome
+        now = self._context.now()
+        since = _without_job_since(self._status, now)
+        if (now - since).total_seconds() < WITHOUT_JOB_S_MAX:
+            return replace(outcome, without_job_since=since)
         minutes = round(WITHOUT_JOB_S_MAX / 60)
         message = (
             f"the audit got no Job for {minutes} minutes: {outcome.message}; remove the cause, and "
