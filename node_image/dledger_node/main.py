@@ -56,10 +56,18 @@ def _store_command(arguments: list[str]) -> int:
     return command.main(arguments)
 
 
+def _seed_command(arguments: list[str]) -> int:
+    from dledger_node.store_command import seed
+
+    return seed.main(arguments, os.environ)
+
+
 def main() -> int:
-    """Run one member with the settings of the environment, or run `dledger-node store`."""
+    """Run one member with the settings of the environment, or `dledger-node store` or `seed`."""
     if sys.argv[1:2] == ["store"]:
         return _store_command(sys.argv[2:])
+    if sys.argv[1:2] == ["seed"]:
+        return _seed_command(sys.argv[2:])
     if sys.argv[1:]:
         from dledger_node import usage
 

@@ -18,9 +18,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print the help or the version; refuse any other argument. Return the exit code."""
     parser = argparse.ArgumentParser(
         prog="dledger-node",
-        usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER",
+        usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER\n"
+        "       dledger-node seed ARCHIVE",
         description="Run one member of a DLedger group, until SIGTERM. `dledger-node store`\n"
-        "inspects the files of a member that is not running; see its --help.",
+        "inspects the files of a member that is not running; `dledger-node seed` begins the\n"
+        "folder of a new group's member with the log of an archive. See their --help.",
         epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

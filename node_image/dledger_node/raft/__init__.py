@@ -54,7 +54,8 @@ Glossary
     incarnation     a random number drawn at each process start; answers to an earlier incarnation
                     do not count.
     founding        the first start of a group. With `RaftConfig.new_group`, the first voters start
-                    it once all of them are found blank (term 0, empty log).
+                    it once all of them are found blank (term 0, empty log), or with the log
+                    of one archive and no later term.
     alone           said of a member that was the only one of its group while no other has led
                     since; it then holds every entry that was acknowledged.
     electorate      the voters by the membership in effect; learners and removed members excluded.

@@ -7,7 +7,11 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
 - All other possible members are blank, in term 0 with an empty log: the group is new, and nothing
   was promised. If the settings say that the group is new, all other voters must be blank, and every
   other member that answers; the only voter waits an election timeout for such answers. Otherwise
-  an added member may have entries that the voters have lost.
+  an added member may have entries that the voters have lost. The folders of a new group's first
+  voters may also begin with the log of one archive (`HardState.seed_end`). Such members are as good
+  as blank while their log ends with the archive's and their term is that of its last entry: nobody
+  has voted in a later term, and every later leader has a later term. All of them must be in that
+  state. One that is blank, or that began with another archive, lets no group begin.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may be in
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
@@ -182,7 +186,13 @@ def _awaited(member: MemberState, joining: Joining) -> str:
     silent = [peer_id for peer_id in others if peer_id not in joining.answers]
     if silent:
         return f"waits for {', '.join(silent)}: all others must answer before it may vote"
-    keepers = [one for one, answer in joining.answers.items() if not answer.blank]
+    keepers = [one for one, answer in joining.answers.items() if not _is_unbegun(joining, answer)]
+    if joining.seed_end is not None and keepers and known is None:
+        end = f"entry {joining.seed_end.index} of term {joining.seed_end.term}"
+        return (
+            f"waits for a leader, or for all first voters to begin with the archive that ends with "
+            f"{end}: {', '.join(sorted(keepers))} has another log, or none"
+        )
     if member.config.new_group and keepers and known is None:
         return f"waits for a leader: the group is not new, {', '.join(sorted(keepers))} has its log"
     if not _are_covered(member, joining, memberships):
@@ -251,14 +261,34 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
-    """Tell whether no promise can exist because all members, including this one, are blank."""
+    """Tell whether no promise can exist because all members, including this one, are blank, or
+    have nothing but the log of the same archive.
+    """
+    if joining.seed_end is None:
+        is_unbegun = member.term == 0 and member.log.end_index < 0
+    else:
+        is_unbegun = (
+            member.config.new_group
+            and member.term == joining.seed_end.term
+            and member.log.end == joining.seed_end
+        )
     return (
-        all(peer_id in joining.answers for peer_id in _founders(member))
-        and member.term == 0
-        and member.log.end_index < 0
+        is_unbegun
+        and all(peer_id in joining.answers for peer_id in _founders(member))
         and member.is_voter
-        and all(known.blank for known in joining.answers.values())
+        and all(_is_unbegun(joining, known) for known in joining.answers.values())
     )
+
+
+def _is_unbegun(joining: Joining, known: JoinResponse) -> bool:
+    """Tell whether a peer has never voted in the group, and has only what this member began with.
+
+    The end of its log may be in an earlier term than its own. Then it is not the archive's: the
+    index alone could agree, but the peer has had a leader since.
+    """
+    if joining.seed_end is None:
+        return known.blank
+    return (known.term, known.ledger_end_index) == joining.seed_end
 
 
 def _founders(member: MemberState) -> Iterable[str]:

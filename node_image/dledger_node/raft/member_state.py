@@ -235,6 +235,11 @@ class MemberState:
                 return None
 
     @property
+    def seed_end(self) -> LogEnd | None:
+        """Where the archive ends that this joining member's folder began with; None without one."""
+        return self.joining.seed_end if self.joining is not None else None
+
+    @property
     def advertised_committed_index(self) -> int:
         """The committed index that a leader sends, limited to its own durable entries.
 
@@ -248,6 +253,7 @@ class MemberState:
             self.term == saved.term
             and self.vote_for == saved.vote_for
             and (self.joining is not None) == saved.joining
+            and self.seed_end == saved.seed_end
             and self.alone == saved.alone
             and self.promised_end == saved.promised_end
             and self.flushed == saved.flushed
@@ -257,6 +263,7 @@ class MemberState:
             term=self.term,
             vote_for=self.vote_for,
             joining=self.joining is not None,
+            seed_end=self.seed_end,
             alone=self.alone,
             promised_end=self.promised_end,
             flushed=self.flushed,

@@ -16,6 +16,10 @@ class HardState:
     vote_for: str | None
     joining: bool = False
     """Whether the member lacks its earlier promises and does not vote yet; see `joining`."""
+    seed_end: LogEnd | None = None
+    """Where the log of the archive ends that a joining member's folder began with, for a new group;
+    None if the folder began empty. See `joining`.
+    """
     alone: bool = False
     """Whether the member was the only one of its group, and no other has led since."""
     promised_end: LogEnd | None = None

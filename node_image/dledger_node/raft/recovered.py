@@ -38,7 +38,11 @@ def recovered(
         durable_index=log.end_index,
         flushed_index=log.end_index,
         role_state=Follower(leader_id=None, verified_index=committed_index),
-        joining=Joining(incarnation=incarnation) if hard_state.joining and has_peers else None,
+        joining=(
+            Joining(incarnation=incarnation, seed_end=hard_state.seed_end)
+            if hard_state.joining and has_peers
+            else None
+        ),
         recalling=(
             Recalling(incarnation=incarnation, disk_flushed=hard_state.flushed, asked=asked)
             if config.recall_ticks and asked and not hard_state.joining

@@ -1,4 +1,4 @@
-"""`dledger-node store`: inspect a member's folder.
+"""`dledger-node store`: inspect a member's folder; `dledger-node seed`: fill it for a new group.
 
 What belongs here: reading a store that may be damaged, as far as possible, and reporting the
 damage. What does not: repairs, which are those of recovery (`dledger_node.store`), and the layout
@@ -13,4 +13,5 @@ of records, which is in `dledger_formats.log.disk`.
     log_folder      segments as raw bytes, which may be unreadable
     index_check     compare index units with the entries
     snapshot_check  check the snapshots
+    seed            begin a member's folder with the log of an archive
 """

@@ -29,6 +29,23 @@ async def ask_others(
     return dict(zip(addresses, await asyncio.gather(*asked), strict=True))
 
 
+async def ask_statuses(pages: Mapping[str, str]) -> dict[str, NodeStatus]:
+    """Return the status of each member whose page answers with one, by member id.
+
+    `pages` are the members' host:port for HTTP. A page that shows anything else is left out.
+    """
+    found = await asyncio.gather(*map(_status_of, pages.values()))
+    return {one: status for one, status in zip(pages, found, strict=True) if status is not None}
+
+
+async def _status_of(address: str) -> NodeStatus | None:
+    try:
+        async with asyncio.timeout(CONNECT_S_MAX):
+            return NodeStatus.from_json(await _get_status(*_split(address)))
+    except (OSError, TimeoutError, FormatError):
+        return None
+
+
 async def _ask(group: str, address: str, page: str) -> str:
     return await _ask_remoting(group, address) or await _ask_http(group, page)
 

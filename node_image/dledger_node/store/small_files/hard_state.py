@@ -2,9 +2,9 @@
 
 A member that forgets its vote can elect two leaders in one term. So nothing here is guessed: a
 member without the file and with an empty log is joining, and must join its group before it votes
-(`raft.joining`); a damaged file stops the node. The keys `joining`, `alone`, `flushed`,
-`promisedTerm` and `promisedIndex` are not Java's; they are written only while they are set, Java
-ignores them, and files written by Java lack them.
+(`raft.joining`); a damaged file stops the node. The keys `joining`, `seedTerm`, `seedIndex`,
+`alone`, `flushed`, `promisedTerm` and `promisedIndex` are not Java's; they are written only while
+they are set, Java ignores them, and files written by Java lack them.
 """
 
 from pathlib import Path
@@ -25,9 +25,9 @@ _VOTE: Final = "voteLeader"
 _JOINING: Final = "joining"
 _ALONE: Final = "alone"
 _FLUSHED: Final = "flushed"
-_PROMISED_TERM: Final = "promisedTerm"
-_PROMISED_INDEX: Final = "promisedIndex"
-_OPTIONAL: Final = (_JOINING, _ALONE, _FLUSHED, _PROMISED_TERM, _PROMISED_INDEX)
+_SEED: Final = ("seedTerm", "seedIndex")
+_PROMISED: Final = ("promisedTerm", "promisedIndex")
+_OPTIONAL: Final = (_JOINING, _ALONE, _FLUSHED, *_SEED, *_PROMISED)
 _TRUE: Final = "true"
 
 
@@ -69,11 +69,8 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
     values |= {key: _TRUE for key in (_JOINING, _ALONE, _FLUSHED) if getattr(state, key)}
-    if state.promised_end is not None:
-        values |= {
-            _PROMISED_TERM: state.promised_end.term,
-            _PROMISED_INDEX: state.promised_end.index,
-        }
+    for keys, end in ((_SEED, state.seed_end), (_PROMISED, state.promised_end)):
+        values |= dict(zip(keys, end or (), strict=False))
     try:
         ballast.save_properties(path, values)
     except OSError as error:
@@ -115,7 +112,8 @@ def _read(path: Path) -> HardState | None:
         joining=_flag(path, values, _JOINING),
         alone=_flag(path, values, _ALONE),
         flushed=_flag(path, values, _FLUSHED),
-        promised_end=_promised_end(path, values),
+        seed_end=_log_end(path, values, _SEED),
+        promised_end=_log_end(path, values, _PROMISED),
     )
 
 
@@ -128,14 +126,11 @@ def _flag(path: Path, values: dict[str, str], key: str) -> bool:
     return key in values
 
 
-def _promised_end(path: Path, values: dict[str, str]) -> LogEnd | None:
-    if not {_PROMISED_TERM, _PROMISED_INDEX} & values.keys():
+def _log_end(path: Path, values: dict[str, str], keys: tuple[str, str]) -> LogEnd | None:
+    """Read where a log ends: its keys for term and index. None without both."""
+    if not set(keys) & values.keys():
         return None
-    if not {_PROMISED_TERM, _PROMISED_INDEX} <= values.keys():
-        raise StoreDamagedError(
-            f"{path} holds only one of {_PROMISED_TERM} and {_PROMISED_INDEX}", Damage.HARD_STATE
-        )
-    return LogEnd(
-        parse_number(path, values, _PROMISED_TERM, 0),
-        parse_number(path, values, _PROMISED_INDEX, 0),
-    )
+    if not set(keys) <= values.keys():
+        raise StoreDamagedError(f"{path} holds only one of {' and '.join(keys)}", Damage.HARD_STATE)
+    term, index = (parse_number(path, values, key, 0) for key in keys)
+    return LogEnd(term, index)

@@ -49,6 +49,7 @@ class CoreDriver:
         term: int | None = None,
         vote_for: str | None = None,
         joining: bool = False,
+        seed_end: LogEnd | None = None,
         voter_count: int = 3,
         self_id: str = "n0",
         addable_ids: tuple[str, ...] = (),
@@ -74,6 +75,7 @@ class CoreDriver:
             term=max(terms, default=0) if term is None else term,
             vote_for=vote_for,
             joining=joining,
+            seed_end=seed_end,
             promised_end=promised_end,
             flushed=(recall_ticks > 0 and not confirms_unflushed) if flushed is None else flushed,
         )

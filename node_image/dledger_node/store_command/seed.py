@@ -1,0 +1,247 @@
+"""`dledger-node seed ARCHIVE`: begin a member's folder with the log of an archive.
+
+It runs before the member, with the same settings, for instance in an init container. It copies
+nothing unless this may be the first start of a first voter: the settings say that the group is new,
+the folder holds nothing, and no other member says that the group has begun. Every other member
+gets its log from its peers. It fails, and the member must not start, if the archive cannot be used:
+a group that was to begin with an archive never begins empty.
+
+The copy is written beside the folder and renamed, so a crash leaves no half of it. The member
+starts as one that joins (`raft.joining`), so that a copy which should not have been made gives it
+no vote.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.http.status import NodeStatus, is_stranger
+from dledger_formats.log import disk, properties
+from dledger_formats.log.archives import ArchiveInfo
+from dledger_formats.seeding import SeedError, check_members, copy_log, read_archive, sync
+from dledger_formats.settings import GroupState, NodeSettings, SettingsError
+from dledger_node.config import store_folder
+from dledger_node.errors import StoreError
+from dledger_node.raft.log_terms import LogEnd
+from dledger_node.store.small_files.hard_state import load_hard_state
+from dledger_node.store_command.others import ask_statuses
+from dledger_node.store_command.verify import lock_holder
+
+EXIT_REFUSED: Final = 1
+EXIT_SETTINGS: Final = 2
+CURRTERM: Final = "currterm"
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Seed the folder of the member that the environment describes; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="dledger-node seed",
+        description="Begin the folder of a new group's member with the log of an archive that "
+        "`dledger-audit compact` wrote. The settings are those of the member. Copies nothing if "
+        "the group has begun, or the folder holds anything.",
+        epilog="Exit codes: 0 copied, or nothing to do; 1 the archive cannot be used; 2 a wrong "
+        "setting.",
+    )
+    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="folder with archive.json")
+    parser.add_argument(
+        "--group", help="group that the archive was made of (default: the member's own group)"
+    )
+    parser.add_argument(
+        "--copy-sha256", default="", help="the archive's copySha256 (default: any archive)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        settings = NodeSettings.from_environment(environment)
+    except SettingsError as error:
+        _say(f"dledger-node seed: {error}")
+        return EXIT_SETTINGS
+    try:
+        done = seed(
+            settings,
+            options.archive,
+            source_group=options.group or settings.group,
+            copy_sha256=options.copy_sha256,
+        )
+    except (SeedError, StoreError, OSError) as error:
+        _say(f"the group cannot begin with its archive: {error}")
+        return EXIT_REFUSED
+    _say(done)
+    return 0
+
+
+def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha256: str) -> str:
+    """Copy the archive to the member's folder if that is due; return what was done, in words.
+
+    `source_group` is the group that the archive must have been made of; `copy_sha256` names the
+    one archive to take, or is empty. Raises SeedError, StoreError, or OSError.
+    """
+    folder = store_folder(settings)
+    if reason := _why_not(settings, folder):
+        return f"nothing was copied: {reason}"
+    others = _others(settings)
+    # The archive may be gone by then.
+    if reason := _why_led(others):
+        return f"nothing was copied: {reason}; this member gets its log from the others"
+    info = read_archive(archive)
+    end = LogEnd(info.end_term, info.end_index)
+    if reason := _why_begun(settings, folder, others, info, end):
+        return f"nothing was copied: {reason}; this member gets its log from the others"
+    _check(settings, archive, info, source_group, copy_sha256)
+    copy = folder.with_name(f"seeding-{settings.self_id}")
+    old = folder.with_name(f"blank-{settings.self_id}")
+    for left in (copy, old):
+        shutil.rmtree(left, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _check_room(folder.parent, info)
+    copy_log(archive, info, copy, info.small_files() | {CURRTERM: _currterm(end)})
+    if folder.exists():
+        folder.rename(old)
+    copy.rename(folder)
+    sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+    return (
+        f"{folder} begins with entries {info.first_index} to {info.end_index} of the group "
+        f"{info.group}, from {archive}"
+    )
+
+
+def _why_not(settings: NodeSettings, folder: Path) -> str:
+    """Return why this member begins with no archive, whatever the archive is; empty if it may."""
+    if settings.initial_group_state is not GroupState.NEW:
+        return f"the group {settings.group} is not new"
+    if settings.self_id not in settings.peers:
+        return f"{settings.self_id} is not one of the first voters"
+    if not folder.exists():
+        return ""
+    if (holder := lock_holder(folder)) is not None:
+        return f"{folder} is in use by process {holder}"
+    return "" if _is_blank(folder) else f"{folder} holds a log, or a vote, already"
+
+
+def _is_blank(folder: Path) -> bool:
+    """Tell whether a member that has no entry, and has never voted, made this folder."""
+    try:
+        state = load_hard_state(folder)
+    except StoreError:
+        return False  # the member itself says what is wrong with the file, and is healed
+    files = [
+        path for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER) for path in (folder / name).glob("*")
+    ]
+    is_joining = state.joining and state.vote_for is None and state.seed_end is None
+    return is_joining and not any(map(_begins_with_entry, files))
+
+
+def _begins_with_entry(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(file.read(disk.INDEX_UNIT_SIZE))
+
+
+def _others(settings: NodeSettings) -> list[NodeStatus]:
+    """Return what the other members of this group say that answer."""
+    pages = {
+        one: settings.http_address_of(one)
+        for one in settings.known_peers
+        if one != settings.self_id
+    }
+    told = asyncio.run(ask_statuses(pages))
+    return [
+        told[one]
+        for one in sorted(told)
+        if not is_stranger(told[one], settings.group, settings.group_identity)
+    ]
+
+
+def _why_led(others: Sequence[NodeStatus]) -> str:
+    """Return which member knows a leader; empty if none does. A leader has begun the group."""
+    led = [each for each in others if each.leader_id is not None]
+    return f"{led[0].self_id} says that {led[0].leader_id} leads the group" if led else ""
+
+
+def _why_begun(
+    settings: NodeSettings,
+    folder: Path,
+    others: Sequence[NodeStatus],
+    info: ArchiveInfo,
+    end: LogEnd,
+) -> str:
+    """Return how it is known that the group has begun; empty if nothing says so."""
+    # A member without a log learns the archive's term from those that have begun with it.
+    if folder.exists() and (term := load_hard_state(folder).term) > end.term:
+        return f"this member has heard of term {term}, and the archive ends with term {end.term}"
+    if info.group_identity and info.group_identity == settings.group_identity:
+        return "the archive was made of this very group, so the group has begun"
+    for status in others:
+        if _has_begun(status, end):
+            return (
+                f"{status.self_id} says that the group has begun: it is in term {status.term}, and "
+                f"its log ends with entry {status.ledger_end_index}"
+            )
+    return ""
+
+
+def _has_begun(status: NodeStatus, end: LogEnd) -> bool:
+    """Tell whether a member has more than a first voter can have before the group begins."""
+    is_blank = status.term <= 0 and status.ledger_end_index < 0
+    return not is_blank and (status.term, status.ledger_end_index) != end
+
+
+def _check(
+    settings: NodeSettings, archive: Path, info: ArchiveInfo, source_group: str, copy_sha256: str
+) -> None:
+    """Raise SeedError if the archive is not the one that is wanted, or does not fit the group."""
+    if info.group != source_group:
+        raise SeedError(
+            f"{archive} was made of the group {info.group}, and not of {source_group}: name the "
+            "group that it was made of (spec.seed.group), if it is the right archive"
+        )
+    if copy_sha256 and info.copy_sha256 != copy_sha256:
+        raise SeedError(
+            f"{archive} is another archive than the one that is wanted: its copySha256 is "
+            f"{info.copy_sha256}, and not {copy_sha256}"
+        )
+    check_members(archive, info, list(settings.peers))
+    sizes = (settings.segment_size_bytes, settings.index_segment_size_bytes)
+    if (info.segment_bytes, info.index_segment_bytes) != sizes:
+        raise SeedError(
+            f"the segments of {archive} have {info.segment_bytes} bytes, and those of its index "
+            f"{info.index_segment_bytes}; this group's have {sizes[0]} and {sizes[1]}: a group "
+            "from this archive needs the same sizes (spec.log.segmentSize)"
+        )
+
+
+def _check_room(folder: Path, info: ArchiveInfo) -> None:
+    """Raise SeedError if the volume has no room for the copy and the segment after it."""
+    indexes = sum(file.name.startswith(disk.INDEX_FOLDER) for file in info.files)
+    segments = len(info.files) - indexes
+    needed = (segments + 1) * info.segment_bytes + (indexes + 1) * info.index_segment_bytes
+    volume = os.statvfs(folder)
+    free = volume.f_bavail * volume.f_frsize
+    if free < needed:
+        raise SeedError(
+            f"the volume is too small for the archive: it has {free} bytes of room, and "
+            f"{segments} segments, their index and the next segment need {needed}: make the volume "
+            "larger (spec.storage.size)"
+        )
+
+
+def _currterm(end: LogEnd) -> bytes:
+    """Return the file of a member that may vote once all first voters have the same archive."""
+    return properties.encode(
+        {
+            "voteLeader": "",
+            "currTerm": end.term,
+            "joining": "true",
+            "flushed": "true",
+            "seedTerm": end.term,
+            "seedIndex": end.index,
+        }
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 - the kubelet takes the last lines as the reason
