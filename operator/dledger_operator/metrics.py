@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dledger_formats.audit import Verdict
-from dledger_operator import names, observed_broker
+from dledger_operator import member_metrics, observed_broker
 from dledger_operator.canary_metrics import CanaryMetrics
 from dledger_operator.observed_audits import FAILED
-from dledger_operator.observed_state import ObservedGroup, ObservedMember
+from dledger_operator.observed_state import ObservedGroup
 
 FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
@@ -28,7 +28,6 @@ FAILOVER_PHASES: Final = ("detect", "elect", "relabel", "endpoints", "total", "f
 # During a failover the endpoints differ from the leader for a moment.
 ENDPOINTS_WRONG_S_MIN: Final = 5.0
 _GROUP: Final = ("namespace", "group")
-_MEMBER: Final = (*_GROUP, "member")
 
 
 @dataclass(slots=True)
@@ -166,7 +165,7 @@ class OperatorMetrics(Collector):
         known = [series.observed for series in self._groups.values() if series.observed]
         yield _info(known)
         yield from _leadership(known)
-        yield from _members(known)
+        yield from member_metrics.families(known)
         yield from _brokers(known)
         yield _conditions(self._groups)
         yield from _audits(known)
@@ -218,14 +217,20 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     behind = GaugeMetricFamily(
         "dledger_group_pods_behind", "Pods that do not run what the spec asks for.", labels=_GROUP
     )
+    hibernates = GaugeMetricFamily(
+        "dledger_group_hibernates",
+        "1 while the group has no pods, because spec.hibernate asks for it.",
+        labels=_GROUP,
+    )
     for observed in groups:
         key = [observed.namespace, observed.name]
+        hibernates.add_metric(key, float(observed.hibernates))
         behind.add_metric(key, len(observed.behind))
         slack.add_metric(key, observed.quorum_slack)
         if observed.leader and observed.leading:
             leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
-    return leader, term, slack, behind
+    return leader, term, slack, behind, hibernates
 
 
 def _brokers(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
@@ -294,34 +299,3 @@ def _endpoints_wrong(groups: Mapping[tuple[str, str], _GroupSeries], now_s: floa
         if series.observed:
             wrong.add_metric(key, float(lasts))
     return wrong
-
-
-def _members(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
-    role = GaugeMetricFamily(
-        "dledger_member_role",
-        "1 for the role in the member's role label, 0 for the other roles.",
-        labels=[*_MEMBER, "role"],
-    )
-    committed = GaugeMetricFamily(
-        "dledger_member_committed_index", "Committed index known to the member.", labels=_MEMBER
-    )
-    lag = GaugeMetricFamily(
-        "dledger_member_lag_entries",
-        "Entries of the leader's log that the member has not stored yet.",
-        labels=_MEMBER,
-    )
-    for observed in groups:
-        for member in observed.members:
-            key = [observed.namespace, observed.name, member.member_id]
-            _add_role(role, key, member)
-            if member.status:
-                committed.add_metric(key, member.status.committed_index)
-            entries = observed.lag_entries(member)
-            if entries is not None:
-                lag.add_metric(key, entries)
-    return role, committed, lag
-
-
-def _add_role(role: GaugeMetricFamily, key: Sequence[str], member: ObservedMember) -> None:
-    for value in (names.ROLE_MASTER, names.ROLE_SLAVE, names.ROLE_NONE):
-        role.add_metric([*key, value], float(value == member.role))

@@ -8,7 +8,8 @@ from typing import cast
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dledger_kube.objects import NOW, member, observed_group
+from dledger_formats.http.status import StorageState
+from dledger_kube.objects import NOW, member, node_status, observed_group
 from dledger_operator.behaviours.context import Context
 from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.conditions import of_group
@@ -77,6 +78,29 @@ def test_the_role_index_and_lag_of_members_are_exported() -> None:
     assert roles == {"n0": "slave", "n1": "master", "n2": "slave"}
     assert (FLIGHTS | {"member": "n2"}, 10.0) in read["dledger_member_lag_entries"]
     assert (FLIGHTS | {"member": "n0"}, 99.0) in read["dledger_member_committed_index"]
+
+
+def test_the_state_and_the_use_of_volumes_are_exported() -> None:
+    full = member(0, status=node_status(storage=StorageState.FULL))
+    half = node_status("n1", volume_size_bytes=1_000, volume_available_bytes=250)
+    lost = member(2, ready=False, reason="no answer", status=None)
+    read = samples(shown(observed_group(members=(full, member(1, status=half), lost))))
+
+    states = {
+        labels["member"]: labels["state"]
+        for labels, value in read["dledger_member_storage"]
+        if value == 1.0
+    }
+    assert states == {"n0": "Full", "n1": "Sound"}
+    assert read["dledger_member_volume_used_ratio"] == [(FLIGHTS | {"member": "n1"}, 0.75)]
+
+
+def test_a_group_that_hibernates_says_so() -> None:
+    gone = tuple(member(each, exists=False, ready=False, status=None) for each in range(3))
+
+    for members, hibernates in ((gone, 1.0), ((member(0), *gone[1:]), 0.0)):
+        read = samples(shown(observed_group(hibernate=True, members=members)))
+        assert read["dledger_group_hibernates"] == [(FLIGHTS, hibernates)]
 
 
 def test_a_silent_member_has_no_committed_index() -> None:
