@@ -151,6 +151,18 @@ def test_a_pod_is_ready_if_its_ready_condition_is_true() -> None:
             ]},
             "ErrImagePull", "container proxy: ",
         ),
+        (
+            {"initContainerStatuses": [container(
+                "dledger-seed", state={"waiting": {"reason": "CrashLoopBackOff"}},
+                lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "small"}},
+            )], "containerStatuses": [container(state={"waiting": {"reason": "PodInitializing"}})]},
+            "CrashLoopBackOff", "init container dledger-seed: the container last terminated with",
+        ),
+        (
+            {"initContainerStatuses": [container("dledger-seed", state={
+                "terminated": {"exitCode": 1, "reason": "Error", "message": "it is no archive"}})]},
+            "Error", "exit code 1 (Error): it is no archive",
+        ),
         ({"phase": "Failed", "reason": "Evicted", "message": "low on disk"}, "Evicted", "low on"),
     ],
 )  # fmt: skip
@@ -171,6 +183,16 @@ def test_a_problem_has_the_reason_and_message_from_kubernetes(
         {"containerStatuses": [container(state={"waiting": {"reason": "ContainerCreating"}})]},
         {"containerStatuses": [container(state={"running": {}})]},
         {"conditions": [{"type": "PodScheduled", "status": "True"}]},
+        {"initContainerStatuses": [container("dledger-seed", state={"running": {}})]},
+        {
+            "initContainerStatuses": [
+                container(
+                    "dledger-seed",
+                    ready=True,
+                    state={"terminated": {"exitCode": 0, "reason": "Completed"}},
+                )
+            ]
+        },
     ],
 )
 def test_a_pod_that_is_starting_has_no_problem(status: dict[str, Any]) -> None:

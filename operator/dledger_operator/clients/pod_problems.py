@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lightkube.models.core_v1 import ContainerStatus
+from lightkube.models.core_v1 import ContainerStateTerminated, ContainerStatus
 from lightkube.resources.core_v1 import Pod
 
 from dledger_operator.api_objects import Problem
@@ -29,6 +29,9 @@ def pod_problem(pod: Pod, container_name: str) -> Problem | None:
     for condition in status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
             return problem_of(condition.reason or "Unschedulable", condition.message)
+    for container in status.initContainerStatuses or []:
+        if problem := _init_problem(container):
+            return problem
     for container in sorted(
         status.containerStatuses or [], key=lambda each: each.name != container_name
     ):
@@ -41,6 +44,19 @@ def pod_problem(pod: Pod, container_name: str) -> Problem | None:
     return None
 
 
+def _init_problem(container: ContainerStatus) -> Problem | None:
+    """Return why a container that runs before the others has not succeeded yet; None if it may."""
+    state = container.state
+    ended = state.terminated if state else None
+    problem = None if container.ready else _container_problem(container)
+    if ended and ended.exitCode:
+        problem = problem_of(ended.reason or "Error", _how_ended(ended))
+    if problem is None:
+        return None
+    message = f"init container {container.name}: {problem.message}"
+    return Problem(reason=problem.reason, message=message)
+
+
 def _container_problem(container: ContainerStatus) -> Problem | None:
     waiting = container.state.waiting if container.state else None
     if waiting is None or not waiting.reason or waiting.reason in _STARTING_REASONS:
@@ -48,7 +64,12 @@ def _container_problem(container: ContainerStatus) -> Problem | None:
     ended = container.lastState.terminated if container.lastState else None
     if ended is None:
         return problem_of(waiting.reason, waiting.message)
+    message = f"{waiting.message or ''}; {_how_ended(ended)}".lstrip("; ")
+    return problem_of(waiting.reason, message)
+
+
+def _how_ended(ended: ContainerStateTerminated) -> str:
     exit_reason = ended.reason or "no reason given"
     last = f"the container last terminated with exit code {ended.exitCode} ({exit_reason})"
     detail = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
-    return problem_of(waiting.reason, f"{waiting.message or ''}; {last}{detail}".lstrip("; "))
+    return last + detail

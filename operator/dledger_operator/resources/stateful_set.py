@@ -8,7 +8,7 @@ from typing import Final
 from dledger_formats.settings import variable_name
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import broker, config_map, security
+from dledger_operator.resources import broker, config_map, security, seed
 from dledger_operator.resources.metadata import (
     annotated,
     child,
@@ -85,8 +85,9 @@ def build(group: Group, shape: Shape) -> Manifest:
 def pod_revision(group: Group, shape: Shape) -> Revision:
     """Return the revision of the pods that the template makes.
 
-    The identity is left out: members learn it when they restart, and need not restart for it. So is
-    the initial group state, which a member ignores once the group is founded.
+    The identity is left out: members learn it when they restart, and need not restart for it. So
+    are the initial group state, which a member ignores once the group is founded, and the archive
+    that it begins with, which only its founding needs.
     """
     settings = config_map.environment(group, shape)
     flush = settings.pop(config_map.FLUSH_KEY)
@@ -112,20 +113,23 @@ def _pod_template(group: Group, shape: Shape) -> Manifest:
         names.FOUNDING_ANNOTATION: shape.state.value,
     }
     settings = config_map.environment(group, shape)
-    container = _container(group) | {
-        "image": group.image,
-        "env": [
-            *_own_variables(group),
-            *broker.own_variables(group),
-            *_variables(settings),
-            *_identity_variable(shape),
-            *map(dict, group.pod_parts.env),
-        ],
-    }
+    variables = [
+        *_own_variables(group),
+        *broker.own_variables(group),
+        *_variables(settings),
+        *_identity_variable(shape),
+        *map(dict, group.pod_parts.env),
+    ]
+    container = _container(group) | {"image": group.image, "env": variables}
+    spec = _pod_spec(group)
     return {
         "metadata": metadata | {"annotations": metadata["annotations"] | recorded},
-        "spec": _pod_spec(group)
-        | {"containers": [container, *map(dict, group.pod_parts.sidecars)]},
+        "spec": spec
+        | {
+            **seed.init_containers(group, shape, variables),
+            "containers": [container, *map(dict, group.pod_parts.sidecars)],
+            "volumes": [*spec["volumes"], *seed.volumes(group, shape)],
+        },
     }
 
 

@@ -18,6 +18,7 @@ from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
 from dledger_operator.spec.preferred_leader import PreferredLeader, read_preferred_leader
 from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
+from dledger_operator.spec.seed import SeedSpec, read_seed
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 from dledger_operator.spec.storage import Storage, read_storage
@@ -116,6 +117,8 @@ class Group:
     """Which member should lead; None if any may."""
     canary: CanarySpec | None = None
     """How the operator tests the group with canaries; None if it does not."""
+    seed: SeedSpec | None = None
+    """The archive that the group begins with; None if it begins empty."""
     audit: AuditPolicy | None = None
     """When the operator audits the group by itself; None for never."""
     is_partial: bool = False
@@ -206,6 +209,7 @@ class Group:
                 spec.section("preferredLeader"), spec.number("replicas", 3)
             ),
             canary=read_canary(spec),
+            seed=read_seed(spec),
             audit=read_audit_policy(spec.section("audit")),
         )
         _check(group)

@@ -18,7 +18,10 @@ POD_INDEX_VARIABLE: Final = "POD_INDEX"
 BROKER_IP_VARIABLE: Final = "BROKER_POD_IP"
 _PORT_NAMES: Final = ("remoting", "http")
 _PORTS: Final = (names.REMOTING_PORT, names.HTTP_PORT)
-_VOLUMES: Final = (names.DATA_VOLUME, names.SETTINGS_VOLUME, names.TOKENS_VOLUME)
+_CONTAINERS: Final = (names.NODE_CONTAINER, names.SEED_CONTAINER)
+_VOLUMES: Final = (
+    names.DATA_VOLUME, names.SETTINGS_VOLUME, names.TOKENS_VOLUME, names.SEED_VOLUME,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,7 @@ def read_pod_parts(spec: SpecReader) -> PodParts:
         fixed_user=spec.section("podSecurity").choice("user", USERS) == FIXED_USER,
     )
     _check_names("spec.env", parts.env, _is_own_variable)
-    _check_names(
-        "spec.sidecars.containers", parts.sidecars, lambda name: name == names.NODE_CONTAINER
-    )
+    _check_names("spec.sidecars.containers", parts.sidecars, lambda name: name in _CONTAINERS)
     _check_names("spec.sidecars.volumes", parts.volumes, lambda name: name in _VOLUMES)
     for each in parts.sidecars:
         _check_sidecar(SpecReader(each, f"spec.sidecars.containers[{each['name']}]"))

@@ -11,4 +11,7 @@ WRONG_CHANGES: Final[dict[str, Object]] = {
     "the size of a segment": {"log": {"segmentSize": "512Mi"}},
     "another state machine": {"stateMachine": {"type": "Register"}},
     "a broker": {"broker": {}},
+    "an archive for a group that exists": {
+        "seed": {"persistentVolumeClaim": {"claimName": "archives"}}
+    },
 }

@@ -18,6 +18,23 @@ WRONG_GROUPS: Final[dict[str, Object]] = {
     "a preferred leader that waits for days": {
         "preferredLeader": {"member": "n0", "stableFor": "25h"}
     },
+    "an archive without a volume": {"seed": {"group": "orders"}},
+    "an archive out of its volume": {
+        "seed": {"persistentVolumeClaim": {"claimName": "archives", "path": "../orders"}}
+    },
+    "an archive on a claim that cannot exist": {
+        "seed": {"persistentVolumeClaim": {"claimName": "My_archives"}}
+    },
+    "an archive of no group": {
+        "seed": {"persistentVolumeClaim": {"claimName": "archives"}, "group": "-"}
+    },
+    "half a digest of an archive": {
+        "seed": {"persistentVolumeClaim": {"claimName": "archives"}, "copySha256": "0123abcd"}
+    },
+    "an archive for a broker": {
+        "seed": {"persistentVolumeClaim": {"claimName": "archives"}},
+        "broker": {},
+    },
     "a canary without a pause": {"canary": {"interval": "0s"}},
     "a canary that comes once a day": {"canary": {"interval": "24h"}},
     "a canary in milliseconds": {"canary": {"interval": "500ms"}},
