@@ -114,6 +114,23 @@ def _count(text: str) -> int:
     return number
 
 
+def _add_amounts(top: argparse.ArgumentParser) -> None:
+    """Define the options about what compaction would drop."""
+    top.add_argument(
+        "--decoder",
+        default="",
+        metavar="NAME",
+        help="how to find the keys: also tell how much of each segment is live, dead or a "
+        "tombstone by the rules of `dledger-audit compact`, which reads the log once more "
+        "(default: none)",
+    )
+    top.add_argument(
+        "--tombstone-entries", type=_count, default=TOMBSTONE_ENTRIES, metavar="N",
+        help="with --decoder: a tombstone is dead once this many entries lie between it and the "
+        "clean point (default: %(default)s)",
+    )  # fmt: skip
+
+
 def parser() -> argparse.ArgumentParser:
     """Create the parser."""
     top = argparse.ArgumentParser(
@@ -144,6 +161,7 @@ def parser() -> argparse.ArgumentParser:
         help="read what earlier audits did not read, and a seventh of what they did; needs "
         "--history (default: read everything)",
     )
+    _add_amounts(top)
     top.add_argument(
         "--summary-file", type=Path, help="file to write the summary to, as JSON (default: none)"
     )

@@ -14,6 +14,7 @@ from dledger_audit.checks.integrity import integrity
 from dledger_audit.checks.next_removal import Outlook, outlooks
 from dledger_audit.checks.removed import removed
 from dledger_audit.checks.snapshot import snapshots
+from dledger_audit.compaction.amounts import Amounts
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer, outcomes_of
 from dledger_audit.settle import AskAgain, Settled, ends_of, settle, sizes_of
@@ -34,6 +35,8 @@ class AuditResult:
     """What was read of each segment of each member."""
     outlooks: tuple[Outlook, ...] = ()
     """What each member removes next that tells its retention."""
+    compaction: Amounts | None = None
+    """What a first run of compaction would drop now; None if no member answered."""
 
 
 def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:

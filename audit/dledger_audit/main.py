@@ -14,6 +14,7 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from dledger_audit import arguments as command_line
 from dledger_audit import page, report, workers
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
+from dledger_audit.compaction import amounts
 from dledger_audit.compaction import command as compaction
 from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.memory import HistoryError, Memory, load, save
@@ -32,6 +34,7 @@ from dledger_formats import json_objects
 from dledger_formats.audit import AuditSummary, ExitCode
 from dledger_formats.http.status import Manifest
 from pyspark_dledger.http_reader import check_url
+from pyspark_dledger.keys import DecoderError, decoder
 from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
 
@@ -83,8 +86,31 @@ def _audit(
     with session(options.master or workers.master()) as spark:
         passes = SparkPasses(spark, captured.urls)
         if memory is None:
-            return audit(passes, captured, again), None
-        return audit_with_history(passes, captured, again, memory, since_last=options.since_last)
+            result = audit(passes, captured, again)
+        else:
+            result, memory = audit_with_history(
+                passes, captured, again, memory, since_last=options.since_last
+            )
+        return replace(
+            result, compaction=_amounts(captured, options, amounts.SparkAmounts(spark))
+        ), memory
+
+
+def _amounts(
+    captured: Capture, options: argparse.Namespace, passes: amounts.AmountsPass
+) -> amounts.Amounts:
+    """Return what compaction would drop by the decoder in the options, if there is one."""
+    if not options.decoder:
+        return amounts.NO_DECODER
+    return amounts.measure(
+        passes,
+        captured.group,
+        captured.manifests,
+        captured.urls,
+        captured.voters,
+        decoder_name=options.decoder,
+        tombstone_entries=options.tombstone_entries,
+    )
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
@@ -110,8 +136,10 @@ def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         for place in options.members.values():
             if not command or "://" in place:
                 check_url(place)
+        if not command and options.decoder:
+            decoder(options.decoder)
         if not command and options.since_last and options.history is None:
             raise ValueError("--since-last needs --history FOLDER")
-    except ValueError as error:
+    except (ValueError, DecoderError) as error:
         parser.error(str(error))
     return command, options

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from dledger_audit import outlook_text
+from dledger_audit import amounts_text, outlook_text
 from dledger_audit.audit import AuditResult
 from dledger_audit.capture import Capture
 from dledger_audit.checks.coverage import SegmentTotals
@@ -61,6 +61,7 @@ def render(
     _segments(body, list(capture.urls), audited.segments)
     _removed(body, capture)
     _next(body, audited)
+    _compaction(body, audited)
     _snapshots(body, capture)
     text = ET.tostring(root, encoding="unicode", method="html")
     return f"<!DOCTYPE html>\n{text}\n".encode()
@@ -155,6 +156,21 @@ def _next(body: ET.Element, audited: AuditResult) -> None:
     lines = list(outlook_text.lines(audited.outlooks))
     _add(body, "h2", "Next removals")
     _add(body, "pre" if lines else "p", "\n".join(lines[1:]) or "No retention is set.")
+
+
+def _compaction(body: ET.Element, audited: AuditResult) -> None:
+    amounts = audited.compaction
+    if amounts is None:
+        return
+    _add(body, "h2", "Live and dead")
+    _add(body, "p", f"Compaction: {amounts_text.summary(amounts)}.")
+    if not amounts.segments:
+        return
+    table = _table(body, amounts_text.COLUMNS)
+    for each in amounts_text.shown(amounts):
+        _row(table, [(cell, "n") for cell in amounts_text.row(each)])
+    if (left := len(amounts.segments) - amounts_text.SEGMENTS_SHOWN_MAX) > 0:
+        _more(body, left, "older segments")
 
 
 def _snapshots(body: ET.Element, capture: Capture) -> None:

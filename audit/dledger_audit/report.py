@@ -3,11 +3,12 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from dledger_audit import outlook_text
+from dledger_audit import amounts_text, outlook_text
 from dledger_audit.audit import AuditResult
 from dledger_audit.capture import Capture
 from dledger_audit.checks.coverage import NOTHING, MemberTotals
 from dledger_audit.checks.next_removal import Outlook
+from dledger_audit.compaction.amounts import Amounts
 from dledger_audit.verdict import in_order, judge
 from dledger_formats.audit import AuditSummary, Finding, Verdict
 
@@ -44,12 +45,14 @@ class Report(AuditSummary):
     """The summary, and what is told only on request because it has no bound."""
 
     next_removals: list[Outlook]
+    compaction: Amounts | None
+    """What compaction would drop; null if no member answered."""
 
 
 def full(summary: AuditSummary, audited: AuditResult) -> Report:
     """Return the report that `--output json` prints."""
     told = {each.name: getattr(summary, each.name) for each in fields(summary)}
-    return Report(**told, next_removals=list(audited.outlooks))
+    return Report(**told, next_removals=list(audited.outlooks), compaction=audited.compaction)
 
 
 def text(capture: Capture, summary: AuditSummary, audited: AuditResult) -> str:
@@ -69,6 +72,7 @@ def text(capture: Capture, summary: AuditSummary, audited: AuditResult) -> str:
     if left_out:
         lines.append(f"and {left_out} more findings")
     lines += ["", *outlook_text.lines(audited.outlooks)]
+    lines += ["", *amounts_text.lines(audited.compaction)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -12,6 +12,7 @@ from dledger_audit import page, report
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, capture
 from dledger_audit.checks.coverage import MemberTotals, SegmentTotals
+from dledger_audit.compaction.amounts import NO_DECODER, Amounts, SegmentAmounts
 from dledger_formats.audit import Finding
 from dledger_formats.http.retention import HeldSnapshot, Removal, RemovalRule
 from dledger_logs import damage
@@ -175,3 +176,43 @@ def test_the_page_of_the_largest_audit_has_at_most_a_mebibyte(tmp_path: Path) ->
     assert 500_000 < len(markup) <= 1 << 20
     assert b"and 4,500 more findings" in markup
     assert b"and 1,600 older segments" in markup or b"and 1,600 more older segments" in markup
+
+
+def test_the_page_shows_what_is_live_and_dead_in_each_segment(tmp_path: Path) -> None:
+    captured, result = audited(tmp_path)
+    amounts = Amounts(
+        decoder="kv",
+        tombstone_entries=9,
+        clean_index=119,
+        segments=[
+            SegmentAmounts(
+                segment=f"{number:020}", first_index=number, last_index=number, live_bytes=3_000,
+                tombstone_bytes=1_000, dead_bytes=4_000,
+            )
+            for number in range(500)
+        ],
+    )  # fmt: skip
+    texts = Parsed(rendered(captured, replace(result, compaction=amounts))).texts
+    said = report.text(
+        captured, report.summarize(captured, result), replace(result, compaction=amounts)
+    )
+
+    for words in (texts[texts.index("Live and dead") + 1], said):
+        assert "up to entry 119, bodies of 1,500,000 bytes are live" in words
+        assert "of 2,000,000 are dead by the decoder kv" in words
+    assert "50 %" in texts
+    assert texts.count("4,000") == 400
+    assert "and 100 more older segments" in texts
+
+
+def test_without_a_decoder_the_report_and_the_page_say_so(tmp_path: Path) -> None:
+    captured, result = audited(tmp_path)
+    plain = replace(result, compaction=NO_DECODER)
+
+    assert (
+        "Compaction: not known: no decoder was given (--decoder)."
+        in Parsed(rendered(captured, plain)).texts
+    )
+    assert "compaction: not known: no decoder was given (--decoder)\n" in report.text(
+        captured, report.summarize(captured, plain), plain
+    )
