@@ -5,27 +5,22 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.administration import Administration
+from dledger_broker import services
+from dledger_broker.door import door_frames, listening_sockets
 from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
-from dledger_broker.door.dispatcher import BrokerRequests, Serve
+from dledger_broker.door.dispatcher import BrokerRequests
 from dledger_broker.door.from_doors import FromDoors
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.groups import GroupRequests
 from dledger_broker.door.heartbeats import Heartbeats
 from dledger_broker.door.isolation import Isolation
 from dledger_broker.door.leader import Leadership, MemberLinks
-from dledger_broker.door.listeners import Listeners
-from dledger_broker.door.locks import LockRequests
-from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.listeners import AcceptAt, Listeners
 from dledger_broker.door.presence import Presence
 from dledger_broker.door.pulls import Pulls
-from dledger_broker.door.returns import Returns
 from dledger_broker.door.sends import Sends
-from dledger_broker.door.tables import TableRequests
 from dledger_broker.door.to_leader import ToLeader
-from dledger_broker.door.views import MessageViews
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
@@ -39,9 +34,9 @@ from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
+from dledger_broker.services import Parts
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state_figures import StateFigures
-from dledger_formats.rocketmq.codes import RequestCode
 from dledger_node.closing import Closing
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
@@ -53,7 +48,15 @@ READERS: Final = 2
 class Broker:
     """The broker of one member in service."""
 
-    def __init__(self, settings: BrokerSettings, member: Member, counters: BrokerCounters) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        member: Member,
+        counters: BrokerCounters,
+        accept_at: AcceptAt = listening_sockets.accept_at,
+    ) -> None:
+        """`accept_at` accepts connections at a port."""
+        self._accept_at = accept_at
         now_s = asyncio.get_running_loop().time
         self._settings = settings
         self._member = member
@@ -129,10 +132,16 @@ class Broker:
         self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
+        parts = Parts(
+            settings=self._settings, addresses=self.addresses, member=member,
+            counters=self._counters, threads=self._threads, owner=self._owner,
+            changes=self._changes, commits=self._commits, queue_locks=self._locks,
+            feed=self._feed, sends=self._sends, heartbeats=self._heartbeats, groups=self._groups,
+        )  # fmt: skip
         requests = self._requests = BrokerRequests(
-            self._services(self._pulls, reader) | self._views(reader),
-            self._leader_services(reader) | self._administration(),
-            self._member_services(self._pulls),
+            services.of_every_member(parts, self._pulls, reader),
+            services.of_the_leader(parts, reader),
+            services.of_the_leader_to_members(parts, self._pulls),
             self._to_leader,
         )
         self._from_doors.open(requests.take_passed_on)
@@ -140,7 +149,7 @@ class Broker:
         def accept() -> BrokerConnection:
             return BrokerConnection(member, requests, self._forget)
 
-        listeners = self._listeners = Listeners(self._settings, accept)
+        listeners = self._listeners = Listeners(self._settings, accept, self._accept_at)
         await listeners.open()
         watch = asyncio.create_task(self._follow_leader())
         self._announcer.start()
@@ -184,91 +193,6 @@ class Broker:
         await closing.wait(self._announcer.closed)
         await closing.wait(lambda: asyncio.to_thread(self._threads.shutdown))
         closing.end()
-
-    def _services(self, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
-        """Return the services that every member offers, by code."""
-        owner, member = self._owner, self._member
-        queues = QueueOffsets(owner, self._feed, reader, self._threads)
-        names = Names(self._settings, member, owner, self.addresses)
-        code = RequestCode
-        return {
-            int(key): serve
-            for key, serve in {
-                code.PULL_MESSAGE: pulls.pull,
-                code.LITE_PULL_MESSAGE: pulls.pull,
-                code.SEARCH_OFFSET_BY_TIMESTAMP: queues.search,
-                code.GET_MAX_OFFSET: queues.max_offset,
-                code.GET_MIN_OFFSET: queues.min_offset,
-                code.GET_EARLIEST_MSG_STORETIME: queues.earliest,
-                code.HEART_BEAT: self._heartbeats.beat,
-                code.UNREGISTER_CLIENT: self._heartbeats.leave,
-                code.GET_CONSUMER_LIST_BY_GROUP: self._groups.client_ids,
-                code.CHECK_CLIENT_CONFIG: self._groups.check,
-                code.GET_ROUTEINFO_BY_TOPIC: names.route,
-                code.GET_BROKER_CLUSTER_INFO: names.cluster,
-                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: names.topics,
-            }.items()
-        }
-
-    def _views(self, reader: MessageReader) -> dict[int, Serve]:
-        """Return the services for administrators and other brokers that every member offers."""
-        owner = self._owner
-        tables = TableRequests(
-            self._settings, self._member, owner, self._threads, self._counters.values
-        )
-        views = MessageViews(owner, reader, self._threads)
-        code = RequestCode
-        return {
-            int(code.GET_ALL_TOPIC_CONFIG): tables.topics,
-            int(code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG): tables.groups,
-            int(code.GET_ALL_CONSUMER_OFFSET): tables.consumer_offsets,
-            int(code.GET_ALL_DELAY_OFFSET): tables.delay_offsets,
-            int(code.GET_ALL_MESSAGE_REQUEST_MODE): tables.request_modes,
-            int(code.GET_TOPIC_CONFIG): tables.topic,
-            int(code.GET_SUBSCRIPTIONGROUP_CONFIG): tables.group,
-            int(code.GET_BROKER_RUNTIME_INFO): tables.runtime,
-            int(code.VIEW_MESSAGE_BY_ID): views.message,
-            int(code.DELETE_TOPIC_IN_NAMESRV): Administration.delete_topic_from_names,
-        }
-
-    def _administration(self) -> dict[int, Serve]:
-        """Return the services for administrators that only the leader offers."""
-        changes = Administration(self._owner, self._commits, self._changes)
-        code = RequestCode
-        return {
-            int(code.UPDATE_AND_CREATE_TOPIC): changes.set_topic,
-            int(code.DELETE_TOPIC_IN_BROKER): changes.delete_topic,
-            int(code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP): changes.set_group,
-            int(code.DELETE_SUBSCRIPTIONGROUP): changes.delete_group,
-        }
-
-    def _leader_services(self, reader: MessageReader) -> dict[int, Serve]:
-        """Return the services that only the leader offers, by code."""
-        owner, send = self._owner, self._sends.send
-        offsets = GroupOffsets(self._commits)
-        returns = Returns(self._member, owner, reader, self._threads, self._store_host)
-        locks = LockRequests(owner, self._locks, self._settings.name)
-        code = RequestCode
-        return {
-            int(code.SEND_MESSAGE): send,
-            int(code.SEND_MESSAGE_V2): send,
-            int(code.SEND_BATCH_MESSAGE): send,
-            int(code.QUERY_CONSUMER_OFFSET): offsets.query,
-            int(code.UPDATE_CONSUMER_OFFSET): offsets.update,
-            int(code.CONSUMER_SEND_MSG_BACK): returns.take,
-            int(code.LOCK_BATCH_MQ): locks.lock,
-            int(code.UNLOCK_BATCH_MQ): locks.unlock,
-        }
-
-    def _member_services(self, pulls: Pulls) -> dict[int, Serve]:
-        """Return the services that the leader offers to the members, for their clients, by code."""
-        return {
-            int(RequestCode.HEART_BEAT): self._groups.join,
-            int(RequestCode.UNREGISTER_CLIENT): self._groups.leave,
-            door_frames.PRESENCE: self._groups.note,
-            int(RequestCode.PULL_MESSAGE): pulls.pull,
-            int(RequestCode.LITE_PULL_MESSAGE): pulls.pull,
-        }
 
     def _serve_as_leader(self, call: Call) -> None:
         assert self._requests is not None

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final
+from typing import Protocol
 
 from dledger_broker.door import listening_sockets
 from dledger_broker.settings import BrokerSettings
@@ -19,14 +19,32 @@ from dledger_node.limited_log import LineBudget
 
 logger = logging.getLogger(__name__)
 
-BACKLOG: Final = 1024
+
+class AcceptAt(Protocol):
+    """Begins to accept connections."""
+
+    async def __call__(
+        self,
+        accept: Callable[[], asyncio.Protocol],
+        host: str | None,
+        port: int,
+        *,
+        is_shared: bool,
+    ) -> list[asyncio.Server]:
+        """See `listening_sockets.accept_at`."""
 
 
 class Listeners:
     """The listening sockets of one member."""
 
-    def __init__(self, settings: BrokerSettings, accept: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        accept: Callable[[], asyncio.Protocol],
+        accept_at: AcceptAt = listening_sockets.accept_at,
+    ) -> None:
         """`accept` makes the protocol of a new connection."""
+        self._accept_at = accept_at
         self._name = settings.name
         self._host = settings.node.listen_host
         self._own_port = settings.own_address[1]
@@ -71,22 +89,12 @@ class Listeners:
 
     async def _listen(self, port: int, *, is_shared: bool) -> list[asyncio.Server]:
         """Listen at every address of the host. Raises ListenError."""
-        loop = asyncio.get_running_loop()
-        servers: list[asyncio.Server] = []
+        can_share = is_shared and hasattr(socket, "SO_REUSEPORT")
         try:
-            found = await loop.getaddrinfo(
-                self._host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            servers = await self._accept_at(
+                self._accept, self._host or None, port, is_shared=can_share
             )
-            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-                listening = listening_sockets.listen(
-                    family, address, backlog=BACKLOG,
-                    is_shared=is_shared and hasattr(socket, "SO_REUSEPORT"),
-                )  # fmt: skip
-                servers.append(
-                    await loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
-                )
         except OSError as error:
-            _close(servers)
             raise ListenError(f"cannot listen on {self._host}:{port}: {error}") from error
         if self._has_closed:  # while it was being bound
             _close(servers)

@@ -7,22 +7,43 @@ still accepts connections, and resets them a moment later. A producer of RocketM
 for a send, and would lose two of them in this way within milliseconds.
 """
 
+import asyncio
 import fcntl
 import resource
 import socket
+from collections.abc import Callable
 from typing import Final
 
+BACKLOG: Final = 1024
 NUMBER_MAX: Final = 65_535
 """The kernel's table of a process' files is as long as the highest number, and needs memory."""
 ROOM: Final = 64
 """How many of the highest numbers are for listening sockets."""
 
 
-def listen(
-    family: int, address: tuple[object, ...], *, backlog: int, is_shared: bool
-) -> socket.socket:
-    """Listen at an address; other processes may do so, too, if it is shared. Raises OSError."""
-    low = socket.create_server(address, family=family, backlog=backlog, reuse_port=is_shared)
+async def accept_at(
+    accept: Callable[[], asyncio.Protocol], host: str | None, port: int, *, is_shared: bool
+) -> list[asyncio.Server]:
+    """Accept connections at every address of a host, where other processes may listen, too, if it
+    is shared. Raises OSError.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    servers: list[asyncio.Server] = []
+    try:
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            listening = _listen(family, address, is_shared=is_shared)
+            servers.append(await loop.create_server(accept, sock=listening, backlog=BACKLOG))
+    except OSError:
+        for server in servers:
+            server.close()
+        raise
+    return servers
+
+
+def _listen(family: int, address: tuple[object, ...], *, is_shared: bool) -> socket.socket:
+    """Return a listening socket with a high number, if one is free."""
+    low = socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=is_shared)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         limit = NUMBER_MAX

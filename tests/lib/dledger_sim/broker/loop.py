@@ -176,11 +176,12 @@ class MemberLoop(asyncio.AbstractEventLoop):
         self._wires.dial(self, self._member_id, (host, port), protocol_factory, connected)
         return await connected
 
-    async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Any], host: str, port: int, **_: Any
-    ) -> Any:
-        """Accept the connections of clients."""
-        return self._wires.listen(self, self._member_id, port, protocol_factory)
+    async def accept_at(
+        self, accept: Callable[[], Any], _host: str | None, port: int, *, is_shared: bool
+    ) -> list[Any]:
+        """Accept the connections of clients (`listening_sockets.accept_at`)."""
+        assert not is_shared
+        return [self._wires.listen(self, self._member_id, port, accept)]
 
     # -- turns -------------------------------------------------------------------------------------
 

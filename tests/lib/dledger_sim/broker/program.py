@@ -158,7 +158,7 @@ class Program:
             embedding = SimEmbedding(server, loop, skew_ms)
             addresses = {one: f"{host_of(one)}:{BROKER_PORT}" for one in member_ids}
             settings = BrokerSettings(node=node, addresses=addresses, name=GROUP)
-            self.broker = Broker(settings, embedding, BrokerCounters())
+            self.broker = Broker(settings, embedding, BrokerCounters(), loop.accept_at)
             wires.listen(loop, member.member_id, NODE_PORT, self._accept)
             self._serving = self.broker.run()
             loop.create_task(self._serving).add_done_callback(self._ended)
