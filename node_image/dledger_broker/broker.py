@@ -32,6 +32,7 @@ from dledger_broker.names.addresses import Addresses
 from dledger_broker.names.announcer import Announcer
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.log_front import LogFront
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.services import Parts
@@ -123,8 +124,9 @@ class Broker:
         store = await self._feed.open()
         member = self._member
         reader = MessageReader(
-            store, member.stored_at, lambda: member.begin_pos, self._owner.created_index
-        )
+            store, member.stored_at, lambda: member.begin_pos, self._owner.created_index,
+            lambda: member.begin_index, LogFront(member),
+        )  # fmt: skip
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._threads, member,
             self._to_leader.take,

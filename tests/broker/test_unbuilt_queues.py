@@ -55,7 +55,8 @@ def reader_of(units: list[Unit]) -> MessageReader:
         )
 
     store: Any = SimpleNamespace(units=found)
-    return MessageReader(store, lambda *_: b"", lambda: BEGIN_POS, lambda _: 0)
+    front: Any = SimpleNamespace(first_offset=lambda _: None)
+    return MessageReader(store, lambda *_: b"", lambda: BEGIN_POS, lambda _: 0, lambda: 1, front)
 
 
 @pytest.fixture

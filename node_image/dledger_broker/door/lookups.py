@@ -18,6 +18,7 @@ from dledger_broker.queues.reader import (
     MessageReader,
     NotBuiltError,
     UnitRefusedError,
+    UnprovedError,
     UnreadableError,
 )
 from dledger_broker.settings import BrokerSettings
@@ -97,7 +98,7 @@ class QueueOffsets:
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            return OffsetAnswerFields(offset=reader.min_offset(queue, end, has_all=has_all))
+            return OffsetAnswerFields(offset=reader.kept_offset(queue, end, has_all=has_all))
 
         self._look_up(call, fields, look)
 
@@ -110,7 +111,7 @@ class QueueOffsets:
         upper = (fields.boundary_type or "").upper() == "UPPER"
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            first = reader.min_offset(queue, end, has_all=has_all)
+            first = reader.kept_offset(queue, end, has_all=has_all)
             wanted_ms = fields.timestamp + int(upper)
             found = reader.first_stored_at(queue, wanted_ms, first, end)
             return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
@@ -122,7 +123,7 @@ class QueueOffsets:
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            first = reader.min_offset(queue, end, has_all=has_all)
+            first = reader.kept_offset(queue, end, has_all=has_all)
             timestamp = reader.timestamp(queue, first) if first < end else -1
             return TimestampAnswerFields(timestamp=timestamp)
 
@@ -174,7 +175,7 @@ class QueueOffsets:
         has_all, created_index = self._feed.has_all, self._owner.created_index(fields.topic)
         try:
             return await self._loop.run_in_executor(self._threads, look, queue, end_offset, has_all)
-        except NotBuiltError:
+        except (NotBuiltError, UnprovedError):
             return None
         except UnitRefusedError as error:
             if has_all and created_index == self._owner.created_index(fields.topic):

@@ -27,6 +27,7 @@ from dledger_broker.queues.reader import (
     MessageReader,
     NotBuiltError,
     UnitRefusedError,
+    UnprovedError,
     UnreadableError,
 )
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
@@ -170,6 +171,9 @@ class Pulls:
             min_offset, found = await self._loop.run_in_executor(
                 self._threads, self._find, pull, end_offset, has_all
             )
+        except UnprovedError:
+            self._serve_again(pull)  # each time the log is read further
+            return
         except (DeletedError, NotBuiltError):
             self._hold(pull)  # the units of a deleted topic will go, and those that lack will come
             return
@@ -215,7 +219,9 @@ class Pulls:
         reader, fields = self._reader, pull.fields
         min_offset = reader.min_offset(pull.queue, end_offset, has_all=has_all)
         if fields.queue_offset < min_offset:
-            return min_offset, None
+            min_offset = reader.kept_offset(pull.queue, end_offset, has_all=has_all)
+            if fields.queue_offset < min_offset:
+                return min_offset, None
         found = reader.pull(
             pull.queue,
             fields.queue_offset,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.log_front import FrontUnknownError, LogFront
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
@@ -30,6 +31,10 @@ class UnreadableError(Exception):
 
 class NotBuiltError(UnreadableError):
     """The queue lacks its newest units, which will come."""
+
+
+class UnprovedError(UnreadableError):
+    """The log has not shown yet whether the message is removed; it is asked again."""
 
 
 class DeletedError(UnreadableError):
@@ -63,11 +68,16 @@ class MessageReader:
         stored_at: Callable[[int, int], bytes],
         begin_pos: Callable[[], int],
         created_index: Callable[[str], int | None],
+        begin_index: Callable[[], int],
+        front: LogFront,
     ) -> None:
-        """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins, and
-        `created_index` is the index of the entry that created a topic; None if there is none.
+        """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins,
+        `begin_index` is the index of that entry, and `created_index` is the index of the entry that
+        created a topic; None if there is none.
         """
         self._store = store
+        self._begin_index = begin_index
+        self._front = front
         self._created_index = created_index
         self._stored_at = stored_at
         self._begin_pos = begin_pos
@@ -157,7 +167,7 @@ class MessageReader:
 
         units = units_from(offset)
         if has_all and (not units or units[0].physical_offset < self._begin_pos()):
-            first = self.min_offset(queue, end_offset, has_all=True)
+            first = self.kept_offset(queue, end_offset, has_all=True)
             if first <= offset and not units:
                 raise UnitRefusedError(f"{queue} has no unit {offset}")
             offset = max(offset, first)
@@ -189,8 +199,34 @@ class MessageReader:
             raise UnreadableError(f"there is no message at offset {physical_offset}")
         return found
 
+    def kept_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
+        """Return the offset of the first message that the log still has; the end if none is. The
+        log itself has shown that it has none before.
+
+        Raises UnitRefusedError if the units say otherwise, UnprovedError if the log must be read
+        further, and as `min_offset` does.
+        """
+        first = self.min_offset(queue, end_offset, has_all=has_all)
+        return max(first, self._proved(queue, first, end_offset)) if first else 0
+
+    def _proved(self, queue: QueueId, first: int, end_offset: int) -> int:
+        """Return the first offset that the log has, which must not be below `first`."""
+        created_index = self._created_index(queue.topic)
+        if created_index is None:
+            raise DeletedError(f"{queue.topic} was deleted")
+        try:
+            is_whole = created_index >= self._begin_index()
+            found = 0 if is_whole else self._front.first_offset(queue)
+        except FrontUnknownError as error:
+            raise UnprovedError(str(error)) from error
+        kept = end_offset if found is None else found
+        if kept < first:
+            raise UnitRefusedError(f"{queue} has message {kept}, but no unit before {first}")
+        return kept
+
     def min_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
-        """Return the offset of the first message that the log still has; the end if none is.
+        """Return the offset of the first message that the log still has; the end if none is. This
+        is what the units say, which may be damaged (`kept_offset`).
 
         Only a queue that has all messages, as `has_all` says, can show that none is. Raises
         NotBuiltError if it may be that the first one is not built yet.
@@ -236,6 +272,7 @@ class MessageReader:
             raw = self._stored_at(pos, ENTRY_HEADER_SIZE + unit.size)
         except LookupError as error:
             if pos < self._begin_pos():
+                self._proved(queue, offset + 1, offset + 1)
                 raise UnreadableError(f"message {offset} of {queue} was removed") from error
             raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
         try:

@@ -63,7 +63,10 @@ class UndeliveredMessages:
             first_index = await self._loop.run_in_executor(
                 self._threads, self._first_index, waiting, has_all
             )
-        except (UnitRefusedError, UnreadableError, QueueFilesError, OSError):
+        except UnitRefusedError as error:
+            if has_all:
+                self._feed.rebuild(str(error))
+        except (UnreadableError, QueueFilesError, OSError):
             pass  # the queues are not complete; the older index holds
         else:
             self.covered_index = min(applied_index, first_index - 1)

@@ -33,8 +33,6 @@ from dledger_sim.judges.history import Answer as Outcome
 from dledger_sim.judges.history import Asked, Operation
 
 SKEW_MS_MAX: Final = 2000
-FRONT_FAULTS: Final = frozenset({"remove_front", "leave_behind"})
-"""The faults that remove entries from the front of a log."""
 DAMAGE_RATE: Final = 0.5
 """Probability that the death of a member damages its consume queues, which the log has as well."""
 
@@ -236,8 +234,7 @@ class BrokerMember(SimMember):
         super().die()
         if world.choices.chance(self._site_queues, DAMAGE_RATE):
             rng = random.Random(world.choices.seed(self._site_queues))
-            stays_whole = FRONT_FAULTS.isdisjoint(self.conditions.faults)
-            damage_queues(self._folder, rng, is_whole=stays_whole)
+            damage_queues(self._folder, rng)
 
     def lose_volume(self, kept_rate: float | None) -> None:
         """See `SimMember`."""
@@ -258,17 +255,13 @@ class BrokerMember(SimMember):
         self._broker_world.knows_committed()
 
 
-def damage_queues(folder: Path, rng: random.Random, *, is_whole: bool) -> None:
-    """Remove the checkpoint of the consume queues or, if the log `is_whole` and stays so, cut,
-    zero, exchange or remove their files.
+def damage_queues(folder: Path, rng: random.Random) -> None:
+    """Cut, zero, exchange or remove files of the consume queues, or their checkpoint.
 
-    A crash loses no unit before the checkpoint; the other damage must heal, too. Once the log has
-    lost its front, nothing tells a unit that was zeroed from one that was never built.
+    A crash loses no unit before the checkpoint; the other damage must heal, too.
     """
-    if not is_whole or rng.random() < 0.2:
+    if rng.random() < 0.2:
         (folder / checkpoint.FILE_NAME).unlink(missing_ok=True)
-    if not is_whole:
-        return
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     kinds: tuple[Callable[[Path, random.Random], None], ...] = (_cut, _zero, _flip, _remove)
     if len(paths) > 1 and rng.random() < 0.2:
