@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dledger_node.healing.mending import CannotMendError, Mender
 from dledger_node.healing.peer_bytes import Peer
 from dledger_node.store.log.damaged_ranges import damaged_ranges
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.small_files.checkpoint import load_checkpoint
+from dledger_node.store.small_files.checkpoint import load_checkpoint, save_checkpoint
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
 from dledger_store_files.folder_peer import FolderPeer
@@ -203,13 +204,36 @@ def test_a_peer_that_lost_a_segment_gives_the_entries_before_it(members: list[Pa
     assert data_of(own) == sound
 
 
+def forget_link(folder: Path) -> None:
+    """Let the checkpoint be one of an earlier release, which keeps no chain checksum."""
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint is not None
+    save_checkpoint(folder, replace(checkpoint, begin_chain_crc=None))
+
+
+@pytest.mark.parametrize("at", range(disk.ENTRY_HEADER_SIZE))
+def test_the_first_entry_that_is_left_is_taken_from_the_only_member_that_has_it_sound(
+    members_without_front: list[Path], at: int
+) -> None:
+    own, first, second = members_without_front
+    sound = data_of(own)
+    hurt(own, FIRST_LEFT, at=20)
+    hurt(own, FIRST_LEFT, at=100)
+    hurt(first, FIRST_LEFT, at=at)
+
+    mend(own, FolderPeer(first), FolderPeer(second))
+
+    assert data_of(own) == sound
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("at", range(disk.ENTRY_HEADER_SIZE))
-def test_the_first_entry_that_is_left_is_taken_with_the_header_that_two_members_have(
+def test_without_a_link_the_first_entry_that_is_left_is_taken_with_the_header_that_two_members_have(
     members_without_front: list[Path], at: int, count: int
 ) -> None:
     """No checksum covers it any more: its own chain checksum would be believed."""
     own, first, second = members_without_front
+    forget_link(own)
     sound = data_of(own)
     for index in range(FIRST_LEFT, FIRST_LEFT + count):
         hurt(own, index)
@@ -224,6 +248,7 @@ def test_a_first_entry_on_whose_header_no_two_members_agree_is_not_mended(
     members_without_front: list[Path],
 ) -> None:
     own, first, second = members_without_front
+    forget_link(own)
     hurt(own, FIRST_LEFT, at=20)
     hurt(own, FIRST_LEFT, at=100)
     hurt(first, FIRST_LEFT, at=33)

@@ -24,6 +24,7 @@ from dledger_node.store.log.damaged_ranges import (
     scan,
 )
 from dledger_node.store.log.entry_walk import Cursor
+from dledger_node.store.log.files import Beginning
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.patched_segments import PatchedSegments
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -103,7 +104,8 @@ class LiveMender:
             raise CannotMendError("it is not known where the log begins")
         if damage.index is not None and damage.index > self._store.begin_index:
             with closing(self._shape.read(first.pos, end)) as files:
-                first = place_before(files, damage.index, self._store.begin_index) or first
+                begin = Beginning(self._store.begin_index, first.chain_crc)
+                first = place_before(files, damage.index, begin) or first
         return first
 
     def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint, generation: int) -> None:

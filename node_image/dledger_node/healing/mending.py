@@ -8,8 +8,8 @@ several peers, and from this member itself, each from one that has it sound. The
   fall, and it passes the checksum of its body;
 - every chain checksum follows from the one before, from the sound entry before the range through to
   the sound entry after it. An entry without checksums, as Java writes them, proves nothing, so a
-  range that holds one is not mended. Where retention has removed what was before, two members must
-  have the same header of the log's first entry, because nothing else proves it.
+  range that holds one is not mended. Where retention has removed what was before, the checkpoint
+  keeps the chain checksum. Without it, two members must have the same header of the first entry.
 
 Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
 peers give committed entries only. So the bytes are those that this member wrote and flushed itself.

@@ -131,7 +131,7 @@ def _walk(report: Report, on_progress: Callable[[int], object]) -> None:
     """Walk over all sound entries, and judge each stop."""
     index_check = IndexCheck(report.index, report.findings)
     origin = report.data.segments[0].start if report.data.segments else 0
-    start = first_cursor(report.data)
+    start = first_cursor(report.data, report.checkpoint)
     if isinstance(start, Stop):
         cursor = resume_after(report.data, report.index, start)
         _judge_stop(report, start, start.pos, cursor)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from dledger_formats.log import disk
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError
 from dledger_formats.log.scanning import EntryScan, scan_entries
+from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store_command.log_folder import LogFolder, RawSegment
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
@@ -117,8 +118,11 @@ class LogWalk:
         return Stop(pos, self.end.index, scan.damage.reason, _detail(scan.damage))
 
 
-def first_cursor(data: LogFolder) -> Cursor | Stop | None:
-    """Return the place before the first entry, a Stop if it is damaged, None without segments."""
+def first_cursor(data: LogFolder, checkpoint: Checkpoint | None = None) -> Cursor | Stop | None:
+    """Return the place before the first entry, a Stop if it is damaged, None without segments.
+
+    The checkpoint may prove the header of that entry.
+    """
     if not data.segments:
         return None
     first = data.segments[0]
@@ -129,7 +133,9 @@ def first_cursor(data: LogFolder) -> Cursor | Stop | None:
         header = disk.check_entry(view, 0, len(view))
     except DamagedRecordError as error:
         return Stop(first.start, -1, error.reason, _detail(error))
-    return Cursor(first.start, header.index, header.term, None)
+    is_known = checkpoint is not None and checkpoint.begin_index == header.index
+    chain_crc = checkpoint.begin_chain_crc if checkpoint and is_known else None
+    return Cursor(first.start, header.index, header.term, chain_crc)
 
 
 def resume_after(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:

@@ -185,7 +185,13 @@ class Upkeep:
             await self._save_producers(first_index)
         assert decision.rule is not None
         grounds = grounds_of(decision.rule, situation, is_forced=decision.forced)
-        await asyncio.to_thread(front.save_begin, first_index, grounds)
+        try:
+            await asyncio.to_thread(front.save_begin, first_index, grounds)
+        except StoreDamagedError as error:
+            if self._store.generation != generation:
+                return
+            self._store.damage = error  # it is mended first
+            return
         if self._is_saving() or first_index <= self._core.ledger_begin_index:
             return  # the leader's log may replace this one, or has replaced it in the meantime
         self._core.remove_before(first_index)

@@ -162,7 +162,7 @@ class LogMemberships:
             index = last_index + 1
 
     def _read_one(self, index: int) -> MembershipEntry:
-        _, body = self._files.checked_entry(index, self._log.begin_index)
+        _, body = self._files.checked_entry(index, self._log.begin)
         try:
             return MembershipEntry(index, membership_of(body))
         except FormatError as error:

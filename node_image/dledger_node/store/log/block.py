@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dledger_formats.log import disk
+from dledger_formats.log.chain_link import chain_crc_before
 from dledger_formats.log.disk import BLANK_SIZE_MIN, Buffer
 from dledger_formats.log.scanning import scan_entries
 from dledger_node.errors import LogsDifferError, RemoteProtocolError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.derived.membership_bodies import memberships_of
 from dledger_node.store.log.entry_runs import EntryRun, Link
+from dledger_node.store.log.files import Beginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,12 @@ class Block:
     runs: tuple[EntryRun, ...]
     memberships: tuple[MembershipEntry, ...] = ()
     """The memberships set by the entries; nearly always empty."""
+
+    @property
+    def beginning(self) -> Beginning:
+        """The beginning of a log that holds this block and nothing before it."""
+        before = chain_crc_before(disk.unpack_header(self.runs[0].data, 0))
+        return Beginning(self.first_index, before)
 
     def runs_from(self, index: int) -> Iterator[EntryRun]:
         """Yield the runs from entry `index` on, for a log that holds the entries before it."""

@@ -12,6 +12,7 @@ from dledger_formats.http.retention import RemovalRule
 from dledger_node.errors import StoreError
 from dledger_node.raft.membership import Membership
 from dledger_node.store.derived.log_memberships import LogMemberships
+from dledger_node.store.log.files import Beginning
 from dledger_node.store.log.removals import Grounds, Removals
 from dledger_node.store.log.writer import LogWriter
 from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoint
@@ -34,7 +35,7 @@ class Checkpoints:
         self._memberships = memberships
         self.removals = Removals(folder)
         # Never decreases, or recovery would report removed segments as missing.
-        self._begin_index = 0
+        self._begin = Beginning(0, None)
 
     @property
     def committed_index(self) -> int:
@@ -43,10 +44,12 @@ class Checkpoints:
 
     def next(self, end_index: int, committed_index: int) -> Checkpoint:
         """Return the checkpoint of a log with this durable and this committed index."""
+        begin = max(self._log.begin, self._begin, key=lambda one: one.first_index)
         return Checkpoint(
             end_index=end_index,
             committed_index=committed_index,
-            begin_index=max(self._log.begin_index, self._begin_index),
+            begin_index=begin.first_index,
+            begin_chain_crc=begin.chain_crc,
             membership_index=self._memberships.last_index(committed_index),
         )
 
@@ -63,27 +66,36 @@ class Checkpoints:
         if self.last is not None and self.last.end_index > end_index:
             self.save(self.next(end_index, self.committed_index))
 
-    def begin_at(self, first_index: int, grounds: Grounds) -> None:
+    def begin_at(self, begin: Beginning, grounds: Grounds) -> None:
         """Save that the log begins with an entry, and why.
 
         The durable index stays that of the last checkpoint: the index units of later entries may
         not be durable. Raises StoreError if an earlier entry is not committed.
         """
-        if first_index < self._begin_index:
+        first_index = begin.first_index
+        if first_index < self._begin.first_index:
             return  # a leader's log has replaced this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         self.removals.record(first_index, grounds)
-        self._begin_index = max(self._begin_index, first_index)
+        self._begin = begin
         end_index = self.last.end_index if self.last is not None else -1
         self.save(self.next(end_index, self.committed_index))
 
-    def restart_at(self, first_index: int, membership: Membership | None) -> None:
+    def beginning_at(self, first_index: int) -> Beginning | None:
+        """Return the beginning that was saved with this entry; None if there is none."""
+        if self._begin.first_index == first_index:
+            return self._begin
+        if self.last is not None and self.last.begin_index == first_index:
+            return Beginning(first_index, self.last.begin_chain_crc)
+        return None
+
+    def restart_at(self, begin: Beginning, membership: Membership | None) -> None:
         """Save that the log begins with an entry and that none of it is durable yet.
 
         `membership` is the membership before that entry.
         """
-        self._begin_index = first_index
+        self._begin, first_index = begin, begin.first_index
         now_ms = time.time_ns() // 1_000_000
         self.removals.record(
             first_index, Grounds(rule=RemovalRule.LEADER_LOG, removed_at_ms=now_ms)
@@ -94,6 +106,7 @@ class Checkpoints:
                 end_index=-1,
                 committed_index=-1,
                 begin_index=first_index,
+                begin_chain_crc=begin.chain_crc,
                 membership_index=saved_index,
             )
         )

@@ -21,8 +21,9 @@ from dledger_formats.log.disk import (
     DamagedRecordError,
     EntryHeader,
 )
+from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.entry_walk import WINDOW_BYTES, Cursor, EntryWalk
-from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.files import Beginning, LogFiles
 from dledger_node.store.segments.patched_segments import Patch, PatchedSegments
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import Checkpoint
@@ -150,17 +151,22 @@ def scan(
     )
 
 
-def place_before(files: LogFiles, index: int, begin_index: int) -> Cursor | None:
+def place_before(files: LogFiles, index: int, begin: Beginning) -> Cursor | None:
     """Return the place after a sound entry a little before entry `index`, by the index files; None
     if there is none nearby.
+
+    The header of that entry follows from the one before it, so that it is sound, too.
     """
-    for before in range(index - 1, max(begin_index, index - LOOK_BACK_MAX) - 1, -1):
+    for before in range(index - 1, max(begin.first_index, index - LOOK_BACK_MAX) - 1, -1):
         try:
             pos = files.pos(before)
+            header = _sound_header(files, pos, before)
+            chain_crc = files.chain_crc_before(before, begin)
+        except StoreDamagedError:
+            continue
         except IndexError:
             return None
-        header = _sound_header(files, pos, before)
-        if header is not None:
+        if header is not None and _follows(header, chain_crc):
             return Cursor(
                 pos=pos + header.size,
                 index=before + 1,
@@ -168,6 +174,13 @@ def place_before(files: LogFiles, index: int, begin_index: int) -> Cursor | None
                 chain_crc=header.chain_crc,
             )
     return None
+
+
+def _follows(header: EntryHeader, chain_crc: int | None) -> bool:
+    """Tell whether a header follows from the entry before, as far as anything covers it."""
+    if chain_crc is None or header.chain_crc == 0:
+        return True
+    return disk.chain_crc_of(header, chain_crc) == header.chain_crc
 
 
 def headers_after(files: LogFiles, damaged: DamagedRange, committed_index: int) -> bytes:
@@ -218,7 +231,8 @@ def beginning(shape: LogShape, checkpoint: Checkpoint) -> tuple[Cursor | None, i
         # Otherwise the first file begins with the log's first entry, unless it is missing too.
         if unit.index == begin_index and unit.pos % size == 0 and 0 < unit.pos < end:
             start = unit.pos
-    return Cursor(pos=start, index=begin_index, term=0, chain_crc=None), end
+    chain_crc = checkpoint.begin_chain_crc
+    return Cursor(pos=start, index=begin_index, term=0, chain_crc=chain_crc), end
 
 
 def next_range(files: LogFiles, walk: EntryWalk, committed_index: int) -> DamagedRange | None:

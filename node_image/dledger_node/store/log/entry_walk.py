@@ -115,7 +115,8 @@ def before_first(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:
             Damage.MISSING_SEGMENT,
             known_begin,
         )
-    return Cursor(pos=first.start, index=header.index, term=header.term, chain_crc=None)
+    chain_crc = checkpoint.begin_chain_crc if checkpoint and header.index == known_begin else None
+    return Cursor(pos=first.start, index=header.index, term=header.term, chain_crc=chain_crc)
 
 
 def first_entry(file: Segment) -> EntryHeader:

@@ -7,7 +7,7 @@ and checksums say whether it is there.
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelRun
@@ -21,6 +21,15 @@ from dledger_formats.log.scanning import EntryScan, scan_entries
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.segments.segment_list import SegmentList
+
+
+class Beginning(NamedTuple):
+    """Where a log begins."""
+
+    first_index: int
+    """Index of the first entry."""
+    chain_crc: int | None
+    """Chain CRC of the entry before; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +146,11 @@ class LogFiles:
             index = following
         return runs
 
-    def checked_runs(self, first_index: int, last_index: int, begin_index: int) -> list[bytes]:
+    def checked_runs(self, first_index: int, last_index: int, begin: Beginning) -> list[bytes]:
         """Return the same as `runs`, after verifying every checksum that covers an entry, also the
-        chain from the entry before. The log begins with entry `begin_index`.
+        chain from the entry before.
         """
-        previous = self._previous_chain_crc(first_index, begin_index)
+        previous = self.chain_crc_before(first_index, begin)
         runs = self.runs(first_index, last_index)
         for _ in self._scans(runs, first_index, last_index, previous):
             pass
@@ -190,15 +199,15 @@ class LogFiles:
         self._check_unit(index, unit, header)
         return header
 
-    def checked_entry(self, index: int, begin_index: int) -> tuple[EntryHeader, bytes]:
+    def checked_entry(self, index: int, begin: Beginning) -> tuple[EntryHeader, bytes]:
         """Read an entry and verify every checksum that covers it. Raises StoreDamagedError."""
-        raw = self.checked_bytes(index, begin_index)
+        raw = self.checked_bytes(index, begin)
         return disk.unpack_header(raw, 0), raw[ENTRY_HEADER_SIZE:]
 
-    def checked_bytes(self, index: int, begin_index: int) -> bytes:
+    def checked_bytes(self, index: int, begin: Beginning) -> bytes:
         """Read the same as its stored bytes."""
         header = self.header(index)
-        previous = self._previous_chain_crc(index, begin_index)
+        previous = self.chain_crc_before(index, begin)
         pos = self.pos(index)
         file = self.data.file_at(pos)
         raw = file.read(pos - file.start, max(header.size, ENTRY_HEADER_SIZE))
@@ -213,27 +222,50 @@ class LogFiles:
             ) from None
         return raw
 
-    def term_runs(self, begin_index: int, end_index: int) -> Iterator[tuple[int, int]]:
+    def term_runs(self, begin: Beginning, end_index: int) -> Iterator[tuple[int, int]]:
         """Yield (first index, term) for each run of entries of the same term.
 
         Bisects the index, then verifies the first and the last entry of each run: terms never
         decrease, so every entry between them has the same term. Raises StoreDamagedError.
         """
-        index = begin_index
+        index = begin.first_index
         while index <= end_index:
             term = self.unit(index).term
             following = index + bisect.bisect_right(
                 range(index, end_index + 1), term, key=lambda i: self.unit(i).term
             )
-            self.checked_entry(index, begin_index)
-            self.checked_entry(following - 1, begin_index)
+            self.checked_entry(index, begin)
+            self.checked_entry(following - 1, begin)
             yield index, term
             index = following
 
-    def _previous_chain_crc(self, index: int, begin_index: int) -> int | None:
-        if index > begin_index:
+    def chain_crc_before(self, index: int, begin: Beginning) -> int | None:
+        """Return the chain CRC of the entry before this one; None if it is not known.
+
+        Raises StoreDamagedError, IndexError.
+        """
+        if index > begin.first_index:
             return self.header(index - 1).chain_crc
-        return 0 if index == 0 else None
+        if index == 0:
+            return 0
+        return begin.chain_crc if index == begin.first_index else None
+
+    def beginning_at(self, index: int) -> Beginning:
+        """Return the beginning of the log once the entries before this one are removed.
+
+        Raises StoreDamagedError if the header of this entry does not follow from the one before.
+        """
+        before, first = self.header(index - 1), self.header(index)
+        if not first.chain_crc:
+            return Beginning(index, None)
+        if disk.chain_crc_of(first, before.chain_crc) != first.chain_crc:
+            raise StoreDamagedError(
+                f"entry {index} is damaged at {place(self.data, first.pos)}, or the entry before "
+                "it: its header does not follow from that one. The other members have the entries",
+                Damage.BAD_ENTRY,
+                index - 1,
+            )
+        return Beginning(index, before.chain_crc)
 
     def _check_unit(self, index: int, unit: IndexUnit, header: EntryHeader) -> None:
         found = (header.magic, header.size, header.index, header.term)

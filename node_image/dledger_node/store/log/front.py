@@ -44,9 +44,14 @@ class LogFront:
         return self._checkpoints.removals.before(self._log.begin_index)
 
     def save_begin(self, first_index: int, grounds: Grounds = UNRECORDED) -> None:
-        """Save durably which entry the log begins with, and why; blocks."""
+        """Save durably which entry the log begins with, and why; blocks.
+
+        Raises StoreDamagedError if that entry does not follow from the one before it.
+        """
         with self._checkpoints.lock:
-            self._checkpoints.begin_at(first_index, grounds)
+            if self._log.begin_index < first_index:
+                begin = self._files.beginning_at(first_index)
+                self._checkpoints.begin_at(begin, grounds)
 
     @property
     def tail_bytes(self) -> int:
@@ -80,7 +85,8 @@ class LogFront:
         Returns the files, for `delete`.
         """
         pos = self._files.pos(first_index)
-        self._log.remove_before(first_index)
+        begin = self._checkpoints.beginning_at(first_index)
+        self._log.begin_at(begin or self._files.beginning_at(first_index))
         index_pos = first_index * INDEX_UNIT_SIZE
         taken = self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
         self._forgotten = [file for file in self._forgotten if not file.removed]

@@ -67,7 +67,7 @@ class LogReader:
         """
         self._check_range(index, index)
         try:
-            return self._files.checked_entry(index, self.begin_index)
+            return self._files.checked_entry(index, self._log.begin)
         except StoreDamagedError as error:
             self._note(error, index)
             raise
@@ -92,9 +92,8 @@ class LogReader:
         try:
             last_index = self._files.last_within(first_index, last_index, bytes_max)
             if first_index < self._verified_index:
-                return self._files.checked_runs(
-                    first_index, last_index, self.begin_index
-                ), last_index
+                begin = self._log.begin
+                return self._files.checked_runs(first_index, last_index, begin), last_index
             return self._files.runs(first_index, last_index), last_index
         except StoreDamagedError as error:
             self._note(error, first_index)
@@ -117,11 +116,11 @@ class LogReader:
         """Return the same runs as `read_range`, after verifying every checksum of every entry."""
         self._check_range(first_index, last_index)
         try:
-            first = self._files.checked_bytes(first_index, self.begin_index)
+            first = self._files.checked_bytes(first_index, self._log.begin)
             if first_index == last_index or len(first) >= bytes_max:
                 return [first]
             last_index = self._files.last_within(first_index, last_index, bytes_max)
-            return self._files.checked_runs(first_index, last_index, self.begin_index)
+            return self._files.checked_runs(first_index, last_index, self._log.begin)
         except StoreDamagedError as error:
             self._note(error, first_index)
             raise

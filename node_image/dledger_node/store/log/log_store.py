@@ -255,7 +255,7 @@ class LogStore(LogReader):
         with self._checkpoints.lock:
             self.generation += 1
             self.durable_index, self._flushed_pos, self._index_synced_pos = -1, 0, 0
-            self._checkpoints.restart_at(block.first_index, membership)
+            self._checkpoints.restart_at(block.beginning, membership)
             self.front.replace(block)
         self.memberships.note_block(block, block.first_index)
         self.producers.restore()

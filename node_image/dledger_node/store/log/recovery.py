@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_formats.log import disk
+from dledger_formats.log.chain_link import chain_crc_before
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, DamagedRecordError
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.entry_walk import Cursor, EntryWalk, before_first, first_entry
-from dledger_node.store.log.files import LogFiles, place
+from dledger_node.store.log.files import Beginning, LogFiles, place
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
@@ -73,7 +74,7 @@ class Examined:
     start: Cursor
     """Where verification began."""
     end: Cursor
-    begin_index: int
+    begin: Beginning
     stop_reason: str
     """Why the record after the end was rejected; empty if there is none."""
     bad_units: int
@@ -98,7 +99,8 @@ def examine(
         # If the index or a sealed segment is wrong, read everything.
         with contextlib.suppress(StoreDamagedError, IndexError):
             later = _checkpointed_start(files, checkpoint, beginning, margin_bytes)
-            runs = list(files.term_runs(beginning.index, later.index - 1))
+            begin = Beginning(beginning.index, beginning.chain_crc)
+            runs = list(files.term_runs(begin, later.index - 1))
             start = later
     files.data.forget_cache(start.pos)
     walk = EntryWalk(files, start, runs)
@@ -115,11 +117,25 @@ def examine(
     return Examined(
         start=start,
         end=walk.end,
-        begin_index=beginning.index,
+        begin=_proved(files, beginning, walk.end.index),
         stop_reason=walk.stop_reason,
         bad_units=bad_units,
         term_runs=walk.term_runs,
     )
+
+
+def _proved(files: LogFiles, beginning: Cursor, end_index: int) -> Beginning:
+    """Return where the log begins, with what proves the header of its first entry from now on.
+
+    If nothing is known of the entry before, because an earlier version or Java wrote the
+    checkpoint, the header is believed as it is now.
+    """
+    chain_crc = beginning.chain_crc
+    if chain_crc is None and beginning.index < end_index:
+        file = files.data.file_at(beginning.pos)
+        raw = file.read(beginning.pos - file.start, ENTRY_HEADER_SIZE)
+        chain_crc = chain_crc_before(disk.unpack_header(raw, 0))
+    return Beginning(beginning.index, chain_crc if beginning.index else None)
 
 
 def repair(files: LogFiles, found: Examined) -> int:
@@ -237,7 +253,7 @@ def _more_is_sound(files: LogFiles, walk: EntryWalk) -> bool:
 
 
 def _write_units(files: LogFiles, found: Examined) -> None:
-    if files.index.start > found.begin_index * INDEX_UNIT_SIZE:
+    if files.index.start > found.begin.first_index * INDEX_UNIT_SIZE:
         files.index.truncate(0)  # its first files are missing, so all entries were verified
     files.index.reserve(found.start.index * INDEX_UNIT_SIZE, found.end.index * INDEX_UNIT_SIZE)
     for index, units in EntryWalk(files, found.start, []):
@@ -254,7 +270,7 @@ def _differing_units(stored: bytes, expected: bytes) -> int:
 def report(found: Examined, cut_bytes: int, seconds: float) -> RecoveryReport:
     """Describe what `examine` found and `repair` did."""
     return RecoveryReport(
-        begin_index=found.begin_index,
+        begin_index=found.begin.first_index,
         end_index=found.end.index - 1,
         verified_entries=found.end.index - found.start.index,
         cut_bytes=cut_bytes,

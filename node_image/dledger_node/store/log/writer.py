@@ -13,7 +13,7 @@ from dledger_formats.log.disk import INDEX_UNIT, INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.entry_runs import EntryRun, Link, Place, pack_runs, place_bodies
-from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.files import Beginning, LogFiles
 from dledger_node.store.log.recovery import Examined
 from dledger_node.store.segments.zero_ahead import ZeroAhead
 
@@ -28,7 +28,7 @@ class LogWriter:
     """
 
     def __init__(self, files: LogFiles, found: Examined) -> None:
-        self.begin_index = found.begin_index
+        self.begin = found.begin
         self.end_index = found.end.index - 1
         self.end_pos = found.end.pos
         self.chain_crc = found.end.chain_crc or 0
@@ -39,6 +39,11 @@ class LogWriter:
         # The last run and its first index, unless it is long: it is pushed next, and reading it
         # again would cost more than writing it.
         self._tail: tuple[int, EntryRun] | None = None
+
+    @property
+    def begin_index(self) -> int:
+        """Index of the first entry."""
+        return self.begin.first_index
 
     @property
     def end_term(self) -> int:
@@ -169,9 +174,10 @@ class LogWriter:
         while self.term_runs and self.term_runs[-1][0] >= first_index:
             self.term_runs.pop()
 
-    def remove_before(self, first_index: int) -> None:
+    def begin_at(self, begin: Beginning) -> None:
         """Move the beginning of the log to an entry that it holds."""
-        self.begin_index = first_index
+        self.begin = begin
+        first_index = begin.first_index
         kept = [run for run in self.term_runs if run[0] > first_index]
         term = self._files.header(first_index).term
         self.term_runs = [(first_index, term), *kept]
@@ -179,7 +185,7 @@ class LogWriter:
     def restart(self, block: Block) -> None:
         """Remove all segments and begin again with a block."""
         self._tail = None
-        self.begin_index = block.first_index  # set first: from now on, readers find no entry
+        self.begin = block.beginning  # set first: from now on, readers find no entry
         self.end_index = block.first_index - 1
         self.end_pos, self.chain_crc = block.runs[0].pos, 0
         self.term_runs = []

@@ -2,9 +2,10 @@
 
 `endIndex` is the durable index: every entry up to it was flushed, so an entry missing there was
 lost, not torn by a crash. `committedIndex` is the group's committed index, as far as it is durable
-here. Java ignores the other two keys. `beginIndex`: a log that begins later has lost segments that
-retention did not remove. `membershipIndex`: the file `memberships` must hold the membership of this
-entry.
+here. Java ignores the other keys. `beginIndex`: a log that begins later has lost segments that
+retention did not remove. `beginChainCrc`: the chain CRC of the entry before the first one, which
+proves the header of that entry. `membershipIndex`: the file `memberships` must hold the membership
+of this entry.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ FILE_NAME: Final = "checkpoint"
 _COMMITTED: Final = "committedIndex"
 _END: Final = "endIndex"
 _BEGIN: Final = "beginIndex"
+_BEGIN_CHAIN: Final = "beginChainCrc"
 _MEMBERSHIP: Final = "membershipIndex"
 
 
@@ -34,6 +36,10 @@ class Checkpoint:
     committed_index: int
     begin_index: int | None = None
     """Index of the log's first entry; None in a file that Java wrote."""
+    begin_chain_crc: int | None = None
+    """Chain CRC of the entry before the log's first one; None if that is entry 0, if no checksum
+    covers the first one, or in a file that Java or an earlier version wrote.
+    """
     membership_index: int | None = None
     """The last membership entry up to committed_index, or before the log's first entry; -1 if
     there is none. None in a file that Java or an earlier version wrote.
@@ -44,12 +50,17 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     """Read the checkpoint; return None if it is missing or damaged."""
     path = folder / FILE_NAME
     try:
-        values = read_properties(path, (_COMMITTED, _END), optional=(_BEGIN, _MEMBERSHIP))
+        values = read_properties(
+            path, (_COMMITTED, _END), optional=(_BEGIN, _BEGIN_CHAIN, _MEMBERSHIP)
+        )
         if values is None:
             return None
         end_index = parse_number(path, values, _END, -1)
         committed_index = parse_number(path, values, _COMMITTED, -1)
         begin_index = parse_number(path, values, _BEGIN, 0) if _BEGIN in values else None
+        begin_chain_crc = (
+            parse_number(path, values, _BEGIN_CHAIN, 0) if _BEGIN_CHAIN in values else None
+        )
         has_membership = _MEMBERSHIP in values
         membership_index = parse_number(path, values, _MEMBERSHIP, -1) if has_membership else None
     except StoreDamagedError:
@@ -58,6 +69,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         end_index=end_index,
         committed_index=min(committed_index, end_index),
         begin_index=begin_index,
+        begin_chain_crc=begin_chain_crc,
         membership_index=membership_index,
     )
 
@@ -71,6 +83,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     values = {_COMMITTED: checkpoint.committed_index, _END: checkpoint.end_index}
     if checkpoint.begin_index is not None:
         values[_BEGIN] = checkpoint.begin_index
+    if checkpoint.begin_chain_crc is not None:
+        values[_BEGIN_CHAIN] = checkpoint.begin_chain_crc
     if checkpoint.membership_index is not None:
         values[_MEMBERSHIP] = checkpoint.membership_index
     try:
