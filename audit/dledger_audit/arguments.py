@@ -7,6 +7,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+EXECUTORS: Final = 2
+EXECUTORS_MAX: Final = 100
+EXECUTORS_WITHIN_S: Final = 300
 TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
@@ -67,7 +70,7 @@ def _compact_parser() -> argparse.ArgumentParser:
         help="keep a tombstone until this many entries lie between it and the clean point "
         "(default: %(default)s)",
     )  # fmt: skip
-    chosen.add_argument("--master", help="Spark master (default: local[N], as for an audit)")
+    _add_spark(chosen)
     _add_output(chosen)
     return chosen
 
@@ -96,6 +99,47 @@ def _add_output(chosen: argparse.ArgumentParser) -> None:
         "-o", "--output", choices=("text", "json"), default="text",
         help="output format (default: %(default)s)",
     )  # fmt: skip
+
+
+def _add_spark(chosen: argparse.ArgumentParser) -> None:
+    chosen.add_argument(
+        "--master",
+        help="Spark master: local[N], spark://HOST:PORT or k8s://URL (default: local[N], where N "
+        "fits the CPUs and the memory that this process may use)",
+    )
+    chosen.add_argument(
+        "--executors", type=_executors, default=EXECUTORS, metavar="N",
+        help="the most executors to start, unless the master is local (default: %(default)s)",
+    )  # fmt: skip
+    chosen.add_argument(
+        "--executors-within", type=_seconds, default=EXECUTORS_WITHIN_S, metavar="SECONDS",
+        help="fail once there has been work and no executor for so long (default: %(default)s)",
+    )  # fmt: skip
+    chosen.add_argument(
+        "--conf", action="append", type=_setting, default=[], metavar="KEY=VALUE",
+        help="a setting of Spark, unless the master is local; repeat for each",
+    )  # fmt: skip
+
+
+def _executors(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= EXECUTORS_MAX:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {EXECUTORS_MAX}")
+    return number
+
+
+def _seconds(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (equals and key.startswith("spark.")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting such as spark.task.cpus=2")
+    return key, value
 
 
 def _rate(text: str) -> int:
@@ -177,11 +221,7 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 0 whatever the verdict is: a Job that has a result did not fail "
         "(default: 0 only if the logs are Sound)",
     )
-    top.add_argument(
-        "--master",
-        help="Spark master (default: local[N], where N fits the CPUs and the memory that this "
-        "process may use)",
-    )
+    _add_spark(top)
     top.add_argument(
         "--read-rate",
         type=_rate,

@@ -20,18 +20,20 @@ from pathlib import Path
 from typing import Final
 
 from dledger_audit import arguments as command_line
-from dledger_audit import page, report, workers
+from dledger_audit import page, report
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
 from dledger_audit.compaction import amounts
 from dledger_audit.compaction import command as compaction
+from dledger_audit.executors.settings import ExecutorPodError
+from dledger_audit.executors.starting import started
+from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
-from dledger_audit.session import session
 from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
-from dledger_formats.audit import AuditSummary, ExitCode
+from dledger_formats.audit import AuditFailure, AuditSummary, ExitCode
 from dledger_formats.http.status import Manifest
 from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.keys import DecoderError, decoder
@@ -39,6 +41,7 @@ from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
 
 STANDARD_OUTPUT: Final = "-"
+NO_EXECUTORS: Final = "NoExecutors"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write(options.html, page.render(captured, summary, audited, datetime.now(UTC)))
         if memory is not None:
             save(memory, options.history)
+    except (NoExecutorsError, ExecutorPodError) as error:
+        return _ended_without_executors(options, error)
     except HistoryError as error:
         sys.stderr.write(f"dledger-audit: {error}\n")
         return ExitCode.FAILED
@@ -83,7 +88,8 @@ def _audit(
     def again() -> dict[str, Manifest]:
         return ask_again(captured)
 
-    with session(options.master or workers.master()) as spark:
+    tasks = sum(len(each.data) for each in captured.manifests.values())
+    with started(options, tasks) as spark:
         passes = SparkPasses(spark, captured.urls)
         if memory is None:
             result = audit(passes, captured, again)
@@ -111,6 +117,15 @@ def _amounts(
         decoder_name=options.decoder,
         tombstone_entries=options.tombstone_entries,
     )
+
+
+def _ended_without_executors(options: argparse.Namespace, error: Exception) -> int:
+    """Tell why there is no result. A Job that says so has ended: it would find none again."""
+    sys.stderr.write(f"dledger-audit: {error}\n")
+    if options.summary_file is not None:
+        failure = AuditFailure(failed=NO_EXECUTORS, message=str(error))
+        options.summary_file.write_bytes(failure.to_json())
+    return ExitCode.SOUND if options.verdict_exits_0 else ExitCode.FAILED
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:

@@ -1,10 +1,10 @@
-"""The Spark session, identical in a pod of 2 GiB, on a laptop and in the tests."""
+"""The Spark session, alike in a pod of 2 GiB, on a laptop, with executors and in the tests."""
 
 import importlib.resources
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -43,19 +43,24 @@ JAVA_OPTIONS: Final = (
     f"-Duser.name={USER}",
 )
 
-_LOGGING: Final = importlib.resources.files("dledger_audit") / "log4j2.properties"
+LOGGING: Final = importlib.resources.files("dledger_audit") / "log4j2.properties"
+EXECUTOR_JAVA_OPTIONS: Final = (*JAVA_OPTIONS, f"-Dlog4j2.configurationFile={LOGGING}")
+"""For executors that have the same files as this process."""
 
 
 @contextmanager
-def session(master: str) -> Iterator[SparkSession]:
+def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark with the source `dledger` registered, and stop it at the end of the block.
 
-    Call this once in a process: the JVM stays until the process ends. Sets PYSPARK_PYTHON in the
-    environment, because Spark takes the workers' interpreter from there and it must be this one.
+    `chosen` are settings besides those of every session. Call this once in a process: the JVM stays
+    until the process ends. Sets PYSPARK_PYTHON in the environment, because Spark takes the workers'
+    interpreter from there. It must be this one, unless the workers run elsewhere.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    with importlib.resources.as_file(_LOGGING) as logging:
-        conf = _conf(master, str(logging))
+    if chosen is None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with importlib.resources.as_file(LOGGING) as logging:
+        conf = _conf(master, str(logging), chosen)
         gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
         _log_in(gateway.jvm)
         with SparkContext(conf=conf, gateway=gateway) as context:
@@ -64,7 +69,7 @@ def session(master: str) -> Iterator[SparkSession]:
             yield spark
 
 
-def _conf(master: str, logging_file: str) -> SparkConf:
+def _conf(master: str, logging_file: str, chosen: Mapping[str, str] | None) -> SparkConf:
     """Build the configuration, which ignores the machine's Spark defaults: all audits are alike."""
     java_options = [
         *JAVA_OPTIONS,
@@ -76,8 +81,7 @@ def _conf(master: str, logging_file: str) -> SparkConf:
     conf.setMaster(master)
     conf.setAll(list(SETTINGS.items()))
     conf.set("spark.driver.extraJavaOptions", " ".join(java_options))
-    if master.startswith("local"):
-        conf.setAll(list(LOCAL_SETTINGS.items()))
+    conf.setAll(list((LOCAL_SETTINGS if chosen is None else chosen).items()))
     return conf
 
 

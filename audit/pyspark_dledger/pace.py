@@ -1,4 +1,4 @@
-"""Bounds how fast one member is read by all processes of a machine together.
+"""Bounds how fast one member is read by all processes of a machine, or of a container, together.
 
 Members serve clients while they are read, so a reader must leave them most of their disks and
 networks. The processes share a small file per member, which has the time until which the bytes read
@@ -47,7 +47,7 @@ class Pace:
     def spend(self, count: int) -> None:
         """Account for bytes that were read, and sleep until the rate allows the next ones."""
         now = self._clock()
-        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             raw = os.pread(descriptor, _TIME.size, 0)
@@ -58,6 +58,15 @@ class Pace:
             os.close(descriptor)
         if until > now:
             self._sleep(until - now)
+
+    def _open(self) -> int:
+        """Open the file. Only the driver's machine has its folder before the first read."""
+        flags = os.O_RDWR | os.O_CREAT
+        try:
+            return os.open(self._file, flags, 0o600)
+        except FileNotFoundError:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(self._file, flags, 0o600)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dledger_formats import json_objects
 TERMINATION_MESSAGE_BYTES_MAX: Final = 4096
 FIRST_FINDINGS_MAX: Final = 10
 MESSAGE_LENGTH_MAX: Final = 256
+FAILURE_LENGTH_MAX: Final = 600
 
 
 class Verdict(enum.StrEnum):
@@ -58,6 +59,25 @@ class Finding:
     first_index: int
     last_index: int
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFailure:
+    """Why an audit ended without a result, if another try of its Job would end alike."""
+
+    failed: str
+    """The reason, in one word."""
+    message: str
+
+    def to_json(self) -> bytes:
+        """Encode."""
+        message = self.message[:FAILURE_LENGTH_MAX]
+        return json_objects.encode(dataclasses.replace(self, message=message))
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Decode. Raises FormatError if a key is missing or has another type."""
+        return json_objects.decode(cls, raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from dledger_audit import workers
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import compact as runs
 from dledger_audit.compaction import copies as log_copies
@@ -14,7 +13,9 @@ from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.compaction.proof.found import CHECKS, Found
 from dledger_audit.compaction.proof.verify import Sources, verify
-from dledger_audit.session import session
+from dledger_audit.executors.settings import ExecutorPodError
+from dledger_audit.executors.starting import started
+from dledger_audit.executors.watching import NoExecutorsError
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
 from pyspark_dledger.copies import Copy, RefusedError
@@ -28,7 +29,7 @@ def compact(options: argparse.Namespace) -> int:
         members = log_copies.ask(options.group, options.members)
         with archives.locked(options.archive):
             archive = _compact(options, members)
-    except (RefusedError, DecoderError) as error:
+    except (RefusedError, DecoderError, ExecutorPodError, NoExecutorsError) as error:
         return _refused(error, "the archive was not changed")
     except Exception:  # exit code 70 tells a failed run from a refused one
         traceback.print_exc()
@@ -47,7 +48,7 @@ def _compact(options: argparse.Namespace, members: list[Copy]) -> Archive:
     if planned is None:
         assert previous is not None
         return previous
-    with session(options.master or workers.master()) as spark:
+    with started(options) as spark:
         return runs.compact(planned, members, SparkLive(spark), options.archive)
 
 

@@ -1,0 +1,86 @@
+"""Starts Spark for a command: in this process, below a Spark master, or with executors in pods."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dledger_audit import workers
+from dledger_audit.executors import settings
+from dledger_audit.executors.reasons import UNKNOWN, ApiServer
+from dledger_audit.executors.watching import wait_for_all, watched
+from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
+from pyspark_dledger.pace import VARIABLE
+
+
+@contextmanager
+def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkSession]:
+    """Start Spark as the options say, and stop it behind the block.
+
+    Not more executors are started than so many tasks keep busy; None if that is not known. Raises
+    NoExecutorsError if there are none for `options.executors_within` seconds.
+    """
+    master = options.master or workers.master()
+    if settings.is_local(master):
+        with session(master) as spark:
+            yield spark
+        return
+    pod = executor_pod() if master.startswith(settings.KUBERNETES) else None
+    cores = settings.share_of(pod).cores if pod else 1
+    number = options.executors
+    if tasks is not None:
+        number = settings.count(tasks, cores, options.executors)
+    with ExitStack() as stack:
+        if pod is None:
+            chosen = settings.below_a_master(number)
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dledger-executors-"))
+            file = Path(folder) / "pod.json"
+            file.write_text(json.dumps(pod))
+            chosen = settings.in_pods(
+                number,
+                pod,
+                pod_file=str(file),
+                environment=os.environ,
+                java_options=" ".join(EXECUTOR_JAVA_OPTIONS),
+            )
+        pace_folder = f"{tempfile.gettempdir()}/dledger-pace-{uuid.uuid4().hex}"
+        chosen |= settings.paced(os.environ.get(VARIABLE), number, pace_folder)
+        chosen |= dict(options.conf)
+        spark = stack.enter_context(session(master, chosen))
+        context = spark.sparkContext
+        why = _why(pod, context.applicationId)
+        stack.enter_context(watched(context, options.executors_within, why))
+        running = wait_for_all(context, number, options.executors_within)
+        sys.stderr.write(f"dledger-audit: {running} of {number} executors of Spark run\n")
+        yield spark
+
+
+def executor_pod() -> Mapping[str, Any]:
+    """Return the pod of an executor. Raises ExecutorPodError."""
+    try:
+        pod = json.loads(os.environ.get(settings.EXECUTOR_POD, ""))
+    except ValueError as error:
+        raise settings.ExecutorPodError(
+            f"{settings.EXECUTOR_POD} must be the pod of an executor, as JSON: {error}"
+        ) from error
+    settings.container_of(pod)
+    return dict(pod)
+
+
+def _why(pod: Mapping[str, Any] | None, application: str) -> Callable[[], str]:
+    namespace = os.environ.get(settings.POD_NAMESPACE)
+    if pod is None:
+        return lambda: "the Spark master gave none; see its page"
+    if not namespace:
+        return lambda: UNKNOWN
+    server = ApiServer(namespace)
+    return lambda: server.why(application, pod)
