@@ -97,11 +97,11 @@ async def _control(led: Led) -> None:
 
 
 @contextlib.asynccontextmanager
-async def led_group(api_server: ApiServer, folder: Path) -> AsyncIterator[Led]:
-    """Yield a group of three that n1 leads."""
+async def led_group(api_server: ApiServer, folder: Path, **spec: Any) -> AsyncIterator[Led]:
+    """Yield a group of three that n1 leads; `spec` overrides keys of its spec."""
     async with operated(api_server, folder, members=3) as parts:
         made = Led(*parts, members=FakeGroup(parts[2], voters=3))
-        await made.create_group()
+        await made.create_group(**spec)
         await made.members.elect("n1", 7)
         controller = asyncio.create_task(_control(made))
         try:

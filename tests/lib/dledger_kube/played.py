@@ -1,6 +1,7 @@
 """A namespace with an operator, in which a test plays the controllers, kubelets and members."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dledger_kube.cluster import Object, parsed
 from dledger_kube.operated import Operated
@@ -17,9 +18,9 @@ class Cluster(Operated):
         for node in self.nodes:
             await node.say(term, f"n{ordinal}")
 
-    async def create_group(self) -> Object:
+    async def create_group(self, **spec: Any) -> Object:
         """Create the group, wait for its StatefulSet, and create the pods of the StatefulSet."""
-        body = self.namespace.make_group()
+        body = self.namespace.make_group(**spec)
         await self.until("the StatefulSet exists", lambda: self.has("statefulsets", "flights"))
         for ordinal, node in enumerate(self.nodes):
             self.namespace.make_pod(parsed(body), ordinal, node.ip)
