@@ -122,4 +122,5 @@ def arguments(audit: AuditRequest, group: Group, member_ids: Sequence[str]) -> l
     options = [argument for member in members for argument in ("--member", member)]
     options += ["--summary-file", names.TERMINATION_LOG, "--verdict-exits-0"]
     options += ["--read-rate", str(audit.read_bytes_per_second), "--html", "-"]
+    options += ["--decoder", audit.decoder] if audit.decoder else []
     return ["--group", group.name, *options]

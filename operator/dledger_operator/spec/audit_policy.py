@@ -64,7 +64,7 @@ class AuditPolicy:
     keep: int
     """How many of the audits that the operator has created and that have ended are kept."""
     request: Mapping[str, Any]
-    """The fields `resources` and `readRate` of each audit's spec, as far as they are set."""
+    """The fields of each audit's spec that the policy sets: `resources`, `readRate`, `decoder`."""
 
     @property
     def key(self) -> str:
@@ -89,7 +89,7 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
         keep=max(1, section.number("keep", KEEP_DEFAULT)),
         request={
             field: section.values[field]
-            for field in ("resources", "readRate")
+            for field in ("resources", "readRate", "decoder")
             if section.values.get(field) is not None
         },
     )

@@ -1,5 +1,6 @@
 """A `DLedgerAudit`, parsed and defaulted."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -10,6 +11,10 @@ from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 LEVELS: Final = ("Full",)
 DEFAULT_READ_RATE: Final = "50Mi"
+DECODER: Final = re.compile(
+    r"register|kv|rocketmq|json:.+|[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
+)
+"""The form of the names that `pyspark_dledger.keys.decoder` takes."""
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "1", "memory": "1Gi"},
     "limits": {"memory": "2Gi"},
@@ -30,6 +35,8 @@ class AuditRequest:
     ttl_after_finished_s: int
     read_bytes_per_second: int
     """How fast each member is read at most."""
+    decoder: str = ""
+    """How the audit finds keys, to tell what compaction would drop; empty if it does not."""
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
@@ -51,4 +58,15 @@ class AuditRequest:
             resources=dict(spec.section("resources").values) or DEFAULT_RESOURCES,
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") // 1000,
             read_bytes_per_second=spec.converted("readRate", quantity_bytes, DEFAULT_READ_RATE),
+            decoder=_decoder(spec),
         )
+
+
+def _decoder(spec: SpecReader) -> str:
+    found = spec.text("decoder")
+    if found and not DECODER.fullmatch(found):
+        raise InvalidSpecError(
+            f"{spec.path}.decoder is {found[:80]!r}; it must be register, kv, json:FIELD, rocketmq "
+            "or module:function"
+        )
+    return found

@@ -16,6 +16,7 @@ WRONG_AUDITS: Final[dict[str, Object]] = {
     "a time zone for no schedule": {"audit": {"afterFailover": True, "timeZone": "UTC"}},
     "no audit to keep": {"audit": {"schedule": "@daily", "keep": 0}},
     "a thousand audits to keep": {"audit": {"schedule": "@daily", "keep": 1000}},
+    "an audit that finds keys in no way": {"audit": {"schedule": "@daily", "decoder": "keys"}},
     "an audit that reads in words": {"audit": {"schedule": "@daily", "readRate": "fast"}},
     "an audit that reads for years": {"audit": {"schedule": "@daily", "readRate": "1k"}},
     "an audit that asks for more than its limit": {
