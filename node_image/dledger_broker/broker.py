@@ -37,6 +37,7 @@ from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_broker.services import Parts
 from dledger_broker.settings import BrokerSettings
+from dledger_broker.state_at_start import StateAtStart
 from dledger_broker.state_figures import StateFigures
 from dledger_node.closing import Closing
 from dledger_node.config import store_folder
@@ -65,6 +66,7 @@ class Broker:
         self.addresses = Addresses(settings)
         """What clients are told."""
         store_host = self._store_host = self.addresses.store_host
+        self._state_at_start = StateAtStart(member)
         self._owner = LogOwner(member, store_host)
         member.own(self._owner)
         self._changes = StateChanges(self._owner)
@@ -112,12 +114,12 @@ class Broker:
 
     @property
     def why_not_serving(self) -> str:
-        """Why clients are not accepted, in words; empty if they are."""
+        """Why this member should get no clients, in words; empty if it should."""
         if self._idle is not None:
             return "the broker is stopping"
-        if self._listeners is not None and self._listeners.is_open:
-            return ""
-        return "the broker is opening its consume queues"
+        if self._listeners is None or not self._listeners.is_open:
+            return "the broker is opening its consume queues"
+        return self._state_at_start.why_behind
 
     async def run(self) -> None:
         """Open the queues, listen, and keep the clock going until cancelled."""

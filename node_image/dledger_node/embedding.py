@@ -179,6 +179,11 @@ class Member:
         return self._store.begin_index
 
     @property
+    def end_index(self) -> int:
+        """Index of the last entry in the log; -1 in a log that never had one."""
+        return self._store.end_index
+
+    @property
     def begin_pos(self) -> int:
         """Position of the first entry in the log; 0 for an empty one."""
         begin_index = self._store.begin_index

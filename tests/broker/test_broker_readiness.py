@@ -1,6 +1,8 @@
 """A member is ready, and so gets clients of a Service, only while its broker serves."""
 
 import asyncio
+import contextlib
+import http.client
 from pathlib import Path
 
 import aiohttp
@@ -8,13 +10,18 @@ import pytest
 
 from dledger_broker.program import BrokerProgram
 from dledger_broker.settings import BrokerSettings
+from dledger_broker_client.sender import Sender
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.settings import NodeSettings
 from dledger_node.embedding import Member
 from dledger_node.main import serve
+from tools.groups.broker_group import BrokerGroup
 from tools.groups.ports import free_ports
+from tools.groups.waiting import wait_for
 
 pytestmark = pytest.mark.group
+
+STORED = 9_000
 
 
 class LateProgram(BrokerProgram):
@@ -72,3 +79,37 @@ async def test_a_leader_is_ready_only_once_its_broker_accepts_clients(tmp_path: 
     assert not waiting.broker.serving
     assert started.broker is not None
     assert (started.broker.serving, started.broker.address) == (True, address)
+
+
+def metric(page: str, name: str) -> float:
+    [line] = [each for each in page.splitlines() if each.startswith(name)]
+    return float(line.split()[-1])
+
+
+def test_a_member_that_has_started_again_is_ready_only_once_its_state_has_its_log(
+    tmp_path: Path,
+) -> None:
+    """It may lead next, and a leader takes no sends before that."""
+    with BrokerGroup(tmp_path, snapshot_threshold=1_000_000) as group:
+        leader = group.master()
+        sender = Sender(group.broker_addresses[leader], "t", STORED)
+        sender.start()
+        sender.join()
+        follower = next(member for member in group.peers if member != leader)
+        group.wait_for_status(
+            follower, lambda status: status.ledger_end_index >= STORED, "it has the messages"
+        )
+        group.kill(follower)
+        end_index = group.status(leader).ledger_end_index
+        group.start(follower)
+
+        def ready_page() -> str | None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                page = group.get(follower, "/metrics")[1].decode()
+                return page if "dledger_node_ready" in page and metric(page, "dledger_node_ready") else None
+            return None
+
+        page = wait_for(ready_page, "the member is ready")
+
+    assert {answer.code for answer in sender.answers} == {0}
+    assert metric(page, "dledger_node_applied_index") >= end_index
