@@ -1,5 +1,5 @@
 """One operator with many groups: how soon it has reconciled all after a restart, how soon a leader
-change is labeled, its memory, and its status writes.
+change is labeled, its memory, its status writes, and what it costs while nothing happens.
 
     make bench-operator                 or, for other numbers:
     PYTHONPATH=tests/lib python -m dledger_kube.many_groups --groups 100 --changes 100
@@ -41,6 +41,8 @@ WAIT_S: Final = 300.0
 POLL_S: Final = 0.005
 WRITES_S: Final = 120.0
 """How long the status writes of a group that appends are counted."""
+IDLE_S: Final = 120.0
+"""How long the processor time of an operator is counted whose groups are idle."""
 
 
 @dataclass(slots=True)
@@ -114,6 +116,21 @@ def memory_mib(operator: OperatorProcess) -> float:
     return int(found[1]) / 1024
 
 
+def processor_s(operator: OperatorProcess) -> float:
+    """Return the processor time that the operator's process has used, in seconds."""
+    assert operator._process is not None
+    stat = Path(f"/proc/{operator._process.pid}/stat").read_text()
+    user, system = stat.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+async def idle_millicores(operator: OperatorProcess, seconds: float) -> float:
+    """Return what the operator costs while its groups are idle, in thousandths of a processor."""
+    before_s, begun_s = processor_s(operator), time.monotonic()
+    await asyncio.sleep(seconds)
+    return 1000 * (processor_s(operator) - before_s) / (time.monotonic() - begun_s)
+
+
 def role_of(namespace: Namespace, pod: str) -> str:
     """Return the role label of a pod; empty without one."""
     labels = namespace.get("pods", pod)["metadata"]["labels"]
@@ -145,7 +162,12 @@ async def writes_per_minute(namespace: Namespace, group: BenchGroup, seconds: fl
 
 
 async def measure(
-    api: ApiServer, folder: Path, count: int, change_count: int, writes_s: float = WRITES_S
+    api: ApiServer,
+    folder: Path,
+    count: int,
+    change_count: int,
+    writes_s: float = WRITES_S,
+    idle_s: float = IDLE_S,
 ) -> dict[str, Any]:
     """Run everything; return the figures."""
     namespace = Namespace.make(api)
@@ -173,6 +195,7 @@ async def measure(
             found[f"change_p{share * 100:.0f}_ms"] = took_s[int(len(took_s) * share)] * 1000
         found["change_max_ms"] = took_s[-1] * 1000
         found["status_writes_per_minute"] = await writes_per_minute(namespace, groups[0], writes_s)
+        found["idle_millicores"] = await idle_millicores(operator, idle_s)
         found["memory_mib"] = memory_mib(operator)
         found["reconciled_after_restart"] = reported(operator)
         doubles = re.findall(r"^dledger_double_master_observed_total\{.*\} (\S+)$",
