@@ -106,7 +106,11 @@ def test_a_member_that_has_started_again_is_ready_only_once_its_state_has_its_lo
         def ready_page() -> str | None:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 page = group.get(follower, "/metrics")[1].decode()
-                return page if "dledger_node_ready" in page and metric(page, "dledger_node_ready") else None
+                return (
+                    page
+                    if "dledger_node_ready" in page and metric(page, "dledger_node_ready")
+                    else None
+                )
             return None
 
         page = wait_for(ready_page, "the member is ready")

@@ -16,7 +16,7 @@ class Sender(threading.Thread):
     def __init__(self, address: str, topic: str, sends: int = SENDS) -> None:
         super().__init__()
         self._sends = sends
-        self._address, self._topic = address, topic
+        self._address, self.topic = address, topic
         self.sent = threading.Event()
         """Set once a third of the sends is begun."""
         self.answers: list[RemotingCommand] = []
@@ -27,7 +27,7 @@ class Sender(threading.Thread):
             opaques = []
             for n in range(self._sends):
                 opaques.append(
-                    client.begin(RequestCode.SEND_MESSAGE_V2, send_ext(self._topic), b"%d" % n)
+                    client.begin(RequestCode.SEND_MESSAGE_V2, send_ext(self.topic), b"%d" % n)
                 )
                 if n >= 500:
                     self.answers.append(client.answer(opaques[n - 500]))
