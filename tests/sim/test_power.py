@@ -30,6 +30,11 @@ def test_hosts_lose_power_in_these_seeds() -> None:
     assert max(counts) > 1, "several at once, too"
 
 
+def test_entries_that_were_all_truncated_do_not_come_back_with_a_power_loss() -> None:
+    """In this seed a leader replaces a follower's log from entry 0 on, before the power fails."""
+    assert_sound(range(200_482, 200_483))
+
+
 @pytest.mark.simulation
 @pytest.mark.parametrize("chunk", range(2))
 def test_no_power_loss_of_one_host_loses_anything(chunk: int) -> None:

@@ -133,7 +133,7 @@ class OlderDisks:
         else:
             pairs = zip(copy.durable, disk.durable, strict=False)
             kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            if kept > copy.begin_index:  # otherwise the log was replaced
+            if kept > copy.begin_index or disk.begin_index == 0:  # otherwise it was replaced
                 copy = copy._replace(durable=copy.durable[:kept])
         self._copies[member_id] = copy, lives
         self._roll_back(member_id, log_alone=True)
