@@ -1,5 +1,6 @@
 """Installs: a peer that lacks the leader's first entry replaces its log by the leader's."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -173,9 +174,9 @@ def test_an_install_never_replaces_entries_that_its_leader_pushed() -> None:
 def test_an_install_of_an_entry_removed_here_is_not_a_contradiction() -> None:
     driver = CoreDriver(terms=[1] * 12, committed_index=11)
     driver.raft.remove_before(10)
-    said = driver.receive(install(3, 8, 9, 1))
+    said = driver.receive(dataclasses.replace(install(3, 8, 9, 1), committed_index=11))
 
-    assert only(PushResponse, said).match_index == 11
+    assert only(PushResponse, said).match_index == 10
     assert not driver.raft.contradiction
 
 
@@ -186,9 +187,12 @@ def test_a_follower_answers_a_probe_for_a_removed_entry_by_its_first_entry(index
     """
     driver = CoreDriver(terms=[1] * 10, committed_index=9)
     driver.raft.remove_before(8)
-    answer = only(PushResponse, driver.receive(compare(2, index, 1 if index >= 0 else -1)))
+    term = 1 if index >= 0 else -1
+    told_less = only(PushResponse, driver.receive(compare(2, index, term)))
+    told_all = only(PushResponse, driver.receive(compare(2, index, term, committed_index=9)))
 
-    assert (answer.result, answer.match_index) == (PushResult.SUCCESS, 9)
+    assert (told_less.result, told_less.match_index) == (PushResult.SUCCESS, -1)
+    assert (told_all.result, told_all.match_index) == (PushResult.SUCCESS, 8)
 
 
 def test_a_follower_refuses_an_install_of_a_deposed_leader() -> None:

@@ -30,6 +30,10 @@ ONE_CRASHES = Scope(
     entries_max=1, heartbeat_rounds_max=1, candidates_max=2, flush_apart=False, crashes_max=1,
 )  # fmt: skip
 
+ONE_IS_A_STRANGER = Scope(
+    entries_max=2, heartbeat_rounds_max=2, candidates_max=1, flush_apart=False, stranger_entries=2
+)
+
 
 @pytest.mark.simulation
 @pytest.mark.parametrize(
@@ -47,6 +51,26 @@ def test_no_run_of_a_small_group_breaks_a_rule(scope: Scope) -> None:
     assert result.complete
     assert result.leaders_seen
     assert result.committed_max == scope.entries_max - 1, "every entry can be committed"
+
+
+@pytest.mark.simulation
+def test_no_run_counts_on_a_member_with_a_longer_log_of_another_group() -> None:
+    result = Search(ONE_IS_A_STRANGER).run(LIMITS)
+
+    assert result.complete
+    assert result.committed_max == ONE_IS_A_STRANGER.entries_max - 1, "the two others commit"
+
+
+def test_the_search_finds_a_confirmation_of_what_only_another_group_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trusting(member: MemberState, follower: Follower) -> int:
+        return min(member.durable_index, follower.verified_index)
+
+    monkeypatch.setattr(entry_handler, "confirmed_index", trusting)
+
+    with pytest.raises(ViolationError, match="a committed entry is durable on a majority"):
+        Search(ONE_IS_A_STRANGER).run(LIMITS)
 
 
 @pytest.mark.simulation

@@ -145,6 +145,8 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
         return core.lacks_promised
     if core.contradiction:
         return f"rejects the leader of term {core.term}: {core.contradiction}"
+    if core.leader_lacks:
+        return core.leader_lacks
     if core.master:
         return ""
     if core.leads:

@@ -218,6 +218,17 @@ class Raft(CoreView):
         self._member.log.remove_before(first_index)
         self._member.memberships.remove_before(first_index)
 
+    def note_difference(self, leader_id: str, term: int) -> None:
+        """Record that a push did not follow this log, although index and term were the same.
+
+        Nothing is confirmed to that leader before another push of it has followed this log.
+        """
+        match self._member.role_state:
+            case Follower() as follower if (leader_id, term) == (self.leader_id, self.term):
+                follower.logs_differ = True
+            case _:
+                pass
+
     def link_lost(self, peer_id: str) -> None:
         """Record that the connection to a peer broke, or was refused."""
         member = self._member

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dledger_node.raft import heartbeats, joining, recalling, transfer
+from dledger_node.raft import completeness, heartbeats, joining, recalling, transfer
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
@@ -86,6 +86,15 @@ class CoreView:
         While it is not empty, this member should not serve clients.
         """
         return self._member.contradiction
+
+    @property
+    def leader_lacks(self) -> str:
+        """Describe what this member's leader has not shown: that its log holds all entries that are
+        committed here. Empty if it has, or if no leader is known.
+
+        While it is not empty, this member confirms nothing, and should not serve clients.
+        """
+        return completeness.lacking(self._member)
 
     @property
     def elections(self) -> Mapping[ElectionCause, int]:

@@ -5,6 +5,7 @@ the leader's. DLedger's counterpart is `EntryHandler`, which did not check term,
 committed index, and so lost acknowledged entries.
 """
 
+from dledger_node.raft import completeness
 from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -41,7 +42,7 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
     elif not member.log.holds(request.index, request.index_term):
         reject(member, request, request.index)
         return
-    follower.verified_index = max(follower.verified_index, agreed_index)
+    completeness.note_agreed(follower, agreed_index)
     commit_verified(member, follower, request.committed_index)
     acknowledge(member, follower, probe=request.probe)
 
@@ -54,16 +55,13 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
     if not member.log.holds(request.previous_index, request.previous_term):
         reject(member, request, request.previous_index)
         return
+    follower.logs_differ &= request.previous_index < 0  # the shell has compared the checksums
     held_index = _last_index_held(member, request)
     if held_index < min(request.last_index, member.log.end_index):
         if held_index < follower.verified_index:
             # The verified index is never below the committed one. A leader whose entries contradict
             # either is not the term's leader, or is broken.
-            member.refuse(
-                RefusalCause.BELOW_COMMITTED,
-                f"{request.sender}, leader of term {request.term}, asked to replace entry "
-                f"{held_index + 1}; entries up to {member.committed_index} are committed",
-            )
+            _refuse_to_replace(member, follower, request, held_index + 1)
             _send_conflict(member, request, held_index + 1)
             return
         member.truncate(held_index + 1)
@@ -78,9 +76,9 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         member.append(write, request.last_index, request.entries_term)
         for entry in write.memberships:
             member.adopt_membership(entry)
-    follower.verified_index = max(follower.verified_index, request.last_index)
+    completeness.note_agreed(follower, request.last_index)
     commit_verified(member, follower, request.committed_index)
-    if member.durable_index >= request.last_index:
+    if confirmed_index(member, follower) >= request.last_index:
         acknowledge(member, follower)
 
 
@@ -93,7 +91,7 @@ def handle_install(
     without this member holds it and all entries before it, and no candidate can win without a vote
     from that majority. No entry of this log from that index on was ever committed.
     """
-    first_index, verified_index = request.first_index, request.first_index
+    first_index, agreed_index = request.first_index, request.first_index
     if member.log.holds(first_index, request.entries_term):
         pass  # a repeated request
     elif first_index > follower.verified_index:  # which covers committed
@@ -106,16 +104,14 @@ def handle_install(
             memberships=request.memberships,
         )
         member.replace_log(write)
-        verified_index = request.last_index
+        agreed_index = request.last_index
     elif member.log.begin_index <= first_index:
-        member.refuse(
-            RefusalCause.BELOW_COMMITTED,
-            f"{request.sender}, leader of term {request.term}, asked to replace entry "
-            f"{first_index}; entries up to {member.committed_index} are committed",
-        )
+        _refuse_to_replace(member, follower, request, first_index)
         return
-    # Otherwise the entry was committed and has since been removed here.
-    follower.verified_index = max(follower.verified_index, verified_index)
+    else:
+        agreed_index = member.log.begin_index  # the entry was committed and is removed here
+    completeness.note_agreed(follower, agreed_index)
+    completeness.note_committed(follower, request.committed_index)
     member.commit(min(request.committed_index, follower.verified_index))
     if confirmed_index(member, follower) >= first_index:
         acknowledge(member, follower)
@@ -128,15 +124,17 @@ def handle_persisted(member: MemberState, follower: Follower) -> None:
 
 
 def confirmed_index(member: MemberState, follower: Follower) -> int:
-    """Return the last index that is both durable here and verified to equal the leader's log.
+    """Return the last index that is both durable here and shown to equal the leader's log.
 
-    The tail after it may come from another leader.
+    The tail after it may come from another leader. The result is -1 while the leader may lack
+    entries that are committed here (`completeness`).
     """
-    return min(member.durable_index, follower.verified_index)
+    return min(member.durable_index, completeness.confirmable_index(member, follower))
 
 
 def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
     """Advance the committed index to the leader's, but not beyond the verified index."""
+    completeness.note_committed(follower, leader_committed_index)
     index = min(leader_committed_index, follower.verified_index)
     follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
@@ -172,6 +170,25 @@ def refuse_expired(
 ) -> None:
     """Report the newer term to a deposed leader."""
     _send_failure(member, request, PushResult.EXPIRED_TERM)
+
+
+def _refuse_to_replace(
+    member: MemberState,
+    follower: Follower,
+    request: AppendRequest | InstallSnapshotRequest,
+    index: int,
+) -> None:
+    """Refuse a push in the place of entries that are committed, or verified, here.
+
+    Nothing further is confirmed to its sender in this term.
+    """
+    follower.lacks_committed = True
+    member.refuse(
+        RefusalCause.BELOW_COMMITTED,
+        f"{request.sender}, leader of term {request.term}, asked to replace entry {index}; its "
+        f"push ends at entry {request.last_index} of term {request.entries_term}; "
+        f"{completeness.own_log(member)}. {completeness.REMEDY}",
+    )
 
 
 def _send_conflict(member: MemberState, request: Request, index: int) -> None:

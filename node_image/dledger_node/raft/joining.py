@@ -61,7 +61,7 @@ highest term in the answers.
 
 from collections.abc import Iterable
 
-from dledger_node.raft import leader_elector, quorum
+from dledger_node.raft import completeness, leader_elector, quorum
 from dledger_node.raft.member_state import Follower, Leader, MemberState
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import (
@@ -315,5 +315,6 @@ def _has_caught_up(member: MemberState, joining: Joining) -> bool:
         known is not None
         and known.term == member.term
         and _may_be_heeded(member, joining, known)
-        and min(member.flushed_index, role_state.verified_index) >= known.ledger_end_index
+        and min(member.flushed_index, completeness.confirmable_index(member, role_state))
+        >= known.ledger_end_index
     )

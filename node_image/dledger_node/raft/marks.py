@@ -3,7 +3,7 @@
 Marks are kept in memory only. `recalling` explains their use.
 """
 
-from dledger_node.raft import electorate
+from dledger_node.raft import completeness, electorate
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Follower, Leader, MemberState
 from dledger_node.raft.recall_messages import Mark
@@ -47,7 +47,7 @@ def note_all(member: MemberState) -> None:
                 if one.match_index > BEFORE_FIRST:
                     note(member, peer_id, one.match_index)
         case Follower(leader_id=str(leader_id), advertised_index=index) as follower:
-            held_index = min(member.durable_index, follower.verified_index)
+            held_index = min(member.durable_index, completeness.confirmable_index(member, follower))
             note(member, leader_id, index, end_index=held_index)
         case _:
             pass

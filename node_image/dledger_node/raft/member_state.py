@@ -46,6 +46,17 @@ class Follower:
 
     Invariant: committed_index <= verified_index <= log.end_index.
     """
+    matched_index: int = -1
+    """Up to here, that leader's own requests have shown that its log equals this one.
+
+    Invariant: matched_index <= verified_index.
+    """
+    shown_index: int = -1
+    """That leader's log reaches at least this index, by its own requests (`completeness`)."""
+    lacks_committed: bool = False
+    """Whether that leader has asked to replace entries that are committed or verified here."""
+    logs_differ: bool = False
+    """Whether that leader's last push did not follow this log, by the shell's checksums."""
     acknowledged_index: int = -1
     """The highest match_index sent to that leader."""
     advertised_index: int = -1

@@ -6,7 +6,8 @@ in index and term of an entry, which in one group means that all entries up to i
 chain of checksums then shows that they are not: no entry of the leader follows this log.
 
 One such push proves little, since a bit may have changed on its way or on the leader's disk. So
-this member closes the link first: the leader verifies what it sends over the next one. After
+this member confirms nothing more until a push follows its log, and closes the link: the leader
+verifies what it sends over the next one. After
 `PUSHES_MIN` such pushes, it verifies its own entry, and asks the leader for the proof that it
 leads, as a linearizable read does. A leader that can give it has committed an entry of its term, so
 a majority holds its log, and this log is the foreign one. A leader with a foreign log never can,
@@ -66,6 +67,7 @@ class Divergence:
         if suspected != self._suspected:
             self._suspected, self._count = suspected, 0
         self._count += 1
+        self._core.note_difference(push.sender, push.term)
         if self._count < PUSHES_MIN:
             return False
         if not self._is_asking and self._own_entry_is_sound(push.previous_index):

@@ -19,7 +19,7 @@ from typing import Final
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.member_state import Role
 from dledger_sim.judges.violation import ViolationError
-from dledger_sim.search.judge import Terms, judge
+from dledger_sim.search.judge import Terms, judge, judge_stranger
 from dledger_sim.search.members import Members
 from dledger_sim.search.moves import (
     CRASH_BITS,
@@ -195,7 +195,11 @@ class Search:
         if key not in self._judged:
             self._judged.add(key)
             members = [seen[state] for state in states]
-            judge(self._members.ids, self._members.first, members, self._committed[committed])
+            ids = self._members.ids
+            if self._scope.stranger_entries:
+                judge_stranger(members.pop(), self._scope.stranger_entries)
+                ids = ids[:-1]
+            judge(ids, self._members.first, members, self._committed[committed])
 
     def _result(
         self, visit_count: int, transition_count: int, complete: bool, started_s: float
@@ -243,6 +247,9 @@ def main() -> int:
         help="allow other inputs between a write and its flush",
     )
     parser.add_argument("--recalls", action="store_true", help="a restarted member asks its peers")
+    parser.add_argument(
+        "--stranger", type=int, default=0, help="committed entries of another group in the last log"
+    )
     parser.add_argument("--ways", action="store_true", help="print the path to a broken rule")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
     parser.add_argument("--gib", type=float, default=6.0, help="memory limit")
@@ -256,6 +263,7 @@ def main() -> int:
         flush_apart=arguments.flush_apart,
         crashes_max=arguments.crashes,
         recalls=arguments.recalls,
+        stranger_entries=arguments.stranger,
     )
     memory_max_bytes = int(arguments.gib * (1 << 30))
     limits = Limits(seconds_max=60 * arguments.minutes, memory_max_bytes=memory_max_bytes)

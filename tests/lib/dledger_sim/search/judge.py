@@ -67,6 +67,14 @@ def judge(ids: Sequence[str], first: Membership, members: Sequence[Seen], commit
             )
 
 
+def judge_stranger(stranger: Seen, entries: int) -> None:
+    """Check a member that started with another group's committed entries: it keeps them, and its
+    copy of the group's entries counts for nothing, since the other rules leave it out.
+    """
+    if stranger.terms[:entries] != (0,) * entries:
+        raise ViolationError("a committed entry is never removed", f"{stranger}")
+
+
 def judge_step(before: Seen, after: Seen) -> None:
     """Check the effect of an input other than a crash on a member."""
     if after.term < before.term or after.committed_index < before.committed_index:

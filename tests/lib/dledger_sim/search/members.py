@@ -18,7 +18,7 @@ from dledger_node.raft.ready import HardState, Ready
 from dledger_sim.judges.violation import ViolationError
 from dledger_sim.search.crashes import Disk, Image, disk_after, images
 from dledger_sim.search.frozen import LONG_TICKS, Bytes, frozen, lowest, rank, stop_clock
-from dledger_sim.search.judge import Seen, judge_step, judge_told
+from dledger_sim.search.judge import Seen, Terms, judge_step, judge_told
 from dledger_sim.search.scope import Scope
 
 TIMEOUT, HEARTBEAT, PROPOSE, FLUSH, CHANGE = -1, -2, -3, -4, -5
@@ -77,8 +77,12 @@ class Members:
     def first_state(self, number: int) -> int:
         """Return the state of a member at the founding of the group."""
         hard_state = HardState(term=0, vote_for=None, flushed=True)
-        raft = self._raft(number, 0, Image(hard_state, (), -1, frozenset()))
-        disk = Disk(hard_state, (), -1, frozenset(), -1, frozenset())
+        terms: Terms = ()
+        if number == self._scope.member_count - 1:
+            terms = (0,) * self._scope.stranger_entries  # no leader here has term 0
+        last_index = len(terms) - 1
+        raft = self._raft(number, 0, Image(hard_state, terms, last_index, frozenset()))
+        disk = Disk(hard_state, terms, last_index, frozenset(), last_index, frozenset())
         return self._state(number, 0, raft, disk)
 
     def step(self, state: int, input_: int) -> Step:

@@ -33,7 +33,14 @@ class Scope:
     changes: tuple[Change, ...] = ()
     """Membership changes that a leader may be asked for while its log has no change."""
 
+    stranger_entries: int = 0
+    """Entries of another group, all committed by its own checkpoint, with which the last member
+    starts; 0 lets it start with an empty log, like the others.
+    """
+
     def __post_init__(self) -> None:
+        if self.stranger_entries and (self.crashes_max or self.changes):
+            raise ValueError("a scope with a stranger has neither crashes nor changes")
         if self.changes and self.crashes_max:
             raise ValueError(
                 "a scope with both changes and crashes is not supported: the judge cannot count "
