@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.groups.ports import FIRST_PORT, LAST_PORT
 from tools.local_cluster.layout import NODES_MAX, SLOTS, TEST_RANGE, Layout, cache_folder
 
 ALLOWED = ipaddress.IPv4Network(TEST_RANGE)
@@ -46,6 +47,12 @@ def test_slots_share_no_address_port_or_link() -> None:
 
 def ports(of: Layout) -> list[int]:
     return [of.etcd_port, of.etcd_peer_port, of.controller_manager_port, of.scheduler_port]
+
+
+def test_no_port_of_a_cluster_is_one_that_tests_give_to_their_programs() -> None:
+    used = [port for slot in range(SLOTS) for port in ports(layout(slot=slot))]
+    assert not [port for port in used if FIRST_PORT <= port < LAST_PORT]
+    assert not [port for port in used if port < 1024]
 
 
 def test_nodes_of_a_cluster_share_no_address() -> None:

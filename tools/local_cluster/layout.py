@@ -160,8 +160,9 @@ class Layout:
         return f"https://{self.host_address}:{API_PORT}"
 
     def _port(self, offset: int) -> int:
-        # All clusters share loopback. Outgoing connections use only ports from 32768 on.
-        return 24000 + 10 * self.slot + offset
+        # All clusters share loopback. Outgoing connections use only ports from 32768 on, and tests
+        # give their programs 20000 to 32000 (`tools.groups.ports`).
+        return 19000 + 10 * self.slot + offset
 
     @property
     def etcd_port(self) -> int:
