@@ -11,14 +11,14 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias
 
 from dledger_broker.door import door_frames
 from dledger_broker.door.door_frames import DoorAnswer, DoorRequest
 from dledger_formats.json_objects import FormatError
-from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.codes import SystemCode
 from dledger_formats.protocol.frames import FrameDecoder, FrameError, RemotingCommand
+from dledger_node.remoting.dialed_link import DialedLink
 
 _RESET_AT_ONCE: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a closed connection drops what it has not sent."""
@@ -43,19 +43,15 @@ class LinkOwner(Protocol):
         """Take note that the connection is gone, or could not be made."""
 
 
-class DoorLink(asyncio.Protocol):
+class DoorLink(DialedLink):
     """A connection; of no use any longer once it has called `LinkOwner.link_lost`."""
 
     def __init__(self, owner: LinkOwner, leader_id: str, term: int) -> None:
+        super().__init__()
         self.leader_id = leader_id
         self.term = term
         """The term that the leader leads."""
-        self.was_made = False
-        """Whether the connection was made, so that the leader may have received requests."""
         self._owner = owner
-        self._hello = b""
-        self._transport: asyncio.Transport | None = None
-        self._opening: asyncio.Task[None] | None = None
         self._decoder = FrameDecoder()
         self._next: list[DoorRequest] = []
         self._next_bytes = 0
@@ -65,13 +61,11 @@ class DoorLink(asyncio.Protocol):
         """
         self._last_frame = 0
         self._has_answers = False
-        self._unsent: list[bytes] = []
-        self._has_ended = False
 
     def open(self, host: str, port: int, hello: bytes) -> None:
         """Begin to connect; `hello` introduces this member."""
-        self._hello = hello
-        self._opening = asyncio.create_task(self._open(host, port))
+        self._unsent.insert(0, hello)
+        self._dial(host, port)
 
     def send(self, request: DoorRequest) -> None:
         """Send a request at the end of this turn of the event loop."""
@@ -86,21 +80,10 @@ class DoorLink(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once, and tell nobody."""
         self._has_ended = True
-        if self._opening is not None:
-            self._opening.cancel()
-        if self._transport is not None:
-            self._transport.abort()
+        self._drop()
 
-    async def _open(self, host: str, port: int) -> None:
-        try:
-            await dial(lambda: self, host, port)
-        except OSError:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._has_ended:
-            self._has_ended = True
-            self._owner.link_lost(self)
+    def _ended(self) -> None:
+        self._owner.link_lost(self)
 
     def _flush(self) -> None:
         requests, self._next = self._next, []
@@ -111,27 +94,14 @@ class DoorLink(asyncio.Protocol):
         frame = door_frames.encode_requests(requests, self._last_frame)
         if not self._has_answers:
             self._frames[self._last_frame] = range(requests[0].number, requests[-1].number + 1)
-        if self._transport is None:
-            self._unsent.append(frame)
-        else:
-            self._transport.write(frame)
+        self._write(frame)
 
-    # -- called by the event loop ----------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce this member, and send what waited for the connection."""
-        # uvloop's transports are not subclasses, but have all of its methods.
-        made = cast("asyncio.Transport", transport)
-        if self._has_ended:
-            made.abort()
-            return
-        link_socket = made.get_extra_info("socket")
+    def _made(self, transport: asyncio.Transport) -> None:
+        link_socket = transport.get_extra_info("socket")
         if link_socket is not None:
             link_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_ONCE)
-        self._transport = made
-        self.was_made = True
-        unsent, self._unsent = self._unsent, []
-        made.write(b"".join((self._hello, *unsent)))
+
+    # -- called by the event loop ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Return the answers to their requests."""
@@ -159,10 +129,6 @@ class DoorLink(asyncio.Protocol):
             self._owner.refused(requests)
         elif self._transport is not None:
             self._transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End."""
-        self._end()
 
 
 OpenLink: TypeAlias = Callable[[LinkOwner, str, int], DoorLink | None]

@@ -4,14 +4,13 @@ Requests that are sent before the connection is made wait for it. Each request e
 with its answer, or with the end of the connection.
 """
 
-import asyncio
 import math
 from collections.abc import Sequence
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar
 
-from dledger_formats.net.dialing import dial
 from dledger_formats.protocol.frames import OPAQUE_MAX, FrameDecoder, FrameError, RemotingCommand
 from dledger_formats.protocol.go_away import GO_AWAY
+from dledger_node.remoting.dialed_link import DialedLink
 
 ANSWER_BYTES_MAX: Final = 64 * 1024
 """The longest frame of an answer to an append."""
@@ -42,21 +41,18 @@ class LinkOwner(Protocol[RequestT_contra]):
         """
 
 
-class LeaderLink(asyncio.Protocol, Generic[RequestT]):
+class LeaderLink(DialedLink, Generic[RequestT]):
     """The connection; of no use any more once it has called `LinkOwner.lost`."""
 
     def __init__(self, owner: LinkOwner[RequestT], leader_id: str) -> None:
+        super().__init__()
         self._owner = owner
         self._leader_id = leader_id
-        self._transport: asyncio.Transport | None = None
-        self._opening: asyncio.Task[None] | None = None
         self._decoder = FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
         self._waiting: dict[int, RequestT] = {}
         """The requests without an answer, by opaque number, oldest first."""
-        self._unsent: list[bytes] = []
-        """Their frames until the connection is made."""
         self._next_opaque = 0
-        self._has_ended = self._goes_away = False
+        self._goes_away = False
 
     @property
     def oldest_deadline_s(self) -> float:
@@ -66,7 +62,7 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
 
     def open(self, host: str, port: int) -> None:
         """Begin to connect."""
-        self._opening = asyncio.create_task(self._open(host, port))
+        self._dial(host, port)
 
     def next_opaque(self) -> int:
         """Return the opaque number for the next frame."""
@@ -76,46 +72,19 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
     def send(self, opaque: int, frame: bytes, request: RequestT) -> None:
         """Send a request's frame now, or once the connection is made."""
         self._waiting[opaque] = request
-        if self._transport is None:
-            self._unsent.append(frame)
-        else:
-            self._transport.write(frame)
+        self._write(frame)
 
     def abort(self) -> None:
         """Close at once, and end every request."""
-        if self._opening is not None:
-            self._opening.cancel()
-        if self._transport is not None:
-            self._transport.abort()
+        self._drop()
         self._end()
 
-    async def _open(self, host: str, port: int) -> None:
-        try:
-            await dial(lambda: self, host, port)
-        except OSError:
-            self._end()
-
-    def _end(self) -> None:
-        if self._has_ended:
-            return
-        self._has_ended = True
+    def _ended(self) -> None:
         waiting, self._waiting = list(self._waiting.values()), {}
-        were_sent = self._transport is not None and not self._goes_away
+        were_sent = self.was_made and not self._goes_away
         self._owner.lost(self._leader_id, waiting, were_sent=were_sent)
 
     # -- called by the event loop ----------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what waited for the connection."""
-        # uvloop's transports are not subclasses, but have all of its methods.
-        made = cast("asyncio.Transport", transport)
-        if self._has_ended:
-            made.abort()
-            return
-        self._transport = made
-        unsent, self._unsent = self._unsent, []
-        if unsent:
-            made.write(b"".join(unsent))
 
     def data_received(self, data: bytes) -> None:
         """Return the answers to their requests."""
@@ -134,7 +103,3 @@ class LeaderLink(asyncio.Protocol, Generic[RequestT]):
         self._goes_away = any(command.code == GO_AWAY for command in commands)
         if self._goes_away or not is_sound:
             self.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End every request."""
-        self._end()
