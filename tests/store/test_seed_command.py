@@ -120,7 +120,7 @@ def test_a_complete_copy_is_never_made_again(
     before = files()
 
     assert run(member(tmp_path, archive), tmp_path / "gone") == 0
-    assert "holds a log, or a vote, already" in capsys.readouterr().err
+    assert "holds a log already" in capsys.readouterr().err
     assert files() == before
 
 
@@ -142,16 +142,47 @@ def test_a_later_member_begins_empty_whether_or_not_there_is_an_archive(
     assert names_in(tmp_path) == []
 
 
-def test_an_archive_of_the_group_itself_shows_that_it_has_begun(
-    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = tmp_path / "own"
+def own_archive(folder: Path, archive: Path) -> Path:
+    own = folder / "own"
     shutil.copytree(archive, own)
     (own / INFO_FILE).write_bytes(replace(info_of(archive), group_identity="mine").to_json())
+    return own
 
-    assert run(member(tmp_path, archive, group_identity="mine"), own) == 0
-    assert "made of this very group" in capsys.readouterr().err
-    assert names_in(tmp_path) == []
+
+def test_a_group_begins_again_with_its_own_archive_under_another_identity(
+    tmp_path: Path, archive: Path
+) -> None:
+    """The disks of the group are lost, and its volumes come back blank."""
+    store, _, _ = open_store(member(tmp_path, archive, group_identity="mine"))
+    store.close()
+    own = own_archive(tmp_path, archive)
+
+    settings, info = member(tmp_path, archive, group_identity="again"), info_of(own)
+    assert run(settings, own) == 0
+    store, state, _ = open_store(settings, verify_all=True)
+    store.close()
+    assert (store.begin_index, store.end_index) == (info.first_index, info.end_index)
+    assert state.seed_end == LogEnd(info.end_term, info.end_index)
+
+
+@pytest.mark.parametrize("blank", [False, True], ids=["no folder", "a blank folder"])
+def test_a_group_never_begins_again_under_the_identity_of_its_own_archive(
+    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str], *, blank: bool
+) -> None:
+    own = own_archive(tmp_path, archive)
+    settings = member(tmp_path, archive, group_identity="mine")
+    if blank:
+        store, _, _ = open_store(settings)
+        store.close()
+
+    assert run(settings, own) == 1
+    assert "was made of this very group" in (told := capsys.readouterr().err)
+    assert "delete the group and its volume claims, and create it again" in told
+    assert names_in(tmp_path) == (["dledger-n0"] if blank else [])
+    if blank:
+        store, _, _ = open_store(settings)
+        store.close()
+        assert store.end_index == -1
 
 
 def test_the_folder_of_a_member_that_never_had_anything_is_filled(
@@ -177,8 +208,8 @@ def test_the_folder_of_a_member_that_never_had_anything_is_filled(
     ],
     ids=["a later term", "a vote while joining", "a member that may vote", "a vote"],
 )
-def test_a_folder_with_a_promise_is_left_alone(
-    tmp_path: Path, archive: Path, state: HardState
+def test_a_member_with_a_promise_but_no_log_does_not_start(
+    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str], state: HardState
 ) -> None:
     settings = member(tmp_path, archive)
     store, _, _ = open_store(settings)
@@ -186,7 +217,8 @@ def test_a_folder_with_a_promise_is_left_alone(
     folder = tmp_path / "store" / "dledger-n0"
     save_hard_state(folder, state)
 
-    assert run(settings, archive) == 0
+    assert run(settings, archive) == 1
+    assert "delete the group and its volume claims" in capsys.readouterr().err
     assert load_hard_state(folder) == state
 
 

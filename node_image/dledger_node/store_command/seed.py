@@ -1,10 +1,10 @@
 """`dledger-node seed ARCHIVE`: begin a member's folder with the log of an archive.
 
 It runs before the member, with the same settings, for instance in an init container. It copies
-nothing unless this may be the first start of a first voter: the settings say that the group is new,
-the folder holds nothing, and no other member says that the group has begun. Every other member
-gets its log from its peers. It fails, and the member must not start, if the archive cannot be used:
-a group that was to begin with an archive never begins empty.
+nothing, and the member may start, if the group is not new, if the folder holds a log, or if another
+member says that the group has begun; then this member gets its log from the others. Otherwise it
+copies the archive, or fails, and the member must not start: a group that was to begin with an
+archive never begins empty.
 
 The copy is written beside the folder and renamed, so a crash leaves no half of it. The member
 starts as one that joins (`raft.joining`), so that a copy which should not have been made gives it
@@ -35,6 +35,10 @@ from dledger_node.store_command.verify import lock_holder
 EXIT_REFUSED: Final = 1
 EXIT_SETTINGS: Final = 2
 CURRTERM: Final = "currterm"
+_REMOVE: Final = (
+    "If no member of the group has a log, delete the group and its volume claims, and create it "
+    "again"
+)
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -43,9 +47,9 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         prog="dledger-node seed",
         description="Begin the folder of a new group's member with the log of an archive that "
         "`dledger-audit compact` wrote. The settings are those of the member. Copies nothing if "
-        "the group has begun, or the folder holds anything.",
-        epilog="Exit codes: 0 copied, or nothing to do; 1 the archive cannot be used; 2 a wrong "
-        "setting.",
+        "the group has begun, or the folder holds a log.",
+        epilog="Exit codes: 0 copied, or nothing to do; 1 the archive cannot be used, and the "
+        "member must not start; 2 a wrong setting.",
     )
     parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="folder with archive.json")
     parser.add_argument(
@@ -89,8 +93,9 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
         return f"nothing was copied: {reason}; this member gets its log from the others"
     info = read_archive(archive)
     end = LogEnd(info.end_term, info.end_index)
-    if reason := _why_begun(settings, folder, others, info, end):
+    if reason := _why_begun(others, end):
         return f"nothing was copied: {reason}; this member gets its log from the others"
+    _check_folder(folder, end)
     _check(settings, archive, info, source_group, copy_sha256)
     copy = folder.with_name(f"seeding-{settings.self_id}")
     old = folder.with_name(f"blank-{settings.self_id}")
@@ -119,21 +124,17 @@ def _why_not(settings: NodeSettings, folder: Path) -> str:
     if not folder.exists():
         return ""
     if (holder := lock_holder(folder)) is not None:
-        return f"{folder} is in use by process {holder}"
-    return "" if _is_blank(folder) else f"{folder} holds a log, or a vote, already"
+        raise SeedError(f"{folder} is in use by process {holder}: stop that process")
+    return f"{folder} holds a log already" if _holds_log(folder) else ""
 
 
-def _is_blank(folder: Path) -> bool:
-    """Tell whether a member that has no entry, and has never voted, made this folder."""
-    try:
-        state = load_hard_state(folder)
-    except StoreError:
-        return False  # the member itself says what is wrong with the file, and is healed
-    files = [
-        path for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER) for path in (folder / name).glob("*")
-    ]
-    is_joining = state.joining and state.vote_for is None and state.seed_end is None
-    return is_joining and not any(map(_begins_with_entry, files))
+def _holds_log(folder: Path) -> bool:
+    """Tell whether a member's folder has an entry, damaged or not."""
+    return any(
+        _begins_with_entry(path)
+        for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER)
+        for path in (folder / name).glob("*")
+    )
 
 
 def _begins_with_entry(path: Path) -> bool:
@@ -162,21 +163,11 @@ def _why_led(others: Sequence[NodeStatus]) -> str:
     return f"{led[0].self_id} says that {led[0].leader_id} leads the group" if led else ""
 
 
-def _why_begun(
-    settings: NodeSettings,
-    folder: Path,
-    others: Sequence[NodeStatus],
-    info: ArchiveInfo,
-    end: LogEnd,
-) -> str:
-    """Return how it is known that the group has begun; empty if nothing says so."""
-    # A member without a log learns the archive's term from those that have begun with it.
-    if folder.exists() and (term := load_hard_state(folder).term) > end.term:
-        return f"this member has heard of term {term}, and the archive ends with term {end.term}"
-    if info.group_identity and info.group_identity == settings.group_identity:
-        return "the archive was made of this very group, so the group has begun"
+def _why_begun(others: Sequence[NodeStatus], end: LogEnd) -> str:
+    """Return which member says that the group has begun; empty if none does."""
     for status in others:
-        if _has_begun(status, end):
+        has_log = status.ledger_end_index >= 0
+        if has_log and (status.term, status.ledger_end_index) != end:
             return (
                 f"{status.self_id} says that the group has begun: it is in term {status.term}, and "
                 f"its log ends with entry {status.ledger_end_index}"
@@ -184,16 +175,38 @@ def _why_begun(
     return ""
 
 
-def _has_begun(status: NodeStatus, end: LogEnd) -> bool:
-    """Tell whether a member has more than a first voter can have before the group begins."""
-    is_blank = status.term <= 0 and status.ledger_end_index < 0
-    return not is_blank and (status.term, status.ledger_end_index) != end
+def _check_folder(folder: Path, end: LogEnd) -> None:
+    """Raise SeedError unless the member that made this folder, which has no entry, has promised
+    nothing.
+    """
+    if not folder.exists():
+        return
+    try:
+        state = load_hard_state(folder)
+    except StoreError as error:
+        raise SeedError(f"{error}. {_REMOVE}") from error
+    if not state.joining or state.vote_for is not None:
+        raise SeedError(f"{folder} has no log, but belongs to a member that may vote. {_REMOVE}")
+    # A member without a log learns the archive's term from those that have begun with it.
+    if state.term > end.term:
+        raise SeedError(
+            f"this member has heard of term {state.term}, and the archive ends with term "
+            f"{end.term}: another member has a later log. Start that member. {_REMOVE}"
+        )
 
 
 def _check(
     settings: NodeSettings, archive: Path, info: ArchiveInfo, source_group: str, copy_sha256: str
 ) -> None:
     """Raise SeedError if the archive is not the one that is wanted, or does not fit the group."""
+    if info.group_identity and info.group_identity == settings.group_identity:
+        raise SeedError(
+            f"{archive} was made of this very group, which has begun with the identity "
+            f"{info.group_identity}: its members and producers may still live, and must not meet "
+            "those of a group that begins again. Begin it with another identity: delete the group "
+            "and its volume claims, and create it again (without the operator: another "
+            "DLEDGER_GROUP_IDENTITY)"
+        )
     if info.group != source_group:
         raise SeedError(
             f"{archive} was made of the group {info.group}, and not of {source_group}: name the "
