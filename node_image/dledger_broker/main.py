@@ -16,6 +16,7 @@ from dledger_formats import log_lines
 from dledger_formats.settings import SettingsError
 from dledger_node import limited_log
 from dledger_node.errors import NodeError
+from dledger_node.freed_memory import keep_freed_memory
 from dledger_node.main import CHATTY, EXIT_FATAL, EXIT_SETTINGS, serve
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ def main() -> int:
     node = settings.node
     log_lines.configure(log_format=node.log_format, level=node.log_level, chatty=CHATTY)
     limited_log.limit_libraries()
+    keep_freed_memory()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:
         uvloop.run(serve(node, program=BrokerProgram(settings)))

@@ -21,6 +21,7 @@ from dledger_node.closing import closed_on_error
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.embedding import Member, Program
 from dledger_node.errors import ListenError, NodeError, StoreError
+from dledger_node.freed_memory import keep_freed_memory
 from dledger_node.healing.repair import StoreRepair
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
@@ -79,6 +80,7 @@ def main() -> int:
         return EXIT_SETTINGS
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     limited_log.limit_libraries()
+    keep_freed_memory()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:
         uvloop.run(serve(settings))
