@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -148,6 +149,27 @@ def test_a_log_of_one_segment_says_that_nothing_can_be_compacted_yet(tmp_path: P
     found = measured(members_of(tmp_path, key_history(3, 5)))
 
     assert "nothing of the group g can be compacted yet" in found.problem
+
+
+class FailingPass(LocalAmounts):
+    """What a decoder of the user's own does that fails on a body."""
+
+    def states(self, *_: object) -> pa.Table:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+def test_amounts_that_fail_say_so_and_leave_the_audit_its_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = members_of(tmp_path, key_history(300, 5), small_shape(1 << 12))
+
+    found = measured(logs, FailingPass())
+
+    assert found.problem == (
+        "reading the entries failed with UnicodeDecodeError; the audit's log has more"
+    )
+    assert found.segments == []
+    assert "invalid start byte" in capsys.readouterr().err
 
 
 @pytest.mark.spark

@@ -10,6 +10,7 @@ Nothing is decided differently than in `live`: the same parts, the same marks, t
 
 import bisect
 import struct
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -118,7 +119,11 @@ def measure(
     decoder_name: str,
     tombstone_entries: int,
 ) -> Amounts:
-    """Return what the first run of `compact` would drop now."""
+    """Return what the first run of `compact` would drop now.
+
+    Whatever fails, such as a decoder of the user's own, costs only the amounts: the checks of the
+    audit are done by then, and must not be lost.
+    """
     known = Amounts(decoder=decoder_name, tombstone_entries=tombstone_entries)
     if missing := sorted(set(voters) - manifests.keys()):
         return _unknown(known, f"{', '.join(missing)} did not answer, so its commit is not known")
@@ -136,7 +141,12 @@ def measure(
         file for file in in_order(parts[0].copies[0].manifest.data) if file.first_index <= clean
     ]
     firsts = [max(parts[0].first_index, file.first_index) for file in files]
-    table = passes.states(parts, firsts, decoder_name, planned.rule)
+    try:
+        table = passes.states(parts, firsts, decoder_name, planned.rule)
+    except Exception as error:
+        traceback.print_exc()
+        reason = f"reading the entries failed with {type(error).__name__}; the audit's log has more"
+        return _unknown(known, reason)
     if (reason := _reason(table)) is not None:
         return _unknown(known, reason)
     lasts = [*(first - 1 for first in firsts[1:]), clean]
