@@ -123,8 +123,17 @@ def test_a_probe_before_the_first_entry_confirms_nothing_if_the_leader_is_shorte
     assert only(PushResponse, driver.receive(compare(1, 3, 1, committed_index=7))).match_index == 5
 
 
-def test_a_repeated_install_confirms_nothing_if_the_leader_is_shorter() -> None:
-    driver = CoreDriver(terms=[1] * 9, begin_index=5, committed_index=7)
+def test_a_first_entry_that_is_the_committed_one_is_not_taken_for_shown() -> None:
+    driver = CoreDriver(terms=[1] * 9, begin_index=7, committed_index=7)
+
+    assert only(PushResponse, driver.receive(compare(2, 3, 1))).match_index == -1
+    assert "has shown its log up to entry 3" in driver.raft.leader_lacks
+    assert only(PushResponse, driver.receive(compare(2, 3, 1, committed_index=7))).match_index == 7
+
+
+@pytest.mark.parametrize("begin_index", [5, 6, 7])
+def test_a_repeated_install_confirms_nothing_if_the_leader_is_shorter(begin_index: int) -> None:
+    driver = CoreDriver(terms=[1] * 9, begin_index=begin_index, committed_index=7)
 
     def install(committed_index: int) -> InstallSnapshotRequest:
         return InstallSnapshotRequest(
@@ -133,7 +142,7 @@ def test_a_repeated_install_confirms_nothing_if_the_leader_is_shorter() -> None:
         )  # fmt: skip
 
     assert matches(driver.receive(install(6))) == []
-    assert matches(driver.receive(install(7))) == [5]
+    assert matches(driver.receive(install(7))) == [begin_index]
 
 
 def test_a_member_that_joins_does_not_vote_by_what_its_leader_lacks() -> None:

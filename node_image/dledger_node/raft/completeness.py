@@ -33,15 +33,18 @@ from dledger_node.raft.member_state import Follower, MemberState
 
 
 def note_agreed(follower: Follower, index: int) -> None:
-    """Record that the leader's log, up to an entry that it sent or asked about, equals this log."""
+    """Record that the leader's log equals this log up to an index.
+
+    The leader need not have shown that entry: if it asked about one that is removed here, this is
+    the first that remains, which a leader that was elected by the rules has.
+    """
     follower.verified_index = max(follower.verified_index, index)
     follower.matched_index = max(follower.matched_index, index)
+
+
+def note_shown(follower: Follower, index: int) -> None:
+    """Record that the leader's log reaches an index, by what it sent, asked about or stated."""
     follower.shown_index = max(follower.shown_index, index)
-
-
-def note_committed(follower: Follower, committed_index: int) -> None:
-    """Record up to which entry the leader's log is committed, by its own statement."""
-    follower.shown_index = max(follower.shown_index, committed_index)
 
 
 def is_shown(member: MemberState, follower: Follower) -> bool:

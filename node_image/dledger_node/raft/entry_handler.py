@@ -43,6 +43,7 @@ def handle_compare(member: MemberState, follower: Follower, request: CompareRequ
         reject(member, request, request.index)
         return
     completeness.note_agreed(follower, agreed_index)
+    completeness.note_shown(follower, request.index)
     commit_verified(member, follower, request.committed_index)
     acknowledge(member, follower, probe=request.probe)
 
@@ -77,6 +78,7 @@ def handle_append(member: MemberState, follower: Follower, request: AppendReques
         for entry in write.memberships:
             member.adopt_membership(entry)
     completeness.note_agreed(follower, request.last_index)
+    completeness.note_shown(follower, request.last_index)
     commit_verified(member, follower, request.committed_index)
     if confirmed_index(member, follower) >= request.last_index:
         acknowledge(member, follower)
@@ -111,7 +113,7 @@ def handle_install(
     else:
         agreed_index = member.log.begin_index  # the entry was committed and is removed here
     completeness.note_agreed(follower, agreed_index)
-    completeness.note_committed(follower, request.committed_index)
+    completeness.note_shown(follower, max(request.last_index, request.committed_index))
     member.commit(min(request.committed_index, follower.verified_index))
     if confirmed_index(member, follower) >= first_index:
         acknowledge(member, follower)
@@ -134,7 +136,7 @@ def confirmed_index(member: MemberState, follower: Follower) -> int:
 
 def commit_verified(member: MemberState, follower: Follower, leader_committed_index: int) -> None:
     """Advance the committed index to the leader's, but not beyond the verified index."""
-    completeness.note_committed(follower, leader_committed_index)
+    completeness.note_shown(follower, leader_committed_index)
     index = min(leader_committed_index, follower.verified_index)
     follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
