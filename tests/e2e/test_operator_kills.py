@@ -14,7 +14,7 @@ from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-KILLS = 4
+KILLS = 2
 DONE_S = 240.0
 STEPS = {
     "PodReplaced", "LeadershipMoved", "Scaled", "MemberAdded", "MemberPromoted", "MemberRemoved",

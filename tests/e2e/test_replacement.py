@@ -1,28 +1,15 @@
 """A member whose machine does not come back gets a new volume, under load."""
 
-import json
 from typing import Any
 
 import pytest
 
-from dledger_e2e.group import Group, claim_name, member_of
+from dledger_e2e.group import Group, member_of
 from dledger_e2e.load import Load, assert_nothing_was_lost
-from dledger_e2e.one_off import carry_out
+from dledger_e2e.one_off import carry_out, strand
 from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
-
-
-def strand(group: Group, pod: str) -> None:
-    """Bind a member to a machine that is gone, as the disk of a dead machine does."""
-    volume = group.get("pvc", claim_name(pod))["spec"]["volumeName"]
-    gone = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["machine-that-is-gone"]}
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [gone]}]}}
-    patch = json.dumps({"spec": {"nodeAffinity": affinity}})
-    group.kubectl("patch", "pv", volume, f"--patch={patch}")
-    group.delete_pod(pod)
-    group.wait_for_words("Degraded", f"{pod}: Unschedulable")
-    group.wait_for_condition("QuorumHealthy", "True", "MajorityReady")
 
 
 def replace(group: Group, name: str, pod: str) -> dict[str, Any]:

@@ -284,6 +284,10 @@ class Cluster:
         chosen = layout.nodes if nodes is None else [_member(layout, number) for number in nodes]
         loading.load(layout, str(image), chosen)
 
+    def name_also(self, image: str, other: str) -> None:
+        """Give an image that the running nodes have another name."""
+        loading.name_also(self.layout, image, other, self.layout.nodes)
+
     # -- programs
 
     def kubectl(

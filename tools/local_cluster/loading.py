@@ -26,3 +26,10 @@ def load(layout: Layout, image: str, nodes: Sequence[NodeLayout]) -> None:
         with images.layout_lock(shared=True):
             found = oci_layout.find(images.layout_folder(), image)
             list(threads.map(lambda socket: containerd.import_built(socket, found), sockets))
+
+
+def name_also(layout: Layout, image: str, other: str, nodes: Sequence[NodeLayout]) -> None:
+    """Give an image that the running nodes have another name."""
+    for each in nodes:
+        if node.is_running(layout, each):
+            run(*containerd.ctr(each.containerd_socket, "images", "tag", "--force", image, other))
