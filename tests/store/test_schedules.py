@@ -4,13 +4,16 @@ See `dledger_schedules`. To run more: `python -m dledger_schedules --count 10000
 """
 
 import random
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dledger_schedules import hunt
 from dledger_schedules.__main__ import run_many
 from dledger_schedules.disk import Disk
+from dledger_schedules.points import Points
 from dledger_schedules.scheduler import DeadlockError, ScheduledLock, Scheduler
 from dledger_schedules.strategies import Walk
 from dledger_sim.mutants.hunt import Mutant, source_of
@@ -125,6 +128,26 @@ def test_an_error_of_the_first_thread_ends_the_schedule() -> None:
 
     with pytest.raises(ZeroDivisionError):
         scheduler.run(first, Walk(random.Random(1)), ignore)
+
+
+@pytest.mark.parametrize(
+    ("module", "path", "is_traced"),
+    [
+        ("dledger_node.store.segments.segment_list", "a_planted_bug.py", True),
+        ("dledger_node.store.segments.segment_list", "<string>", False),
+        ("dledger_node.store.log.recovery", "recovery.py", False),
+        ("dledger_node.volume.scrub", "scrub.py", False),
+    ],
+)
+def test_the_lines_of_a_module_are_points_also_if_a_bug_is_planted_in_it(
+    module: str, path: str, is_traced: bool
+) -> None:
+    space: dict[str, Any] = {"__name__": module, "sys": sys}
+    exec(compile("def called():\n    return sys._getframe()\n", path, "exec"), space)
+
+    trace = Points(Scheduler()).trace(space["called"](), "call", None)
+
+    assert (trace is not None) is is_traced
 
 
 def test_a_sync_covers_only_what_was_written_before_it_began(memory_path: Path) -> None:

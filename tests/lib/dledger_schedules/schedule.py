@@ -6,6 +6,7 @@ same files are refused after a byte has changed.
 """
 
 import contextlib
+import gc
 import itertools
 import random
 import shutil
@@ -84,6 +85,8 @@ class Schedules:
             member.before_close = lambda: on_point(0)
 
         at_lines = choices.randrange(3) == 0
+        # What the collector frees may run lines of the store in the middle of our own work.
+        gc.disable()
         try:
             scheduler.run(
                 member.live,
@@ -93,6 +96,8 @@ class Schedules:
             )
         except Exception as error:
             outcome.wrong.append(f"a thread failed: {error!r}")
+        finally:
+            gc.enable()
         outcome.points, outcome.trace = scheduler.points, scheduler.trace
         self._judge(outcome, crashed, promises, choices)
         return outcome
