@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
-from dledger_operator.spec.group import IMAGE_PULL_POLICIES, ImageDefaults
+from dledger_operator.spec.images import IMAGE_PULL_POLICIES, ImageDefaults
 
 PREFIX: Final = "DLEDGER_OPERATOR_"
 LOG_FORMATS: Final = ("text", "json")

@@ -10,7 +10,10 @@ PROGRAMS = {
     "dledger-operator": "dledger_operator.program",
     "dledger-audit": "dledger_audit.program",
 }
-MISSING = {"dledger-operator": ["kopf", "lightkube", "aiohttp"], "dledger-audit": ["pyspark"]}
+MISSING = {
+    "dledger-operator": ["kopf", "lightkube", "aiohttp", "cronsim", "prometheus_client"],
+    "dledger-audit": ["pyspark"],
+}
 
 
 def run(

@@ -8,7 +8,8 @@ from api_server.client import ApiServer
 from api_server.objects import Object, audit, check, group, replace, switchover
 from dledger_operator import names
 from dledger_operator.spec.audit_request import AuditRequest
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.replace_request import ReplaceRequest
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 from tools import crd_reference

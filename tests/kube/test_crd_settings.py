@@ -8,7 +8,8 @@ from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, group, stored
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_kube.wrong_specs.settings import retention
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dledger_formats.http.status import FlushDiskType
 from dledger_kube.objects import IMAGES, group, group_body
 from dledger_operator.spec.accepted import read_group
-from dledger_operator.spec.group import Group, ImageDefaults, split_image
+from dledger_operator.spec.group import Group, split_image
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 

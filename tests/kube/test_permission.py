@@ -11,7 +11,8 @@ from dledger_operator.api_objects import AppliedSpec, Manifest, SettingsView, St
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.rolls.permission import Cause, Held, applied_spec, find_held
 from dledger_operator.resources import children
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 

@@ -16,7 +16,7 @@ from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.metrics import OperatorMetrics
-from dledger_operator.spec.group import ImageDefaults
+from dledger_operator.spec.images import ImageDefaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,8 @@ from dledger_operator.observed_state import (
     RollPlan,
 )
 from dledger_operator.spec.accepted import AcceptedSpec, newer, read_spec
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import IMAGE, Revision
 from dledger_operator.spec.shape import Shape
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 ACCEPTED_KEY: Final = "acceptedSpec"

@@ -13,6 +13,7 @@ from dledger_operator.spec.audit_policy import AuditPolicy, read_audit_policy
 from dledger_operator.spec.broker import BrokerSpec, read_broker
 from dledger_operator.spec.canary import CanarySpec, read_canary
 from dledger_operator.spec.client_service import ClientService, read_client_service
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
@@ -27,26 +28,12 @@ from dledger_operator.spec.update_window import UpdateWindow, read_window
 AUTOMATIC: Final = "Automatic"
 ON_APPROVAL: Final = "OnApproval"
 WINDOW: Final = "Window"
-IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 UPDATE_POLICIES: Final = (AUTOMATIC, ON_APPROVAL, WINDOW)
 TOPOLOGY_SPREADS: Final = ("Soft", "Hard", "Off")
 DEFAULT_RESOURCES: Final = {
     "requests": {"cpu": "250m", "memory": "256Mi"},
     "limits": {"memory": "512Mi"},
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageDefaults:
-    """The operator's default image, used for the parts of an image that a spec leaves empty, and
-    where the operator itself is.
-    """
-
-    reference: str
-    """Repository, followed by :tag or @digest."""
-    pull_policy: str
-    operator_namespace: str = ""
-    """Namespace of the operator's pods; empty if groups are to have no NetworkPolicies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ from dledger_operator.observed_state import (
     ObservedMember,
     Placement,
 )
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 
 IMAGES = ImageDefaults(reference="registry.example:5000/dledger-node:1.2", pull_policy="Always")
 STATEFUL_SET_UID = "stateful-set-uid"

@@ -63,7 +63,8 @@ from dledger_operator.clients.errors import (
     RefusedError,
 )
 from dledger_operator.resources import children
-from dledger_operator.spec.group import Group, ImageDefaults, Roles
+from dledger_operator.spec.group import Group, Roles
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError

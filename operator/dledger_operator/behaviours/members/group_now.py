@@ -13,7 +13,8 @@ from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.members import observe
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.spec.accepted import AcceptedSpec, read_group
-from dledger_operator.spec.group import Group, ImageDefaults
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 
