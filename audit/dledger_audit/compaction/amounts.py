@@ -145,8 +145,8 @@ def measure(
         table = passes.states(parts, firsts, decoder_name, planned.rule)
     except Exception as error:
         traceback.print_exc()
-        reason = f"reading the entries failed with {type(error).__name__}; the audit's log has more"
-        return _unknown(known, reason)
+        failed = f"reading the entries failed with {type(error).__name__}; the audit's log has more"
+        return _unknown(known, failed)
     if (reason := _reason(table)) is not None:
         return _unknown(known, reason)
     lasts = [*(first - 1 for first in firsts[1:]), clean]
