@@ -30,6 +30,7 @@ from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.pods_to_roll import blank_claims, roll_state
+from dledger_operator.behaviours.rolls.roll_plan import roll_plan
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
 from dledger_operator.observed_state import (
     Membership,
@@ -41,7 +42,7 @@ from dledger_operator.observed_state import (
 from dledger_operator.spec.accepted import AcceptedSpec, newer, read_spec
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.images import ImageDefaults
-from dledger_operator.spec.revision import IMAGE, Revision
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 
 
@@ -266,32 +267,9 @@ class GroupSnapshot:
         return applied.wanted
 
     def plan(self, now: datetime, waiting: Problem | None) -> RollPlan | None:
-        """Return the plan of a roll; `waiting` is what the next step waits for.
-
-        Pods that lack the template in force get it first, whatever another operator's release would
-        bring: until that is approved, it reaches no pod.
-        """
-        wanted, held = self.reconciled.wanted, self.reconciled.held
-        pods, cause = self._in_order(wanted), Cause.SPEC
-        if held and held.cause is Cause.SPEC:
-            waiting = held.problem
-        elif held and not pods:
-            wanted, cause, waiting = held.revision, held.cause, held.problem
-            pods = self._in_order(wanted)
-        if wanted is None or not pods:
-            return None
-        in_force = self.reconciled.in_force
+        """Return the plan of a roll; `waiting` is what the next step waits for."""
         window = self.group.update_window if self.group else None
-        is_closed = window is not None and cause is Cause.SPEC and not window.closes_at(now)
-        return RollPlan(
-            revision=wanted.name,
-            in_force=in_force.name if in_force else "",
-            image_in_force=in_force.parts.get(IMAGE, "") if in_force else "",
-            opens_at=window.opens_at(now) if window and is_closed else None,
-            cause=cause.value,
-            pods=[(pod.name, pod.behind) for pod in pods],
-            waiting=waiting,
-        )
+        return roll_plan(self.reconciled, self._in_order, window, now, waiting)
 
     def _in_order(self, wanted: Revision | None) -> list[RollPod]:
         pods, answers = self.followed.pods, self.answers or {}
