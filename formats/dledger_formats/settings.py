@@ -59,6 +59,7 @@ class OnDamage(enum.StrEnum):
 
 
 NO_STATE_MACHINE: Final = "none"
+EMPTY_LOG, ARCHIVE = "empty", "archive"
 STATE_MACHINES: Final = (NO_STATE_MACHINE, "register")
 PASSED_ON: Final = "pass-on"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -87,6 +88,8 @@ class NodeSettings:
     initial_group_state: GroupState = GroupState.EXISTING
     """Whether the group may be new. Matters only with `addable_peers`, until the group has started.
     """
+    first_log: str = EMPTY_LOG
+    """What a new group begins with: empty, or archive for what `dledger-node seed` has copied."""
     group_identity: str = ""
     """Tells this group from every other, also from one of the same name: a random text such as a
     UUID, the same for all members. Empty: a member keeps the one in its folder, if there is one.
@@ -150,17 +153,13 @@ class NodeSettings:
     connections_max: int = CONNECTIONS_MAX
     """Maximum number of clients' connections. Connections of members do not count."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
-    """Maximum number of connections of one host. Raise it if clients share an address behind a
-    gateway.
-    """
+    """Maximum number of connections of one host. Raise it if clients share a gateway's address."""
     memory_limit_bytes: int = 0
     """Memory that the member may use, as its container's limit: connections together then hold less
     of it. 0 for no limit.
     """
     client_requests_per_s_max: int = 0
-    """Requests a second that the clients of one address may send; 0 for no limit. Above it they are
-    read more slowly.
-    """
+    """Requests a second that one address may send; 0 for no limit. More are read more slowly."""
     client_bytes_per_s_max: int = 0
     """Bytes a second that the clients of one address may send; 0 for no limit."""
     client_pending_appends_max: int = 0
@@ -266,6 +265,7 @@ _CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
     "on_damage": OnDamage,
 }
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "first_log": (EMPTY_LOG, ARCHIVE),
     "state_machine": STATE_MACHINES,
     "appends_to_followers": (PASSED_ON, "refuse"),
     "log_format": ("text", "json"),

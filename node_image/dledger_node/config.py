@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
-from dledger_formats.settings import GroupState, NodeSettings
+from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
 # With coarser ticks two followers campaign at the same moment more often; finer ones cost wake-ups.
@@ -18,6 +18,7 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         voters=tuple(sorted(settings.peers)),
         addable_ids=tuple(sorted(settings.addable_peers)),
         new_group=settings.initial_group_state is GroupState.NEW,
+        needs_seed=settings.first_log == ARCHIVE,
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),

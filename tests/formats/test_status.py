@@ -112,6 +112,7 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "volumeAvailableBytes": 900,
         "storage": "Sound",
         "joining": False,
+        "seedSha256": "",
         "role": "LEADER",
         "term": 3,
         "leaderId": "n0",

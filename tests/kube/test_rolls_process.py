@@ -284,26 +284,30 @@ async def test_a_new_value_of_restarted_at_replaces_every_pod_once(rolling: Roll
     assert sorted(rolling.made) == ["flights-0", "flights-1", "flights-2"]
 
 
-@pytest.mark.parametrize("blank", [True, False])
-async def test_a_group_begins_over_retained_claims_only_if_every_member_is_blank(
-    api_server: ApiServer, tmp_path: Path, blank: bool
+@pytest.mark.parametrize("last", ["blank", "holds an archive", "holds a log"])
+async def test_a_group_begins_over_retained_claims_only_if_no_member_has_begun(
+    api_server: ApiServer, tmp_path: Path, last: str
 ) -> None:
+    """An archive's log shows that an earlier attempt failed after this member had copied it."""
+    unbegun = last != "holds a log"
     async with operated(api_server, tmp_path, members=3) as (namespace, operator, nodes):
         for ordinal in range(3):
             namespace.server.request(
                 "POST", namespace.path("persistentvolumeclaims"), claim(ordinal)
             )
         for node in nodes:
-            empty = node.member_id != "n2" or blank
+            empty = node.member_id != "n2" or last == "blank"
+            digest = "" if empty or not unbegun else "5a" * 32
             node.status = node_status(
                 node.member_id, ready=False, reason="joining", joining=True, leader_id=None,
                 term=0 if empty else 3, ledger_end_index=-1 if empty else 7, committed_index=-1,
+                seed_sha256=digest,
             )  # fmt: skip
         made = Rolling(namespace, operator, nodes, FakeGroup(nodes, 3), namespace.make_group())
         controller = asyncio.create_task(control(made))
         try:
             await made.until("three pods are made", lambda: len(made.made) == 3)
-            if blank:
+            if unbegun:
                 await made.until("all are replaced", lambda: len(made.made) == 6)
             else:
                 await made.until(
@@ -314,8 +318,8 @@ async def test_a_group_begins_over_retained_claims_only_if_every_member_is_blank
             controller.cancel()
             await asyncio.gather(controller, return_exceptions=True)
 
-        assert is_founded(made) is not blank
-        assert len(made.made) == (6 if blank else 3)
+        assert is_founded(made) is not unbegun
+        assert len(made.made) == (6 if unbegun else 3)
 
 
 def claim(ordinal: int) -> Object:

@@ -8,7 +8,7 @@ import pytest
 from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, stored
 from api_server.objects import group as sent
-from dledger_formats.settings import GroupState, NodeSettings
+from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
 from dledger_kube.objects import IMAGES, group
 from dledger_operator import names
 from dledger_operator.resources import seed, stateful_set
@@ -65,6 +65,17 @@ def test_the_container_gets_settings_that_the_member_takes() -> None:
 
     settings = NodeSettings.from_environment(values | {"DLEDGER_SELF_ID": "n0"})
     assert (settings.group, settings.group_identity) == ("flights", "group-uid")
+    assert settings.first_log == ARCHIVE
+
+
+@pytest.mark.parametrize("shape", [NEW, FOUNDED, replace(FOUNDED, first_voters=7, pods=7)])
+def test_no_member_of_a_group_with_a_seed_may_begin_it_empty(shape: Shape) -> None:
+    """With seven replicas there is no addable member, whose silence would prevent it."""
+    variable = {"name": "DLEDGER_FIRST_LOG", "value": ARCHIVE}
+
+    assert variable in pod_spec(group(seed=SEED), shape)["containers"][0]["env"]
+    plain = pod_spec(group(), shape)["containers"][0]["env"]
+    assert variable["name"] not in {each["name"] for each in plain}
 
 
 @pytest.mark.parametrize(
@@ -80,12 +91,8 @@ def test_no_other_pod_has_the_archive(spec: Object, shape: Shape) -> None:
 
 
 def test_no_pod_is_replaced_when_the_group_has_begun() -> None:
-    seeded, plain = group(seed=SEED), group()
-    revisions = {
-        stateful_set.pod_revision(of, shape).to_text()
-        for of in (seeded, plain)
-        for shape in (NEW, FOUNDED)
-    }
+    seeded = group(seed=SEED)
+    revisions = {stateful_set.pod_revision(seeded, shape).to_text() for shape in (NEW, FOUNDED)}
 
     assert len(revisions) == 1
 

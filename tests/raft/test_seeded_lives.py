@@ -13,7 +13,7 @@ import pytest
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogEnd
+from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership
 from dledger_node.raft.messages import Message
@@ -21,8 +21,8 @@ from dledger_node.raft.ready import HardState, Truncate, WriteNoop, WriteProposa
 from dledger_sim.stage.driver import log_of
 
 ARCHIVE = (1, 1, 4, 4)
-SEED = LogEnd(4, 3)
-SEEDED = HardState(term=4, vote_for=None, joining=True, flushed=True, seed_end=SEED)
+SEED = Seed(LogEnd(4, 3), "a5" * 32)
+SEEDED = HardState(term=4, vote_for=None, joining=True, flushed=True, seed=SEED)
 VOTERS = ("n0", "n1", "n2")
 STEPS = 3000
 
@@ -54,7 +54,7 @@ class Group:
             ),
             disk.state,
             log_of(disk.terms),
-            committed_index=SEED.index,
+            committed_index=SEED.end.index,
             incarnation=self.rng.getrandbits(60),
             randint=self.rng.randint,
             memberships=LogMemberships(Membership(VOTERS), ()),

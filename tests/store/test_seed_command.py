@@ -1,13 +1,17 @@
 """`dledger-node seed`: it fills the folder of a new group's first voter, and no other."""
 
 import shutil
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
+from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
 from dledger_formats.log import disk
 from dledger_formats.log.archives import INFO_FILE, ArchiveInfo
 from dledger_formats.settings import GroupState, NodeSettings
@@ -16,7 +20,7 @@ from dledger_logs import damage
 from dledger_logs.read import read_log
 from dledger_logs.write import Entry, Shape, write_log
 from dledger_node.main import open_store
-from dledger_node.raft.log_terms import LogEnd
+from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_node.store_command import seed as seed_command
@@ -87,7 +91,11 @@ def test_each_first_voter_begins_with_the_same_bytes_and_does_not_vote_yet(
         assert store.committed_index == info.end_index
         end = LogEnd(info.end_term, info.end_index)
         assert state == HardState(
-            term=info.end_term, vote_for=None, joining=True, flushed=True, seed_end=end
+            term=info.end_term,
+            vote_for=None,
+            joining=True,
+            flushed=True,
+            seed=Seed(end, info.copy_sha256),
         )
     assert names_in(tmp_path) == ["dledger-n0", "dledger-n1"]
     one, other = (entries_of(tmp_path / "store" / f"dledger-{each}") for each in ("n0", "n1"))
@@ -162,7 +170,7 @@ def test_a_group_begins_again_with_its_own_archive_under_another_identity(
     store, state, _ = open_store(settings, verify_all=True)
     store.close()
     assert (store.begin_index, store.end_index) == (info.first_index, info.end_index)
-    assert state.seed_end == LogEnd(info.end_term, info.end_index)
+    assert state.seed == Seed(LogEnd(info.end_term, info.end_index), info.copy_sha256)
 
 
 @pytest.mark.parametrize("blank", [False, True], ids=["no folder", "a blank folder"])
@@ -194,7 +202,7 @@ def test_the_folder_of_a_member_that_never_had_anything_is_filled(
     assert state.joining
 
     assert run(settings, archive) == 0
-    assert load_hard_state(tmp_path / "store" / "dledger-n0", 0).seed_end is not None
+    assert load_hard_state(tmp_path / "store" / "dledger-n0", 0).seed is not None
     assert names_in(tmp_path) == ["dledger-n0"]
 
 
@@ -301,3 +309,86 @@ def test_an_archive_that_is_too_large_for_the_volume_is_refused_until_the_volume
         assert names_in(tmp_path / "small") == []
         (tmp_path / "small" / "full").unlink()
         assert run(settings, made.path) == 0
+
+
+def said(**changes: object) -> NodeStatus:
+    """What another first voter says of itself."""
+    view = NodeStatus(
+        group="g", self_id="n1", role=Role.FOLLOWER, term=0, leader_id=None, master=False,
+        ready=False, reason="joining", broker_id=-1, ledger_begin_index=-1, ledger_end_index=-1,
+        ledger_end_term=-1, committed_index=-1, durable_index=-1, joining=True, peers={},
+        flush_disk_type=FlushDiskType.SYNC_FLUSH, group_identity="new", version="1",
+    )  # fmt: skip
+    return replace(view, **changes)
+
+
+class Neighbour(ThreadingHTTPServer):
+    """Serves what n1 says."""
+
+    told = said()
+
+
+class Page(BaseHTTPRequestHandler):
+    server: Neighbour
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.server.told.to_json())
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Neighbour]:
+    with Neighbour(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def beside(neighbour: Neighbour, folder: Path, archive: Path, **says: object) -> int:
+    """Seed n0 while n1 says this."""
+    neighbour.told = said(**says)
+    address = f"127.0.0.1:{neighbour.server_port}"
+    return run(member(folder, archive, http_peers={"n1": address}), archive)
+
+
+def test_a_member_gets_its_log_from_others_once_one_says_that_the_group_has_begun(
+    tmp_path: Path, archive: Path, neighbour: Neighbour
+) -> None:
+    end = info_of(archive).end_index
+    for says in (
+        {"term": 9, "leader_id": "n2"},
+        {"term": 9, "ledger_end_index": end + 1, "joining": False},
+    ):
+        assert beside(neighbour, tmp_path, archive, **says) == 0
+        assert names_in(tmp_path) == []
+
+
+def test_members_without_a_log_do_not_say_that_the_group_has_begun(
+    tmp_path: Path, archive: Path, neighbour: Neighbour
+) -> None:
+    """A blank member learns the archive's term from those that have begun with it."""
+    assert beside(neighbour, tmp_path, archive, term=info_of(archive).end_term) == 0
+    assert names_in(tmp_path) == ["dledger-n0"]
+
+
+@pytest.mark.parametrize("ends_alike", [False, True])
+def test_members_with_two_archives_are_an_error(
+    tmp_path: Path, archive: Path, neighbour: Neighbour,
+    capsys: pytest.CaptureFixture[str], *, ends_alike: bool,
+) -> None:  # fmt: skip
+    info = info_of(archive)
+    says = {
+        "term": info.end_term, "ledger_end_index": info.end_index - (not ends_alike),
+        "ledger_end_term": info.end_term,
+    }  # fmt: skip
+    assert beside(neighbour, tmp_path, archive, **says, seed_sha256="5a" * 32) == 1
+    assert "n1 began with another archive: its copySha256 is 5a5a" in capsys.readouterr().err
+    assert names_in(tmp_path) == []
+    assert beside(neighbour, tmp_path, archive, **says, seed_sha256=info.copy_sha256) == 0
+    assert names_in(tmp_path) == ["dledger-n0"]

@@ -14,7 +14,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,12 +167,6 @@ def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> s
     name = f"log-{end_index:020d}-{copy_sha256[:16]}"
     is_taken = previous is not None and previous.info.folder == name
     return name + _AGAIN if is_taken else name
-
-
-def digest_of(files: Sequence[FileDigest]) -> str:
-    """Return the digest of an archive's files."""
-    lines = "".join(f"{each.name} {each.used_bytes} {each.sha256}\n" for each in files)
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _is_log(name: str) -> bool:

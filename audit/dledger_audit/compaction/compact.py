@@ -19,7 +19,7 @@ from dledger_audit.compaction.decision import Rule
 from dledger_audit.compaction.live import LiveEntries, LivePass, Part
 from dledger_audit.compaction.writer import LogWriter
 from dledger_formats.log import disk
-from dledger_formats.log.archives import FORMAT, ArchiveInfo
+from dledger_formats.log.archives import FORMAT, ArchiveInfo, digest_of
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
 from pyspark_dledger.layout import Bools
@@ -190,7 +190,7 @@ def _written(
         ) from error
     finally:
         writer.close()
-    copy_sha256 = archives.digest_of(files)
+    copy_sha256 = digest_of(files)
     before, status = planned.previous, members[0].manifest.status
     info = ArchiveInfo(
         format=FORMAT,

@@ -129,6 +129,10 @@ class NodeStatus:
     """The member started without its promises, because its volume is new, lost or damaged, and does
     not vote yet; `reason` says what it waits for.
     """
+    seed_sha256: str = ""
+    """The `copySha256` of the archive that this member began with, as long as it has nothing but
+    the archive's log, and has heard of no later term; empty otherwise.
+    """
     joined_index: int = -1
     """Up to which entry this voter had to take the leader's log before it voted again, since it had
     lost its promises; -1 if it has not since its process started, or if the group was new.

@@ -3,7 +3,9 @@
 The archive's folder also holds the folder that `ArchiveInfo.folder` names, with a member's files.
 """
 
+import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -91,6 +93,12 @@ class ArchiveInfo:
             "currterm": properties.encode({"voteLeader": "", "currTerm": self.end_term}),
             "checkpoint": properties.encode(checkpoint),
         }
+
+
+def digest_of(files: Sequence[FileDigest]) -> str:
+    """Return the digest of an archive's files."""
+    lines = "".join(f"{each.name} {each.used_bytes} {each.sha256}\n" for each in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _check_names(info: ArchiveInfo) -> None:

@@ -120,6 +120,7 @@ def node_status(
         ],
         storage=store.state,
         joining=bool(core.joining),
+        seed_sha256=core.seed_sha256,
         joined_index=core.joined_index,
         membership=membership_role(core),
         voters=list(current.voters),

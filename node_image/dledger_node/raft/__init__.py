@@ -36,6 +36,7 @@ Membership
     electorate          who votes, and which peers a leader pushes to
 Recovery of promises
     joining             a member without its promises, and when it may vote
+    join_reasons        what such a member waits for, in words
     recalling           a member that checks whether its disk was rolled back
     marks               what a member remembers of its peers' promises
 Reads
@@ -55,7 +56,8 @@ Glossary
                     do not count.
     founding        the first start of a group. With `RaftConfig.new_group`, the first voters start
                     it once all of them are found blank (term 0, empty log), or with the log
-                    of one archive and no later term.
+                    of one archive and no later term. With `RaftConfig.needs_seed`, only with
+                    the log of an archive.
     alone           said of a member that was the only one of its group while no other has led
                     since; it then holds every entry that was acknowledged.
     electorate      the voters by the membership in effect; learners and removed members excluded.

@@ -54,6 +54,8 @@ class RaftConfig:
     """Whether the settings declare the group new: if no voter has a log, no member has. The voters
     can then start the group without an answer from the addable members.
     """
+    needs_seed: bool = False
+    """Whether a new group must begin with an archive. Then empty members begin none."""
     promotion_lag_entries_max: int = 1000
     """Maximum lag of a learner that is promoted to voter."""
 

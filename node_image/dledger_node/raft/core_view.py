@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dledger_node.raft import completeness, heartbeats, joining, recalling, transfer
+from dledger_node.raft import completeness, heartbeats, join_reasons, recalling, transfer
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
@@ -144,10 +144,18 @@ class CoreView:
         return self._member.memberships
 
     @property
+    def seed_sha256(self) -> str:
+        """`Seed.sha256` while this member has nothing but that archive's log; empty otherwise."""
+        member, seed = self._member, self._member.seed
+        if seed is None or (member.term, member.log.end) != (seed.end.term, seed.end):
+            return ""
+        return seed.sha256
+
+    @property
     def joining(self) -> str:
         """Human-readable: what this member waits for before it may vote; empty if it may."""
         member = self._member
-        return joining.awaited(member, member.joining) if member.joining is not None else ""
+        return join_reasons.awaited(member, member.joining) if member.joining is not None else ""
 
     @property
     def joined_index(self) -> int:

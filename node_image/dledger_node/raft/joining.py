@@ -8,10 +8,13 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
   was promised. If the settings say that the group is new, all other voters must be blank, and every
   other member that answers; the only voter waits an election timeout for such answers. Otherwise
   an added member may have entries that the voters have lost. The folders of a new group's first
-  voters may also begin with the log of one archive (`HardState.seed_end`). Such members are as good
+  voters may also begin with the log of one archive (`HardState.seed`). Such members are as good
   as blank while their log ends with the archive's and their term is that of its last entry: nobody
   has voted in a later term, and every later leader has a later term. All of them must be in that
-  state. One that is blank, or that began with another archive, lets no group begin.
+  state. One that is blank, or that began with another archive, lets no group begin. Archives that
+  end in the same place are told apart by their digests. So a member that has nothing but an
+  archive's log heeds no leader either which does not name the same digest: the entries that both
+  have could differ.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may be in
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
@@ -97,6 +100,7 @@ def ask(member: MemberState, joining: Joining, peer_id: str) -> None:
             receiver=peer_id,
             term=member.term,
             incarnation=joining.incarnation,
+            seed_sha256=joining.seed.sha256 if joining.seed is not None else "",
         )
     )
 
@@ -114,6 +118,8 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             leading=isinstance(member.role_state, Leader),
             joining=member.joining is not None,
             alone=member.alone,
+            # A member of an earlier release asks without it, and cannot read it.
+            seed_sha256=member.seed.sha256 if member.seed and request.seed_sha256 else "",
             memberships=told_memberships(member),
         )
     )
@@ -172,66 +178,45 @@ def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
     leader_elector.restart_election_timer(member)
 
 
-def awaited(member: MemberState, joining: Joining) -> str:
-    """Return human-readable text: why this member joins, if known, and what it waits for."""
-    waits = _awaited(member, joining)
-    return f"{joining.reason}; {waits}" if joining.reason else waits
-
-
-def _awaited(member: MemberState, joining: Joining) -> str:
-    leading = [known for known in joining.answers.values() if known.leading]
-    known = max(leading, key=lambda answer: answer.term, default=None)
-    memberships = _memberships_of(member, known)
-    others = _others(member, memberships)
-    silent = [peer_id for peer_id in others if peer_id not in joining.answers]
-    if silent:
-        return f"waits for {', '.join(silent)}: all others must answer before it may vote"
-    keepers = [one for one, answer in joining.answers.items() if not _is_unbegun(joining, answer)]
-    if joining.seed_end is not None and keepers and known is None:
-        end = f"entry {joining.seed_end.index} of term {joining.seed_end.term}"
-        return (
-            f"waits for a leader, or for all first voters to begin with the archive that ends with "
-            f"{end}: {', '.join(sorted(keepers))} has another log, or none"
-        )
-    if member.config.new_group and keepers and known is None:
-        return f"waits for a leader: the group is not new, {', '.join(sorted(keepers))} has its log"
-    if not _are_covered(member, joining, memberships):
-        blank = [peer_id for peer_id in others if joining.answers[peer_id].joining]
-        return f"waits for members that kept their logs; {', '.join(blank)} have none either"
-    if known is None or member.leader_id is None:
-        return "waits for a leader"
-    if known.sender == member.leader_id and known.term == member.term:
-        return f"waits for the entries of {known.sender} up to {known.ledger_end_index}"
-    return f"waits for {member.leader_id} to report the end of its log"
-
-
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
     """Tell whether the sender is a leader, and all members that it names have answered."""
-    return known.leading and _are_covered(member, joining, _memberships_of(member, known))
+    return (
+        known.leading
+        and began_alike(joining, known)
+        and are_covered(member, joining, memberships_of(member, known))
+    )
 
 
-def _memberships_of(member: MemberState, known: JoinResponse | None) -> tuple[Membership, ...]:
+def began_alike(joining: Joining, known: JoinResponse) -> bool:
+    """Tell whether the sender began with the archive that is all that this member has, if any."""
+    return joining.seed is None or known.seed_sha256 == joining.seed.sha256
+
+
+def lacks_seed(member: MemberState, joining: Joining) -> bool:
+    """Tell whether this member must not begin a group, because it lacks the group's archive."""
+    return member.config.needs_seed and joining.seed is None
+
+
+def memberships_of(member: MemberState, known: JoinResponse | None) -> tuple[Membership, ...]:
     """Return the memberships in an answer, or the one in the settings if it has none."""
     if known is not None and known.memberships:
         return known.memberships
     return (Membership(member.config.voters),)
 
 
-def _others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
+def others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
     """Return all members of these memberships except this one."""
     return sorted({one for membership in memberships for one in membership.members}
                   - {member.self_id})  # fmt: skip
 
 
-def _are_covered(
-    member: MemberState, joining: Joining, memberships: tuple[Membership, ...]
-) -> bool:
+def are_covered(member: MemberState, joining: Joining, memberships: tuple[Membership, ...]) -> bool:
     """Tell whether the answers cover all promises of the earlier incarnation."""
     answers = joining.answers
-    others = _others(member, memberships)
-    if any(peer_id not in answers for peer_id in others):
+    peers = others(member, memberships)
+    if any(peer_id not in answers for peer_id in peers):
         return False
-    if any(answers[peer_id].alone for peer_id in others):
+    if any(answers[peer_id].alone for peer_id in peers):
         return True
     for membership in memberships:
         voters = [one for one in membership.voters if one != member.self_id]
@@ -247,16 +232,14 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
     It does if it was its group's only member and no majority without it ever existed: the members
     that are voters by now, plus the earlier incarnation, are too few for one.
     """
-    memberships = _memberships_of(member, None)
+    memberships = memberships_of(member, None)
     answers = joining.answers.values()
-    if any(known.memberships for known in answers) or not _are_covered(
-        member, joining, memberships
-    ):
+    if any(known.memberships for known in answers) or not are_covered(member, joining, memberships):
         return False
     if term <= max(known.term for known in answers) or not joining.answers[candidate_id].alone:
         return False
-    others = [known for peer_id, known in joining.answers.items() if peer_id != candidate_id]
-    voter_count = 1 + sum(not known.joining for known in others)
+    rest = [known for peer_id, known in joining.answers.items() if peer_id != candidate_id]
+    voter_count = 1 + sum(not known.joining for known in rest)
     return not quorum.is_majority(voter_count, len(member.config.voters))
 
 
@@ -264,31 +247,33 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
     """Tell whether no promise can exist because all members, including this one, are blank, or
     have nothing but the log of the same archive.
     """
-    if joining.seed_end is None:
-        is_unbegun = member.term == 0 and member.log.end_index < 0
+    if joining.seed is None:
+        is_blank = member.term == 0 and member.log.end_index < 0
+        has_begun_nothing = is_blank and not lacks_seed(member, joining)
     else:
-        is_unbegun = (
+        has_begun_nothing = (
             member.config.new_group
-            and member.term == joining.seed_end.term
-            and member.log.end == joining.seed_end
+            and member.term == joining.seed.end.term
+            and member.log.end == joining.seed.end
         )
     return (
-        is_unbegun
+        has_begun_nothing
         and all(peer_id in joining.answers for peer_id in _founders(member))
         and member.is_voter
-        and all(_is_unbegun(joining, known) for known in joining.answers.values())
+        and all(is_unbegun(joining, known) for known in joining.answers.values())
     )
 
 
-def _is_unbegun(joining: Joining, known: JoinResponse) -> bool:
+def is_unbegun(joining: Joining, known: JoinResponse) -> bool:
     """Tell whether a peer has never voted in the group, and has only what this member began with.
 
     The end of its log may be in an earlier term than its own. Then it is not the archive's: the
     index alone could agree, but the peer has had a leader since.
     """
-    if joining.seed_end is None:
+    if joining.seed is None:
         return known.blank
-    return (known.term, known.ledger_end_index) == joining.seed_end
+    has_its_end = (known.term, known.ledger_end_index) == joining.seed.end
+    return has_its_end and began_alike(joining, known)
 
 
 def _founders(member: MemberState) -> Iterable[str]:
@@ -300,7 +285,7 @@ def _founders(member: MemberState) -> Iterable[str]:
     config = member.config
     if not config.new_group:
         return config.peers
-    first_voters = _others(member, _memberships_of(member, None))
+    first_voters = others(member, memberships_of(member, None))
     asking = not first_voters and member.now_ticks < config.election_ticks
     return config.peers if asking else first_voters
 

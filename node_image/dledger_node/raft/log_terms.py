@@ -21,6 +21,15 @@ class LogEnd(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
 
 
+class Seed(NamedTuple):
+    """The archive that a member's folder began with, for a new group."""
+
+    end: LogEnd
+    """Where the log of the archive ends."""
+    sha256: str
+    """The archive's `copySha256`: another archive may end in the same place."""
+
+
 EMPTY = LogEnd(BEFORE_FIRST, BEFORE_FIRST)
 """The end of a log without entries."""
 

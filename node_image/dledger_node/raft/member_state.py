@@ -13,7 +13,7 @@ from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogEnd, LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms, Seed
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.raft.messages import Message
 from dledger_node.raft.progress import Progress
@@ -168,6 +168,8 @@ class MemberState:
     """What this member has learned while joining; None if it is not joining. Invariant: while this
     is set, the role state is Follower.
     """
+    seed: Seed | None = None
+    """See `HardState.seed`. It never changes."""
     joined_index: int = -1
     """Up to which entry this voter had to take a leader's log before it voted again, since it had
     lost its promises; -1 if it has not since its start, or if the group was new.
@@ -246,11 +248,6 @@ class MemberState:
                 return None
 
     @property
-    def seed_end(self) -> LogEnd | None:
-        """Where the archive ends that this joining member's folder began with; None without one."""
-        return self.joining.seed_end if self.joining is not None else None
-
-    @property
     def advertised_committed_index(self) -> int:
         """The committed index that a leader sends, limited to its own durable entries.
 
@@ -264,7 +261,6 @@ class MemberState:
             self.term == saved.term
             and self.vote_for == saved.vote_for
             and (self.joining is not None) == saved.joining
-            and self.seed_end == saved.seed_end
             and self.alone == saved.alone
             and self.promised_end == saved.promised_end
             and self.flushed == saved.flushed
@@ -274,7 +270,7 @@ class MemberState:
             term=self.term,
             vote_for=self.vote_for,
             joining=self.joining is not None,
-            seed_end=self.seed_end,
+            seed=self.seed,
             alone=self.alone,
             promised_end=self.promised_end,
             flushed=self.flushed,

@@ -99,6 +99,8 @@ class JoinRequest:
     term: int
     incarnation: int
     """Drawn by the sender at its start; the answer returns it."""
+    seed_sha256: str = ""
+    """`Seed.sha256` of a sender that has nothing but an archive's log; empty from all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,8 @@ class JoinResponse:
     """Whether the sender is joining too."""
     alone: bool
     """Whether the sender was its group's only member, and no other member has led since."""
+    seed_sha256: str = ""
+    """`Seed.sha256` of the sender; empty without one, or if the request has none."""
     memberships: tuple[Membership, ...] = ()
     """The current membership in the sender's log, preceded by the one that it replaces until it is
     committed. Empty while the group has its first voters.

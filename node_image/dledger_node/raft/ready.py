@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from dledger_node.raft.log_terms import LogEnd
+from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import Message
 
@@ -16,10 +16,8 @@ class HardState:
     vote_for: str | None
     joining: bool = False
     """Whether the member lacks its earlier promises and does not vote yet; see `joining`."""
-    seed_end: LogEnd | None = None
-    """Where the log of the archive ends that a joining member's folder began with, for a new group;
-    None if the folder began empty. See `joining`.
-    """
+    seed: Seed | None = None
+    """The archive that the member's folder began with; None if it began empty. See `joining`."""
     alone: bool = False
     """Whether the member was the only one of its group, and no other has led since."""
     promised_end: LogEnd | None = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.invariants import InvariantError
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogEnd, LogTerms
+from dledger_node.raft.log_terms import EMPTY, LogEnd, LogTerms
 from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.ready import HardState
 from dledger_node.raft.start_states import Joining, Recalling
@@ -27,6 +27,7 @@ def recovered(
     has_peers = bool(config.peers)
     possible = memberships.possible(committed_index)
     asked = {one for membership in possible for one in membership.members} - {config.self_id}
+    joining = _joining(config, hard_state, log, incarnation)
     member = MemberState(
         config=config,
         randint=randint,
@@ -38,11 +39,8 @@ def recovered(
         durable_index=log.end_index,
         flushed_index=log.end_index,
         role_state=Follower(leader_id=None, verified_index=committed_index),
-        joining=(
-            Joining(incarnation=incarnation, seed_end=hard_state.seed_end)
-            if hard_state.joining and has_peers
-            else None
-        ),
+        joining=joining,
+        seed=hard_state.seed,
         recalling=(
             Recalling(incarnation=incarnation, disk_flushed=hard_state.flushed, asked=asked)
             if config.recall_ticks and asked and not hard_state.joining
@@ -50,7 +48,9 @@ def recovered(
         ),
         promised_end=_promised_end(hard_state, log) if has_peers else None,
         flushed=hard_state.flushed and not config.confirms_unflushed,
-        alone=(hard_state.alone or not has_peers) and not memberships.changed,
+        alone=(
+            (hard_state.alone or not (has_peers or joining is not None)) and not memberships.changed
+        ),
     )
     if log.end_term > member.term:
         raise InvariantError(
@@ -68,6 +68,22 @@ def recovered(
             f"at index {memberships.last_index}"
         )
     return member
+
+
+def _joining(
+    config: RaftConfig, hard_state: HardState, log: LogTerms, incarnation: int
+) -> Joining | None:
+    """Return the state of a joining member. The only member need not join, unless its group must
+    begin with an archive that it does not have.
+    """
+    lacks_seed = config.needs_seed and log.end == EMPTY
+    if not hard_state.joining or not (config.peers or lacks_seed):
+        return None
+    seed = hard_state.seed
+    return Joining(
+        incarnation=incarnation,
+        seed=seed if seed is not None and seed.end == log.end else None,
+    )
 
 
 def _promised_end(hard_state: HardState, log: LogTerms) -> LogEnd | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dledger_node.raft.log_terms import EMPTY, LogEnd
+from dledger_node.raft.log_terms import EMPTY, LogEnd, Seed
 from dledger_node.raft.messages import JoinResponse
 
 
@@ -14,8 +14,8 @@ class Joining:
     """The number drawn at this start, sent in every JoinRequest."""
     reason: str = ""
     """Human-readable reason why this member does not trust its disk; empty for an empty disk."""
-    seed_end: LogEnd | None = None
-    """Where the log of the archive ends that this member's folder began with; None if empty."""
+    seed: Seed | None = None
+    """The archive whose log is all that this member has; None without one."""
     answers: dict[str, JoinResponse] = field(default_factory=dict)
     """The last answer of each peer, by its id."""
     ask_due: int = 0

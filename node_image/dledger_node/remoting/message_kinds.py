@@ -4,6 +4,7 @@
     numbers     the fields of fixed size, big-endian
     mark        1 byte, 0 or 1; after a 1, the mark's three numbers
     memberships see `told_memberships`
+    seed        all remaining bytes: the 32 of a digest, or none
     payload     all remaining bytes
 
 Every message has the first two parts. Its `Kind` determines which of the others follow.
@@ -61,8 +62,8 @@ class Kind:
     """
 
     __slots__ = (
-        "fields", "has_mark", "has_memberships", "meanings", "message", "number", "numbers",
-        "payload", "values_of",
+        "fields", "has_mark", "has_memberships", "has_seed", "meanings", "message", "number",
+        "numbers", "payload", "values_of",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class Kind:
         *,
         has_mark: bool = False,
         has_memberships: bool = False,
+        has_seed: bool = False,
         payload: str | None = None,
     ) -> None:
         """`number_format` is in the notation of `struct`, with one letter for each name in
@@ -85,6 +87,7 @@ class Kind:
         self.fields = tuple(fields.split())
         self.has_mark = has_mark
         self.has_memberships = has_memberships
+        self.has_seed = has_seed
         self.payload = payload
         self.values_of = _values_of(self.fields)
         self.meanings = tuple(
@@ -151,10 +154,10 @@ KINDS: Final = _by_number((
         "probe",
     ),
     Kind(11, TakeLeadershipRequest, "q", "term"),
-    Kind(12, JoinRequest, "qq", "term incarnation"),
+    Kind(12, JoinRequest, "qq", "term incarnation", has_seed=True),
     Kind(
         13, JoinResponse, "qqqBBB", "term incarnation ledger_end_index leading joining alone",
-        has_memberships=True,
+        has_memberships=True, has_seed=True,
     ),
     Kind(14, RecallRequest, "qq", "term incarnation"),
     Kind(15, RecallResponse, "qq", "term incarnation", has_mark=True, has_memberships=True),

@@ -47,6 +47,8 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 """The name of a group or a member: short, because a refusal quotes it in the header of a frame."""
 
 HELLO_BYTES_MAX: Final = 4096
+SEED_BYTES: Final = 32
+"""The bytes of an archive's digest."""
 """The longest body of a HELLO; its three names have at most 255 characters each."""
 
 _PREFIX: Final = struct.Struct(">II")
@@ -117,6 +119,8 @@ def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[
         parts.append(_encode_mark(tail.mark))
     if kind.has_memberships:
         parts.append(told_memberships.encode(tail))
+    if kind.has_seed:
+        parts.append(bytes.fromhex(tail.seed_sha256))
     if kind.payload == "data":
         entries = (tail.data,)
     head = b"".join(parts)
@@ -160,6 +164,10 @@ def _decode_tail(kind: Kind, rest: memoryview, named: dict[str, Any]) -> memoryv
     if kind.has_memberships:
         told, rest = told_memberships.decode(kind.message, rest)
         named |= told
+    if kind.has_seed:
+        named["seed_sha256"], rest = bytes(rest[:SEED_BYTES]).hex(), rest[SEED_BYTES:]
+        if len(named["seed_sha256"]) not in (0, 2 * SEED_BYTES):
+            raise ValueError("the digest of an archive has another length")
     if kind.payload is not None:
         named[kind.payload], rest = rest, rest[len(rest) :]
     return rest

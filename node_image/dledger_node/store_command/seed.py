@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.http.status import NodeStatus, is_stranger
-from dledger_formats.log import disk, properties
+from dledger_formats.log import archives, disk, properties
 from dledger_formats.log.archives import ArchiveInfo
 from dledger_formats.seeding import SeedError, check_members, copy_log, read_archive, sync
 from dledger_formats.settings import GroupState, NodeSettings, SettingsError
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreError
-from dledger_node.raft.log_terms import LogEnd
-from dledger_node.store.small_files.hard_state import load_hard_state
+from dledger_node.raft.log_terms import LogEnd, Seed
+from dledger_node.store.small_files.hard_state import load_hard_state, seed_values
 from dledger_node.store_command.others import ask_statuses
 from dledger_node.store_command.verify import lock_holder
 
@@ -93,8 +93,9 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
         return f"nothing was copied: {reason}; this member gets its log from the others"
     info = read_archive(archive)
     end = LogEnd(info.end_term, info.end_index)
-    if reason := _why_begun(others, end):
+    if reason := _why_begun(others):
         return f"nothing was copied: {reason}; this member gets its log from the others"
+    _check_others(others, archive, info)
     _check_folder(folder, end)
     _check(settings, archive, info, source_group, copy_sha256)
     copy = folder.with_name(f"seeding-{settings.self_id}")
@@ -103,7 +104,7 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
         shutil.rmtree(left, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _check_room(folder.parent, info)
-    copy_log(archive, info, copy, info.small_files() | {CURRTERM: _currterm(end)})
+    copy_log(archive, info, copy, info.small_files() | {CURRTERM: _currterm(info)})
     if folder.exists():
         folder.rename(old)
     copy.rename(folder)
@@ -163,16 +164,26 @@ def _why_led(others: Sequence[NodeStatus]) -> str:
     return f"{led[0].self_id} says that {led[0].leader_id} leads the group" if led else ""
 
 
-def _why_begun(others: Sequence[NodeStatus], end: LogEnd) -> str:
+def _why_begun(others: Sequence[NodeStatus]) -> str:
     """Return which member says that the group has begun; empty if none does."""
     for status in others:
-        has_log = status.ledger_end_index >= 0
-        if has_log and (status.term, status.ledger_end_index) != end:
+        if status.ledger_end_index >= 0 and not status.seed_sha256:
             return (
                 f"{status.self_id} says that the group has begun: it is in term {status.term}, and "
                 f"its log ends with entry {status.ledger_end_index}"
             )
     return ""
+
+
+def _check_others(others: Sequence[NodeStatus], archive: Path, info: ArchiveInfo) -> None:
+    """Raise SeedError if another member began with another archive, so that none can begin."""
+    for status in others:
+        if status.seed_sha256 not in ("", info.copy_sha256):
+            raise SeedError(
+                f"{status.self_id} began with another archive: its copySha256 is "
+                f"{status.seed_sha256}, and that of {archive} is {info.copy_sha256}. Restore that "
+                "archive; or delete the group and its new volume claims, and create it again"
+            )
 
 
 def _check_folder(folder: Path, end: LogEnd) -> None:
@@ -217,6 +228,8 @@ def _check(
             f"{archive} is another archive than the one that is wanted: its copySha256 is "
             f"{info.copy_sha256}, and not {copy_sha256}"
         )
+    if archives.digest_of(info.files) != info.copy_sha256:
+        raise SeedError(f"{archive / archives.INFO_FILE} is damaged: restore the archive")
     check_members(archive, info, list(settings.peers))
     sizes = (settings.segment_size_bytes, settings.index_segment_size_bytes)
     if (info.segment_bytes, info.index_segment_bytes) != sizes:
@@ -242,18 +255,11 @@ def _check_room(folder: Path, info: ArchiveInfo) -> None:
         )
 
 
-def _currterm(end: LogEnd) -> bytes:
+def _currterm(info: ArchiveInfo) -> bytes:
     """Return the file of a member that may vote once all first voters have the same archive."""
-    return properties.encode(
-        {
-            "voteLeader": "",
-            "currTerm": end.term,
-            "joining": "true",
-            "flushed": "true",
-            "seedTerm": end.term,
-            "seedIndex": end.index,
-        }
-    )
+    seed = Seed(LogEnd(info.end_term, info.end_index), info.copy_sha256)
+    state = {"voteLeader": "", "currTerm": info.end_term, "joining": "true", "flushed": "true"}
+    return properties.encode(state | seed_values(seed))
 
 
 def _say(text: str) -> None:

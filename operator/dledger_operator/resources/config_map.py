@@ -45,6 +45,7 @@ def environment(group: Group, shape: Shape) -> dict[str, str]:
     every = group.node_settings(shape).to_environment()
     chosen = [field for field in group.settings if field not in live_settings.LIVE]
     chosen += [field for field in _IF_SET if every[variable_name(field)] not in ("", "0")]
+    chosen += ["first_log"] if group.seed else []
     told = {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
     return told | (group.broker.environment(group.namespace, group.name) if group.broker else {})
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.live_settings import LIVE
-from dledger_formats.settings import NodeSettings, SettingsError
+from dledger_formats.settings import ARCHIVE, EMPTY_LOG, NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.audit_policy import AuditPolicy, read_audit_policy
@@ -134,6 +134,7 @@ class Group:
             peers=dict(known[: shape.first_voters]),
             addable_peers=dict(known[shape.first_voters :]),
             initial_group_state=shape.state,
+            first_log=ARCHIVE if self.seed else EMPTY_LOG,
             store_base_dir=names.STORE_FOLDER,
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             election_timeout_ms=self.election_timeout_ms,

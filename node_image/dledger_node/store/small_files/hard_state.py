@@ -3,15 +3,16 @@
 A member that forgets its vote can elect two leaders in one term. So nothing here is guessed: a
 member without the file and with an empty log is joining, and must join its group before it votes
 (`raft.joining`); a damaged file stops the node. The keys `joining`, `seedTerm`, `seedIndex`,
-`alone`, `flushed`, `promisedTerm` and `promisedIndex` are not Java's; they are written only while
-they are set, Java ignores them, and files written by Java lack them.
+`seedSha256`, `alone`, `flushed`, `promisedTerm` and `promisedIndex` are not Java's; they are
+written only while they are set, Java ignores them, and files written by Java lack them.
 """
 
+import re
 from pathlib import Path
 from typing import Final
 
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
-from dledger_node.raft.log_terms import LogEnd
+from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.properties import (
@@ -26,8 +27,10 @@ _JOINING: Final = "joining"
 _ALONE: Final = "alone"
 _FLUSHED: Final = "flushed"
 _SEED: Final = ("seedTerm", "seedIndex")
+_SEED_SHA256: Final = "seedSha256"
+_SHA256: Final = re.compile("[a-f0-9]{64}")
 _PROMISED: Final = ("promisedTerm", "promisedIndex")
-_OPTIONAL: Final = (_JOINING, _ALONE, _FLUSHED, *_SEED, *_PROMISED)
+_OPTIONAL: Final = (_JOINING, _ALONE, _FLUSHED, *_SEED, _SEED_SHA256, *_PROMISED)
 _TRUE: Final = "true"
 
 
@@ -69,12 +72,18 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
     values |= {key: _TRUE for key in (_JOINING, _ALONE, _FLUSHED) if getattr(state, key)}
-    for keys, end in ((_SEED, state.seed_end), (_PROMISED, state.promised_end)):
-        values |= dict(zip(keys, end or (), strict=False))
+    values |= dict(zip(_PROMISED, state.promised_end or (), strict=False))
+    if state.seed is not None:
+        values |= seed_values(state.seed)
     try:
         ballast.save_properties(path, values)
     except OSError as error:
         raise StoreError(f"{path}: cannot save term {state.term}: {error}") from error
+
+
+def seed_values(seed: Seed) -> dict[str, object]:
+    """Return the keys and values that describe the archive that a member's folder began with."""
+    return {**dict(zip(_SEED, seed.end, strict=True)), _SEED_SHA256: seed.sha256}
 
 
 def _left_by_java(path: Path, *, blank: bool) -> HardState:
@@ -112,7 +121,7 @@ def _read(path: Path) -> HardState | None:
         joining=_flag(path, values, _JOINING),
         alone=_flag(path, values, _ALONE),
         flushed=_flag(path, values, _FLUSHED),
-        seed_end=_log_end(path, values, _SEED),
+        seed=_seed(path, values),
         promised_end=_log_end(path, values, _PROMISED),
     )
 
@@ -124,6 +133,19 @@ def _flag(path: Path, values: dict[str, str], key: str) -> bool:
             Damage.HARD_STATE,
         )
     return key in values
+
+
+def _seed(path: Path, values: dict[str, str]) -> Seed | None:
+    end, sha256 = _log_end(path, values, _SEED), values.get(_SEED_SHA256, "")
+    if end is None and not sha256:
+        return None
+    if end is None or not _SHA256.fullmatch(sha256):
+        raise StoreDamagedError(
+            f"{path} does not name the archive that the folder began with: {_SEED_SHA256} is "
+            f"{sha256[:80]!r}",
+            Damage.HARD_STATE,
+        )
+    return Seed(end, sha256)
 
 
 def _log_end(path: Path, values: dict[str, str], keys: tuple[str, str]) -> LogEnd | None:

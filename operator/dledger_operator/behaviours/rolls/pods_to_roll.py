@@ -109,10 +109,15 @@ def blank_claims(
 
 
 def is_blank(answer: NodeStatus) -> bool:
-    """Return whether a member says that its volume holds nothing: no entry, no term and no vote."""
+    """Return whether a member says that it has promised nothing and that its volume holds nothing,
+    or nothing but the archive that its group is to begin with.
+    """
+    if not answer.joining or answer.leader_id or answer.storage is not StorageState.SOUND:
+        return False
+    if answer.seed_sha256:
+        return True
     nothing = answer.ledger_end_index < 0 and answer.committed_index < 0
-    unfounded = answer.term <= 0 and answer.leader_id is None and answer.membership_index < 0
-    return nothing and unfounded and answer.joining and answer.storage is StorageState.SOUND
+    return nothing and answer.term <= 0 and answer.membership_index < 0
 
 
 def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:

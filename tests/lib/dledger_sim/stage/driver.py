@@ -6,7 +6,7 @@ from typing import TypeVar
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
-from dledger_node.raft.log_terms import LogEnd, LogTerms
+from dledger_node.raft.log_terms import LogEnd, LogTerms, Seed
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Change, Membership, MembershipEntry
 from dledger_node.raft.messages import (
@@ -49,11 +49,12 @@ class CoreDriver:
         term: int | None = None,
         vote_for: str | None = None,
         joining: bool = False,
-        seed_end: LogEnd | None = None,
+        seed: Seed | None = None,
         voter_count: int = 3,
         self_id: str = "n0",
         addable_ids: tuple[str, ...] = (),
         new_group: bool = False,
+        needs_seed: bool = False,
         memberships: Sequence[MembershipEntry] = (),
         promotion_lag_entries_max: int = 1000,
         committed_index: int = -1,
@@ -75,7 +76,7 @@ class CoreDriver:
             term=max(terms, default=0) if term is None else term,
             vote_for=vote_for,
             joining=joining,
-            seed_end=seed_end,
+            seed=seed,
             promised_end=promised_end,
             flushed=(recall_ticks > 0 and not confirms_unflushed) if flushed is None else flushed,
         )
@@ -89,6 +90,7 @@ class CoreDriver:
                 voters=voters,
                 addable_ids=addable_ids,
                 new_group=new_group,
+                needs_seed=needs_seed,
                 promotion_lag_entries_max=promotion_lag_entries_max,
                 heartbeat_ticks=HEARTBEAT_TICKS,
                 election_ticks=ELECTION_TICKS,
