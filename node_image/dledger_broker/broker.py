@@ -32,6 +32,7 @@ from dledger_broker.names.addresses import Addresses
 from dledger_broker.names.announcer import Announcer
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.front_reading import FrontReading
 from dledger_broker.queues.log_front import LogFront
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
@@ -103,6 +104,7 @@ class Broker:
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
+        self._front_reading: FrontReading | None = None
         self._pulls: Pulls | None = None
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
@@ -125,9 +127,11 @@ class Broker:
         """Open the queues, listen, and keep the clock going until cancelled."""
         store = await self._feed.open()
         member = self._member
+        front = LogFront(member)
+        self._front_reading = FrontReading(front, shown=self._built, failed=member.fail)
         reader = MessageReader(
             store, member.stored_at, lambda: member.begin_pos, self._owner.created_index,
-            lambda: member.begin_index, LogFront(member),
+            lambda: member.begin_index, front,
         )  # fmt: skip
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._threads, member,
@@ -194,6 +198,8 @@ class Broker:
             if part is not None:
                 closing.step(part.close)
         await closing.wait(self._feed.close)
+        if self._front_reading is not None:
+            await closing.wait(self._front_reading.close)
         await closing.wait(self._announcer.closed)
         await closing.wait(lambda: asyncio.to_thread(self._threads.shutdown))
         closing.end()
@@ -261,6 +267,8 @@ class Broker:
         self._presence.tick()
         self._leases.tick()
         self._locks.tick()
+        if self._front_reading is not None:
+            self._front_reading.tick()
         if self._walker is not None:
             self._walker.tick()
         if self._undelivered is not None:

@@ -14,6 +14,7 @@ from dledger_broker.door.pulls import Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.log_front import FrontUnknownError
 from dledger_broker.queues.reader import MessageReader, NotBuiltError
 from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
@@ -46,7 +47,24 @@ class Line:
         """Nothing was put off."""
 
 
-def reader_of(units: list[Unit]) -> MessageReader:
+class Front:
+    """A log without a message, or one that cannot be read."""
+
+    def __init__(self, *, is_readable: bool = True) -> None:
+        self.looks = 0
+        self._is_readable = is_readable
+
+    def first_offset(self, _: QueueId) -> int | None:
+        self.looks += 1
+        if not self._is_readable:
+            raise FrontUnknownError("the log cannot be read")
+        return None
+
+    def is_wanted(self, _: QueueId) -> bool:
+        return not self._is_readable
+
+
+def reader_of(units: list[Unit], front: Front | None = None) -> MessageReader:
     """Return a reader of a queue that ends with these units, in a log whose front was removed."""
 
     def found(_topic: str, _queue_id: int, first: int, count: int) -> list[Unit]:
@@ -55,8 +73,8 @@ def reader_of(units: list[Unit]) -> MessageReader:
         )
 
     store: Any = SimpleNamespace(units=found)
-    front: Any = SimpleNamespace(first_offset=lambda _: None)
-    return MessageReader(store, lambda *_: b"", lambda: BEGIN_POS, lambda _: 0, lambda: 1, front)
+    log: Any = front or Front()
+    return MessageReader(store, lambda *_: b"", lambda: BEGIN_POS, lambda _: 0, lambda: 1, log)
 
 
 @pytest.fixture
@@ -82,21 +100,29 @@ def pass_on(_: Call) -> None:
     raise AssertionError("a leader passes nothing on")
 
 
-async def pulled(state: BrokerState, *, has_all: bool) -> RemotingCommand:
+async def pulled(
+    state: BrokerState, *, has_all: bool, front: Front | None = None, held_ms: int = 0
+) -> RemotingCommand:
     """Pull offset 3 of a queue without units from a leader; return the answer."""
     owner: Any = SimpleNamespace(state=state, is_proven=True, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=has_all, built_index=5, rebuilds=0)
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
     line: Any = Line()
     with ThreadPoolExecutor(1) as threads:
-        pulls = Pulls(owner, clients, feed, reader_of([]), threads, ProvenMember(), pass_on)
+        reader = reader_of([], front)
+        pulls = Pulls(owner, clients, feed, reader, threads, ProvenMember(), pass_on)
+        held = {"sysFlag": "6", "suspendTimeoutMillis": str(held_ms)} if held_ms else {}
         request = RemotingCommand(
-            code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3)
+            code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3) | held
         )
         door: Any = SimpleNamespace(counters=BrokerCounters())
         arrived_s = asyncio.get_running_loop().time()
         pulls.pull(Call(line, request, door, arrived_s))
-        await asyncio.wait_for(line.answered.wait(), 10)
+        async with asyncio.timeout(10):
+            while not line.answered.is_set():
+                pulls.expire()
+                await asyncio.sleep(0.01)
+        assert line.reads_waiting == 0
     [answer] = line.answers
     return cast("RemotingCommand", answer)
 
@@ -118,6 +144,27 @@ async def test_a_leader_moves_a_consumer_behind_messages_that_were_removed(
 
     assert answer.code == ResponseCode.PULL_OFFSET_MOVED
     assert number(answer, "nextBeginOffset") == END
+
+
+@pytest.mark.parametrize("held_ms", [0, 300])
+async def test_a_pull_of_a_log_that_cannot_be_read_is_held_and_answered_when_its_time_is_up(
+    state: BrokerState, held_ms: int
+) -> None:
+    front = Front(is_readable=False)
+    answer = await pulled(state, has_all=True, front=front, held_ms=held_ms)
+
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert number(answer, "nextBeginOffset") == 3
+    assert front.looks == 1
+
+
+def test_a_log_does_not_show_that_a_message_is_gone_that_may_be_being_applied() -> None:
+    """The state counts it already, and the log shows only what is applied."""
+    units = [Unit(BEGIN_POS + 200, 100, 0)]
+
+    assert reader_of(units).kept_offset(QueueId("t", 0), END, has_all=True) == END
+    with pytest.raises(NotBuiltError):
+        reader_of(units).kept_offset(QueueId("t", 0), END, has_all=False)
 
 
 def test_the_first_offset_is_that_of_the_first_unit_whose_message_is_kept() -> None:

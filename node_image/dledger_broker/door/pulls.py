@@ -82,7 +82,7 @@ class Pulls:
         self._serve(self._requests.read(call, self._loop.time()))
 
     def built(self, queues: Iterable[QueueId]) -> None:
-        """Serve the pulls that wait for messages of these queues."""
+        """Serve the pulls that wait for messages of these queues, or for what the log shows."""
         for queue in queues:
             for pull in list(self._held.get(queue, ())):
                 self._release(pull)
@@ -172,7 +172,7 @@ class Pulls:
                 self._threads, self._find, pull, end_offset, has_all
             )
         except UnprovedError:
-            self._serve_again(pull)  # each time the log is read further
+            self._wait_for_proof(pull)
             return
         except (DeletedError, NotBuiltError):
             self._hold(pull)  # the units of a deleted topic will go, and those that lack will come
@@ -204,6 +204,14 @@ class Pulls:
             self._serve(pull)
         else:
             self._hold(pull)
+
+    def _wait_for_proof(self, pull: Pull) -> None:
+        """Hold a pull until the log was read far enough; that may be so by now."""
+        is_late = pull.deadline_s <= self._loop.time()
+        if is_late or self._reader.is_proof_wanted(pull.queue):
+            self._hold(pull)
+        else:
+            self._serve_again(pull)
 
     def _serve_again(self, pull: Pull) -> None:
         """Serve a pull whose topic may be gone by now."""

@@ -207,9 +207,15 @@ class MessageReader:
         further, and as `min_offset` does.
         """
         first = self.min_offset(queue, end_offset, has_all=has_all)
-        return max(first, self._proved(queue, first, end_offset)) if first else 0
+        if first == 0:
+            return 0
+        return max(first, self._proved(queue, first, end_offset, has_all=has_all))
 
-    def _proved(self, queue: QueueId, first: int, end_offset: int) -> int:
+    def is_proof_wanted(self, queue: QueueId) -> bool:
+        """Tell whether the log is still read for the first message of a queue."""
+        return self._front.is_wanted(queue)
+
+    def _proved(self, queue: QueueId, first: int, end_offset: int, *, has_all: bool) -> int:
         """Return the first offset that the log has, which must not be below `first`."""
         created_index = self._created_index(queue.topic)
         if created_index is None:
@@ -219,6 +225,8 @@ class MessageReader:
             found = 0 if is_whole else self._front.first_offset(queue)
         except FrontUnknownError as error:
             raise UnprovedError(str(error)) from error
+        if found is None and not has_all:
+            raise NotBuiltError(f"a message of {queue} may be being applied")
         kept = end_offset if found is None else found
         if kept < first:
             raise UnitRefusedError(f"{queue} has message {kept}, but no unit before {first}")
@@ -272,7 +280,8 @@ class MessageReader:
             raw = self._stored_at(pos, ENTRY_HEADER_SIZE + unit.size)
         except LookupError as error:
             if pos < self._begin_pos():
-                self._proved(queue, offset + 1, offset + 1)
+                # It has a unit, so it was applied: a log that shows no message has removed it.
+                self._proved(queue, offset + 1, offset + 1, has_all=True)
                 raise UnreadableError(f"message {offset} of {queue} was removed") from error
             raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
         try:
