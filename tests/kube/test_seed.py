@@ -11,8 +11,11 @@ from api_server.objects import group as sent
 from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
 from dledger_kube.objects import IMAGES, group
 from dledger_operator import names
+from dledger_operator.api_objects import Problem, StatefulSetView
+from dledger_operator.behaviours.rolls.permission import Cause, Held, keep_pod_template
 from dledger_operator.resources import seed, stateful_set
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -104,6 +107,31 @@ def test_the_archive_is_by_default_of_a_group_of_the_same_name() -> None:
     assert container["command"] == ["dledger-node", "seed", "/seed/", "--group", "flights"]
 
 
+@pytest.mark.parametrize("shape", [NEW, FOUNDED], ids=["before", "after"])
+def test_a_template_that_is_held_loses_the_archive_once_the_group_has_begun(shape: Shape) -> None:
+    """Pods that are made later would wait for a claim that may be gone."""
+    seeded = group(seed=SEED, sidecars={"volumes": [{"name": "own", "emptyDir": {}}]})
+    built = stateful_set.build(seeded, NEW)
+    existing = StatefulSetView(
+        namespace="air", name="flights", uid="u", resource_version="1", replicas=3, first_voters=3,
+        identity="group-uid", volume_claim_templates=(), template=built["spec"]["template"],
+    )  # fmt: skip
+    manifest = stateful_set.build(group(seed=SEED, image={"tag": "later"}), shape)
+    held = Held(
+        revision=Revision(parts={}), cause=Cause.OPERATOR, problem=Problem(reason="R", message="m")
+    )
+
+    keep_pod_template(manifest, existing, shape, held)
+
+    kept = manifest["spec"]["template"]["spec"]
+    assert kept["containers"] == built["spec"]["template"]["spec"]["containers"]
+    has_seed = shape is NEW
+    assert ("initContainers" in kept) is has_seed
+    volumes = {each["name"] for each in kept["volumes"]}
+    assert (names.SEED_VOLUME in volumes) is has_seed
+    assert "own" in volumes
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -125,7 +153,21 @@ def test_a_broker_begins_with_no_archive(api_server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "orders", "/orders/may", "a b/c.d", "..", "a/../b", "a//b", "./a", "a/."]
+    "path",
+    [
+        "",
+        "orders",
+        "/orders/may",
+        "a b/c.d",
+        "..",
+        "a/../b",
+        "a//b",
+        "./a",
+        "a/.",
+        "$(HOME)",
+        "a\nb",
+        "a\x7f",
+    ],
 )
 def test_the_api_server_takes_the_paths_that_the_operator_takes(
     api_server: ApiServer, path: str

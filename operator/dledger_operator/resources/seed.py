@@ -56,5 +56,16 @@ def init_containers(group: Group, shape: Shape, variables: Sequence[Manifest]) -
     return {"initContainers": [container]}
 
 
+def without_archive(template: Manifest) -> Manifest:
+    """Return an existing pod template without the init container and the archive's volume."""
+    spec = dict(template.get("spec") or {})
+    for key, name in (
+        ("initContainers", names.SEED_CONTAINER), ("volumes", names.SEED_VOLUME),
+    ):  # fmt: skip
+        left = [each for each in spec.pop(key, None) or [] if each.get("name") != name]
+        spec |= {key: left} if left else {}
+    return {**template, "spec": spec}
+
+
 def _seed(group: Group, shape: Shape) -> SeedSpec | None:
     return group.seed if shape.state is GroupState.NEW else None

@@ -7,6 +7,8 @@ from typing import Final
 
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
+_NOT_IN_PATHS: Final = re.compile(r"[$\x00-\x1f\x7f]")
+"""The kubelet expands `$(NAME)` in the command that gets the path."""
 _SHA256: Final = re.compile("[a-f0-9]{64}|")
 
 
@@ -35,10 +37,11 @@ def read_seed(spec: SpecReader) -> SeedSpec | None:
             f"{section.path} has no effect on the queues of a broker; leave out seed or broker"
         )
     path = claim.text("path").strip("/")
-    if posixpath.normpath(path or ".") != (path or ".") or path.startswith(".."):
+    is_normal = posixpath.normpath(path or ".") == (path or ".") and not path.startswith("..")
+    if not is_normal or _NOT_IN_PATHS.search(path):
         raise InvalidSpecError(
             f"{claim.path}.path is {claim.text('path')!r}; it must be a folder of the volume, such "
-            "as archives/orders"
+            "as archives/orders, without '$' and control characters"
         )
     digest = section.text("copySha256")
     if not _SHA256.fullmatch(digest):

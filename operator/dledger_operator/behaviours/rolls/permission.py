@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
+from dledger_operator.resources.seed import without_archive
 from dledger_operator.resources.stateful_set import reads_live_settings, with_identity
 from dledger_operator.spec.broker import changes_pods
 from dledger_operator.spec.group import ON_APPROVAL, Group
@@ -126,10 +128,13 @@ def keep_pod_template(
 ) -> None:
     """Replace the manifest's pod template by the existing one, which stays in force.
 
-    Only the group's identity reaches it, once it is known. As long as a change of the spec is held,
+    Only the group's identity reaches it, once it is known, and a group that has begun needs no
+    archive any longer. As long as a change of the spec is held,
     the record of the applied spec stays as it was.
     """
-    manifest["spec"]["template"] = with_identity(existing.template, shape)
+    template = with_identity(existing.template, shape)
+    has_begun = shape.state is GroupState.EXISTING
+    manifest["spec"]["template"] = without_archive(template) if has_begun else template
     if held.cause is Cause.SPEC and existing.applied_spec:
         record = to_text(existing.applied_spec)
         manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record
