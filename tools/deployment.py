@@ -120,6 +120,7 @@ class Deployment:
         for program, key in zip(PROGRAMS, ("image", "nodeImage", "auditImage"), strict=True):
             values.append(f"--set={key}.repository={self.image_prefix}-{program}")
             values.append(f"--set={key}.tag={self.image_tag}")
+        values.append("--set=auditExecutors.enabled=true")
         values.append(f"--set-string=podAnnotations.build={self.build}")
         self.kubernetes.helm(
             "upgrade", "--install", RELEASE, str(CHART), f"--namespace={OPERATOR_NAMESPACE}",

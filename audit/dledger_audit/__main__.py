@@ -2,6 +2,6 @@
 
 import sys
 
-from dledger_audit.main import main
+from dledger_audit.program import main
 
 sys.exit(main())

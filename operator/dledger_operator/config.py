@@ -54,6 +54,7 @@ class OperatorSettings:
     lease_name: str = "dledger-operator"
     identity: str = ""
     network_policies: str = "false"
+    audit_driver_role: str = ""
     log_format: str = LOG_FORMATS[0]
     log_level: str = "info"
 
@@ -90,6 +91,8 @@ _HELP: Final = {
     "identity": "name of this process in the Lease, unlike that of any other (default: host name)",
     "network_policies": "true: groups get NetworkPolicies, which let the pods of this release in; "
     "needs lease_namespace, the namespace of these pods (default: false)",
+    "audit_driver_role": "KIND/NAME of the Role or ClusterRole by which an audit makes its "
+    "executors' pods (default: empty; audits have no executors)",
     "log_format": "log format: text (default; human-readable) or json (for log collectors)",
     "log_level": "minimum level to log: debug, info (default), warning, error",
 }

@@ -165,6 +165,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             events=EventRecorder(api, now=utc_now),
             node_image=settings.image_defaults(settings.node_image),
             audit_image=settings.image_defaults(settings.audit_image),
+            audit_driver_role=settings.audit_driver_role,
             clock=time.monotonic,
             now=utc_now,
             random=Random(),

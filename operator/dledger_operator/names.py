@@ -70,7 +70,9 @@ VIP_PORT: Final = BROKER_PORT - 2
 
 NODE_CONTAINER: Final = "node"
 SEED_CONTAINER: Final = "dledger-seed"
+EXECUTOR_COMPONENT: Final = "audit-executor"
 AUDIT_CONTAINER: Final = "audit"
+"""The container of an audit's pod, and of its executors."""
 DATA_VOLUME: Final = "data"
 DATA_FOLDER: Final = "/data"
 # A subfolder, because the file system keeps its own lost+found in the root of the volume.
@@ -171,6 +173,13 @@ def members_policy(group: str) -> str:
 def audits_policy(group: str) -> str:
     """Return the name of the NetworkPolicy of the group's audits."""
     return f"{group}-audits"
+
+
+def audit_driver(audit: str, uid: str) -> str:
+    """Return the name of what only the driver of one audit uses. With the uid, it cannot be the
+    name of an object of somebody else, or of an earlier audit that is being deleted.
+    """
+    return f"{audit}-audit-{uid[:8]}"
 
 
 def audit_job(audit: str) -> str:

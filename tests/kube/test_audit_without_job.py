@@ -32,6 +32,7 @@ class World(OneOffWorld):
     def context(self) -> Context:
         context = cast("Any", OneOffWorld.context(self))
         context.audit_image = IMAGES
+        context.audit_driver_role = ""
         return cast("Context", context)
 
     async def job(self, namespace: str, name: str) -> JobView | None:

@@ -48,6 +48,7 @@ async def workers() -> AsyncIterator[Workers]:
             events=EventRecorder(api, now=lambda: datetime.now(UTC)),
             node_image=IMAGES,
             audit_image=IMAGES,
+            audit_driver_role="",
             clock=time.monotonic,
             now=lambda: datetime.now(UTC),
             random=Random(1),

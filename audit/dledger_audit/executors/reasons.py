@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-API: Final = "https://kubernetes.default.svc"
+ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where a pod finds its token, and the certificate of the API server."""
 TIMEOUT_S: Final = 10.0
 LENGTH_MAX: Final = 400
 UNKNOWN: Final = "nothing is known of a cause; see the log of the driver"
@@ -48,14 +48,14 @@ def _trouble(status: Mapping[str, Any]) -> str:
 class ApiServer:
     """The pods of the driver's namespace."""
 
-    def __init__(self, namespace: str, *, api: str = API, account: Path = ACCOUNT) -> None:
+    def __init__(self, namespace: str, api: str, account: Path) -> None:
         self._url = f"{api}/api/v1/namespaces/{namespace}/pods"
         self._account = account
 
     def why(self, application: str, pod: Mapping[str, Any]) -> str:
         """Return why an application has no executors, of which `pod` is one."""
         try:
-            return reason_of(self._pods(application), self._refusal(pod))
+            return reason_of(self._pods(application), self.refusal(pod))
         except (OSError, ValueError) as error:
             return f"the API server was asked for the cause: {error}"[:LENGTH_MAX]
 
@@ -66,7 +66,7 @@ class ApiServer:
         found: list[Mapping[str, Any]] = self._ask(f"{self._url}?{selector}")["items"]
         return found
 
-    def _refusal(self, pod: Mapping[str, Any]) -> str:
+    def refusal(self, pod: Mapping[str, Any]) -> str:
         """Return why the API server would refuse a pod; empty if it would not. Nothing is made."""
         metadata = {**pod["metadata"], "generateName": "dledger-audit-"}
         try:

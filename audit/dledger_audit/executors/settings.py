@@ -16,6 +16,8 @@ LOCAL: Final = re.compile(r"local(\[.*\])?")
 POD_NAME: Final = "DLEDGER_AUDIT_POD_NAME"
 POD_NAMESPACE: Final = "DLEDGER_AUDIT_POD_NAMESPACE"
 POD_IP: Final = "DLEDGER_AUDIT_POD_IP"
+ACCOUNT: Final = "DLEDGER_AUDIT_ACCOUNT"
+"""The variable with the folder of the pod's token, if it is not where Kubernetes puts it."""
 EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
 """The variable with the pod of an executor, as JSON: what Spark does not decide by itself."""
 
@@ -145,8 +147,10 @@ def in_pods(
         "spark.kubernetes.container.image.pullPolicy": container.get(
             "imagePullPolicy", "IfNotPresent"
         ),
+        # The account has permissions on pods alone.
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
-        # Both would need permissions on ConfigMaps.
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.executor.podTemplateContainerName": container["name"],
         "spark.kubernetes.executor.podTemplateFile": pod_file,

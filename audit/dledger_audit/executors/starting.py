@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from dledger_audit import workers
 from dledger_audit.executors import settings
-from dledger_audit.executors.reasons import UNKNOWN, ApiServer
-from dledger_audit.executors.watching import wait_for_all, watched
+from dledger_audit.executors.reasons import ACCOUNT, UNKNOWN, ApiServer
+from dledger_audit.executors.watching import NoExecutorsError, wait_for_all, watched
 from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
 from pyspark_dledger.pace import VARIABLE
 
@@ -26,7 +27,7 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
     """Start Spark as the options say, and stop it behind the block.
 
     Not more executors are started than so many tasks keep busy; None if that is not known. Raises
-    NoExecutorsError if there are none for `options.executors_within` seconds.
+    NoExecutorsError if there are none for `options.executors_within` seconds, or one is refused.
     """
     master = options.master or workers.master()
     if settings.is_local(master):
@@ -34,6 +35,7 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
             yield spark
         return
     pod = executor_pod() if master.startswith(settings.KUBERNETES) else None
+    server = _api_server(master) if pod else None
     cores = settings.share_of(pod).cores if pod else 1
     number = options.executors
     if tasks is not None:
@@ -55,9 +57,14 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
         pace_folder = f"{tempfile.gettempdir()}/dledger-pace-{uuid.uuid4().hex}"
         chosen |= settings.paced(os.environ.get(VARIABLE), number, pace_folder)
         chosen |= dict(options.conf)
-        spark = stack.enter_context(session(master, chosen))
+        try:
+            spark = stack.enter_context(session(master, chosen))
+        except Py4JJavaError as error:
+            if pod is None or server is None or not (refusal := _refusal(server, pod)):
+                raise
+            raise NoExecutorsError(f"an executor's pod is refused: {refusal}") from error
         context = spark.sparkContext
-        why = _why(pod, context.applicationId)
+        why = _why(server, pod, context.applicationId)
         stack.enter_context(watched(context, options.executors_within, why))
         running = wait_for_all(context, number, options.executors_within)
         sys.stderr.write(f"dledger-audit: {running} of {number} executors of Spark run\n")
@@ -76,11 +83,28 @@ def executor_pod() -> Mapping[str, Any]:
     return dict(pod)
 
 
-def _why(pod: Mapping[str, Any] | None, application: str) -> Callable[[], str]:
+def _api_server(master: str) -> ApiServer | None:
+    """Return the API server of this pod; None outside of a pod."""
     namespace = os.environ.get(settings.POD_NAMESPACE)
+    account = Path(os.environ.get(settings.ACCOUNT, ACCOUNT))
+    if not namespace or not account.is_dir():
+        return None
+    return ApiServer(namespace, master.removeprefix(settings.KUBERNETES), account)
+
+
+def _refusal(server: ApiServer, pod: Mapping[str, Any]) -> str:
+    """Return why a pod is refused; empty if it is not, or the server does not answer."""
+    try:
+        return server.refusal(pod)
+    except (OSError, ValueError):
+        return ""
+
+
+def _why(
+    server: ApiServer | None, pod: Mapping[str, Any] | None, application: str
+) -> Callable[[], str]:
     if pod is None:
         return lambda: "the Spark master gave none; see its page"
-    if not namespace:
+    if server is None:
         return lambda: UNKNOWN
-    server = ApiServer(namespace)
     return lambda: server.why(application, pod)

@@ -52,6 +52,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default $root.Chart.AppVersion $image.tag }}{{ end }}
 {{- end }}
 
+{{/* The role of an audit that makes the pods of its executors. */}}
+{{- define "dledger-operator.auditDriver" -}}
+{{- include "dledger-operator.clusterName" . }}:audit-driver
+{{- end }}
+
+{{- define "dledger-operator.auditDriverKind" -}}
+{{- if .Values.watchNamespaces }}Role{{ else }}ClusterRole{{ end }}
+{{- end }}
+
+{{/* The permissions of an audit that makes the pods of its executors. */}}
+{{- define "dledger-operator.auditDriverRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete, deletecollection]
+{{- end }}
+
 {{/* The operator's permissions, for the Role of one namespace or for a ClusterRole. */}}
 {{- define "dledger-operator.rules" -}}
 - apiGroups: [dledger.io]
@@ -105,6 +121,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch]
+{{- if .Values.auditExecutors.enabled }}
+# For audits with executors. `bind` makes this one role an exception from the rule that nobody grants
+# what he does not have: the operator itself may make no pods.
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [rolebindings]
+  verbs: [create, patch]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [{{ include "dledger-operator.auditDriverKind" . | lower }}s]
+  resourceNames: ["{{ include "dledger-operator.auditDriver" . }}"]
+  verbs: [bind]
+{{- end }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]

@@ -37,6 +37,8 @@ class Context:
     """What this process does in which namespace."""
     node_image: ImageDefaults
     audit_image: ImageDefaults
+    audit_driver_role: str
+    """KIND/NAME of the permissions of an audit with executors; empty if audits have none."""
     clock: Callable[[], float]
     """Returns monotonic seconds."""
     now: Callable[[], datetime]

@@ -21,6 +21,7 @@ from lightkube.resources.core_v1 import (
 from lightkube.resources.discovery_v1 import EndpointSlice
 from lightkube.resources.networking_v1 import NetworkPolicy
 from lightkube.resources.policy_v1 import PodDisruptionBudget
+from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
 
 from dledger_operator import names
@@ -28,8 +29,6 @@ from dledger_operator.api_objects import (
     ChildView,
     CreationFailure,
     EndpointView,
-    JobPodView,
-    JobView,
     Manifest,
     PodView,
     SettingsView,
@@ -38,20 +37,20 @@ from dledger_operator.api_objects import (
 )
 from dledger_operator.clients import connection, field_owners, removal, translate
 from dledger_operator.clients.admin_tokens import TokenClient
-from dledger_operator.clients.custom_objects import CustomObjectClient
 from dledger_operator.clients.errors import NotFoundError, RefusedError
+from dledger_operator.clients.jobs import JobClient
 from dledger_operator.clients.leases import LeaseClient
 
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
     kind.__name__: kind
     for kind in (
-        ConfigMap, Event, Job, NetworkPolicy, PodDisruptionBudget, Service, ServiceAccount,
-        StatefulSet,
+        ConfigMap, Event, Job, NetworkPolicy, PodDisruptionBudget, RoleBinding, Service,
+        ServiceAccount, StatefulSet,
     )
 }  # fmt: skip
 
 
-class KubeApi(CustomObjectClient):
+class KubeApi(JobClient):
     """The operator's requests to the API server. Each raises KubeError if it fails or takes longer
     than `connection.REQUEST_S_MAX`.
     """
@@ -327,17 +326,3 @@ class KubeApi(CustomObjectClient):
         except NotFoundError:
             return None
         return translate.settings_view(found)
-
-    async def job(self, namespace: str, name: str) -> JobView | None:
-        """Get a Job; None if it does not exist."""
-        try:
-            with connection.translated(f"get Job {namespace}/{name}"):
-                return translate.job_view(await self._client.get(Job, name, namespace=namespace))
-        except NotFoundError:
-            return None
-
-    async def job_pods(self, namespace: str, job: str) -> list[JobPodView]:
-        """List the pods of a Job."""
-        with connection.translated(f"list the pods of Job {namespace}/{job}"):
-            pods = self._client.list(Pod, namespace=namespace, labels={names.JOB_NAME_LABEL: job})
-            return [translate.job_pod_view(pod) async for pod in pods]

@@ -5,23 +5,16 @@ from typing import Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import security
-from dledger_operator.resources.metadata import (
-    AUDIT_COMPONENT,
-    PART_OF,
-    operator_version,
-    owner,
-    pull_secrets,
-)
+from dledger_operator.resources import audit_executors, security
+from dledger_operator.resources.audit_executors import labels_of
+from dledger_operator.resources.metadata import AUDIT_COMPONENT, owner, pull_secrets
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 
-RUN_S_MAX: Final = 24 * 3600
+RUN_S_MAX: Final = audit_executors.RUN_S_MAX
 TRIES_AGAIN_MAX: Final = 3
 CPU_REQUEST: Final = "DLEDGER_AUDIT_CPU_REQUEST"
 """The name is that of `dledger_audit.workers`."""
-SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
-SCRATCH_SIZE_MAX: Final = "4Gi"
 
 
 def build(
@@ -40,16 +33,11 @@ def build(
     somebody has deleted the Node. The pod does not carry the group's label, because the group's
     Services and budget would count it as a member.
     """
-    labels = {
-        "app.kubernetes.io/name": "dledger-audit",
-        "app.kubernetes.io/instance": audit.name,
-        names.COMPONENT_LABEL: AUDIT_COMPONENT,
-        "app.kubernetes.io/part-of": PART_OF,
-        "app.kubernetes.io/version": operator_version(),
-        names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
-        names.AUDIT_LABEL: audit.name,
-        names.AUDITED_GROUP_LABEL: group.name,
-    }
+    labels = labels_of(audit, group, AUDIT_COMPONENT)
+    account: Manifest = {"automountServiceAccountToken": False}
+    if audit.executors is not None:
+        name = names.audit_driver(audit.name, audit.uid)
+        account = {"automountServiceAccountToken": True, "serviceAccountName": name}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -67,7 +55,7 @@ def build(
                 "metadata": {"labels": labels},
                 "spec": {
                     "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
+                    **account,
                     "enableServiceLinks": False,
                     "securityContext": security.pod_security_context(
                         fixed_user=group.pod_parts.fixed_user
@@ -75,7 +63,10 @@ def build(
                     **pull_secrets(group),
                     "containers": [_container(audit, group, member_ids, image, image_pull_policy)],
                     "volumes": [
-                        {"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}},
+                        {
+                            "name": "scratch",
+                            "emptyDir": {"sizeLimit": audit_executors.SCRATCH_SIZE_MAX},
+                        },
                     ],
                 },
             },
@@ -103,13 +94,14 @@ def _container(
                 "valueFrom": {
                     "resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"},
                 },
-            }
+            },
+            *audit_executors.environment(audit, group, image, image_pull_policy),
         ],
         "terminationMessagePath": names.TERMINATION_LOG,
         "terminationMessagePolicy": "File",
         "resources": dict(audit.resources),
         "securityContext": security.container_security_context(),
-        "volumeMounts": [{"name": "scratch", "mountPath": SCRATCH_FOLDER}],
+        "volumeMounts": [{"name": "scratch", "mountPath": audit_executors.SCRATCH_FOLDER}],
     }
 
 
@@ -123,4 +115,5 @@ def arguments(audit: AuditRequest, group: Group, member_ids: Sequence[str]) -> l
     options += ["--summary-file", names.TERMINATION_LOG, "--verdict-exits-0"]
     options += ["--read-rate", str(audit.read_bytes_per_second), "--html", "-"]
     options += ["--decoder", audit.decoder] if audit.decoder else []
+    options += audit_executors.arguments(audit)
     return ["--group", group.name, *options]

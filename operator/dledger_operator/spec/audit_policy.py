@@ -64,7 +64,9 @@ class AuditPolicy:
     keep: int
     """How many of the audits that the operator has created and that have ended are kept."""
     request: Mapping[str, Any]
-    """The fields of each audit's spec that the policy sets: `resources`, `readRate`, `decoder`."""
+    """The fields of each audit's spec that the policy sets: `resources`, `readRate`, `decoder`,
+    `executors`.
+    """
 
     @property
     def key(self) -> str:
@@ -89,7 +91,7 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
         keep=max(1, section.number("keep", KEEP_DEFAULT)),
         request={
             field: section.values[field]
-            for field in ("resources", "readRate", "decoder")
+            for field in ("resources", "readRate", "decoder", "executors")
             if section.values.get(field) is not None
         },
     )

@@ -21,6 +21,25 @@ DEFAULT_RESOURCES: Final = {
 }
 
 
+DEFAULT_EXECUTOR_RESOURCES: Final = {
+    "requests": {"cpu": "1", "memory": "2Gi"},
+    "limits": {"memory": "2Gi"},
+}
+EXECUTORS_MAX: Final = 100
+START_WITHIN_DEFAULT: Final = "5m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executors:
+    """The pods that read the logs for an audit, besides its own."""
+
+    most: int
+    resources: Mapping[str, Any]
+    """Those of each executor."""
+    start_within_s: int
+    """The audit ends if there has been work and no executor for so long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
     """The validated spec of one `DLedgerAudit`."""
@@ -34,7 +53,9 @@ class AuditRequest:
     resources: Mapping[str, Any]
     ttl_after_finished_s: int
     read_bytes_per_second: int
-    """How fast each member is read at most."""
+    """How fast each member is read at most, by all executors together."""
+    executors: Executors | None = None
+    """None if the audit's own pod reads the logs."""
     decoder: str = ""
     """How the audit finds keys, to tell what compaction would drop; empty if it does not."""
 
@@ -59,6 +80,7 @@ class AuditRequest:
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") // 1000,
             read_bytes_per_second=spec.converted("readRate", quantity_bytes, DEFAULT_READ_RATE),
             decoder=_decoder(spec),
+            executors=_executors(spec.section("executors")),
         )
 
 
@@ -70,3 +92,18 @@ def _decoder(spec: SpecReader) -> str:
             "or module:function"
         )
     return found
+
+
+def _executors(section: SpecReader) -> Executors | None:
+    if not section.values:
+        return None
+    most = section.number("max", 0)
+    if not 1 <= most <= EXECUTORS_MAX:
+        raise InvalidSpecError(
+            f"{section.path}.max is {most}; it must be between 1 and {EXECUTORS_MAX}"
+        )
+    return Executors(
+        most=most,
+        resources=dict(section.section("resources").values) or DEFAULT_EXECUTOR_RESOURCES,
+        start_within_s=section.converted("startWithin", duration_ms, START_WITHIN_DEFAULT) // 1000,
+    )

@@ -98,6 +98,17 @@ AUDIT: Final = OneOffKind(
             "readRate must be a number of bytes between 1Mi and 100Gi a second",
         ),
         "a rate in words": ({"readRate": "slowly"}, "or without a unit, but is slowly"),
+        "executors without a number": ({"executors": {}}, "spec.executors.max: Required value"),
+        "no executor": ({"executors": {"max": 0}}, "greater than or equal to 1"),
+        "a thousand executors": ({"executors": {"max": 1000}}, "less than or equal to 100"),
+        "executors without a moment to start": (
+            {"executors": {"max": 2, "startWithin": "9s"}},
+            "startWithin must be a whole number of s, m or h, from 10s to 1h, but is 9s",
+        ),
+        "executors with too little memory": (
+            {"executors": {"max": 2, "resources": {"limits": {"memory": "1Gi"}}}},
+            "an executor needs a memory limit of at least 1150Mi",
+        ),
         "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
         "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
     },

@@ -8,13 +8,13 @@ from dledger_e2e.waiting import wait_for
 AUDIT_S = 300.0
 
 
-def audit(group: Group, name: str) -> dict[str, Any]:
+def audit(group: Group, name: str, **spec: Any) -> dict[str, Any]:
     """Create an audit, wait until it has ended, and return its status."""
     manifest = {
         "apiVersion": "dledger.io/v1alpha1",
         "kind": "DLedgerAudit",
         "metadata": {"name": name},
-        "spec": {"groupRef": {"name": group.name}},
+        "spec": {"groupRef": {"name": group.name}, **spec},
     }
     group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
 

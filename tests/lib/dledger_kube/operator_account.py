@@ -16,6 +16,11 @@ def lease_name(release: str = RELEASE) -> str:
     return f"{release}-dledger-operator"
 
 
+def audit_driver_role(namespace: str, release: str = RELEASE) -> str:
+    """Return the role of audits with executors, as the chart tells the operator."""
+    return f"Role/{namespace}:{lease_name(release)}:audit-driver"
+
+
 def operator_kubeconfig(
     server: ApiServer, namespace: Namespace, folder: Path, *, release: str = RELEASE
 ) -> Path:
@@ -27,6 +32,7 @@ def operator_kubeconfig(
         "--kube-version", KUBERNETES,
         "--set", f"watchNamespaces={{{namespace.name}}}",
         "--set", f"serviceAccount.create=false,serviceAccount.name={account}",
+        "--set", "auditExecutors.enabled=true",
         "--show-only", "templates/rbac.yaml",
     )  # fmt: skip
     server.kubectl("apply", "--filename=-", input_text=role)

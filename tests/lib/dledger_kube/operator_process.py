@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from dledger_kube.operator_account import RELEASE, lease_name
+from dledger_kube.operator_account import RELEASE, audit_driver_role, lease_name
 from tools.groups.ports import free_ports
 
 WAIT_S = 60.0
@@ -37,6 +37,7 @@ class OperatorProcess:
             "KUBECONFIG": str(kubeconfig),
             "DLEDGER_OPERATOR_NODE_IMAGE": "dledger-node:1",
             "DLEDGER_OPERATOR_AUDIT_IMAGE": "dledger-audit:1",
+            "DLEDGER_OPERATOR_AUDIT_DRIVER_ROLE": audit_driver_role(namespace, release),
             "DLEDGER_OPERATOR_WATCH_NAMESPACES": namespace,
             "DLEDGER_OPERATOR_LEASE_NAMESPACE": namespace,
             "DLEDGER_OPERATOR_LEASE_NAME": lease_name(release),

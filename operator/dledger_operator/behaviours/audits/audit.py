@@ -3,14 +3,22 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from dledger_formats.audit import AuditSummary, Verdict
-from dledger_formats.json_objects import FormatError, encode
+from dledger_formats.audit import Verdict
+from dledger_formats.json_objects import encode
 from dledger_operator import names
-from dledger_operator.api_objects import JobPodView, JobView, Manifest
+from dledger_operator.api_objects import Manifest
+from dledger_operator.behaviours.audits.judging import (
+    ENDED_PHASES,
+    FAILED,
+    FINISHED,
+    PENDING,
+    Outcome,
+    judge,
+)
 from dledger_operator.behaviours.loops import Pace
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.one_off.order import earlier
@@ -19,7 +27,7 @@ from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
 from dledger_operator.clients.errors import InvalidError, NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgment
-from dledger_operator.resources import audit_job
+from dledger_operator.resources import audit_executors, audit_job, network_policies
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
@@ -28,14 +36,8 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=15.0, gap_s=0.5, failure_gap_s_max=30.0)
-PENDING: Final = "Pending"
-RUNNING: Final = "Running"
-FINISHED: Final = "Finished"
-FAILED: Final = "Failed"
-ENDED_PHASES: Final = (FINISHED, FAILED)
-BACKOFF_LIMIT_EXCEEDED: Final = "BackoffLimitExceeded"
-"""The reason of a Job whose pods have failed too often."""
 JOB_REFUSED: Final = "JobRefused"
+NO_ROLE: Final = "ExecutorsNotAllowed"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
 WITHOUT_JOB_KEY: Final = "withoutJobSince"
 WITHOUT_JOB_S_MAX: Final = 600.0
@@ -44,91 +46,10 @@ may have room again, and the Job of a deleted audit of the same name ends.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The progress of an audit, with the reason for its phase."""
-
-    phase: str
-    reason: str
-    message: str
-    job: str = ""
-    """Name of the Job; empty until it is created."""
-    summary: AuditSummary | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    without_job_since: datetime | None = None
-    """Since when the API server refuses the Job; None if it does not."""
-
-
-def judge(job: JobView, pods: Sequence[JobPodView], *, name: str) -> Outcome:
-    """Return the outcome of an audit from its Job and pods. Pure.
-
-    A pod that has ended without a result, because it was evicted or its node was lost, is not the
-    end: the Job tries again until it has failed itself.
-    """
-    ended = [pod for pod in pods if pod.exit_code is not None]
-    for pod in ended:
-        if isinstance(told := _told(pod), AuditSummary):
-            return Outcome(
-                phase=FINISHED,
-                reason=told.verdict.value,
-                message=told.message,
-                job=name,
-                summary=told,
-                started_at=job.started_at,
-                finished_at=pod.finished_at,
-            )
-    if job.ended:
-        return _without_result(job, ended, name)
-    running = next((pod for pod in pods if pod.running), None)
-    if running is not None:
-        message = f"pod {running.name} is reading the members' logs"
-        return Outcome(
-            phase=RUNNING, reason=RUNNING, message=message, job=name, started_at=job.started_at
-        )
-    waiting = [pod for pod in pods if pod.exit_code is None]
-    problem = next((pod.problem for pod in waiting if pod.problem), None)
-    if problem is not None:
-        return Outcome(phase=PENDING, reason=problem.reason, message=problem.message, job=name)
-    if ended:
-        message = f"{_last_words(ended)[1]}; Job {name} tries again"
-        return Outcome(phase=PENDING, reason="TryingAgain", message=message, job=name)
-    return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {name} is starting", job=name)
-
-
-def _told(pod: JobPodView) -> AuditSummary | FormatError:
-    """Return the result that a pod left, or why it left none."""
-    try:
-        return AuditSummary.from_json(pod.termination_message.encode())
-    except FormatError as error:
-        return error
-
-
-def _without_result(job: JobView, ended: Sequence[JobPodView], name: str) -> Outcome:
-    """Return the outcome of an audit whose Job has ended, and no pod of it has left a result."""
-    known: dict[str, Any] = {"phase": FAILED, "job": name, "started_at": job.started_at}
-    failed = job.failure
-    if failed and (not ended or failed.reason != BACKOFF_LIMIT_EXCEEDED):
-        message = f"Job {name} failed before the audit had a result: {failed.message}"
-        return Outcome(reason=failed.reason, message=message, **known)
-    if not ended:
-        message = f"the pod of Job {name} was deleted before its result was read"
-        return Outcome(reason="ResultLost", message=message, **known)
-    reason, words = _last_words(ended)
-    tries = f" after {len(ended)} tries" if len(ended) > 1 else ""
-    message = f"{words}; Job {name} has given up{tries}; see the pod's log"
-    finished_at = max((each.finished_at for each in ended if each.finished_at), default=None)
-    return Outcome(reason=reason, message=message, finished_at=finished_at, **known)
-
-
-def _last_words(ended: Sequence[JobPodView]) -> tuple[str, str]:
-    """Return why the pod that ended last has no result, in one word and in a sentence."""
-    last = max(ended, key=lambda pod: (pod.finished_at is not None, pod.finished_at, pod.name))
-    reason = last.problem.reason if last.problem else "NoSummary"
-    return reason, (
-        f"pod {last.name} terminated with exit code {last.exit_code} ({reason}) and without a "
-        f"valid summary ({_told(last)})"
-    )
+_WITHOUT_ROLE: Final = (
+    "this installation of the operator allows no executors: ask for auditExecutors.enabled=true in "
+    "the chart's values, or create another audit without spec.executors"
+)
 
 
 def audited_members(group_status: Mapping[str, Any], group: Group) -> list[str]:
@@ -224,10 +145,15 @@ class AuditWorker(OneOffWorker):
             )
             return Outcome(phase=PENDING, reason=JOB_NAME_TAKEN, message=message)
         pods = await self._context.api.job_pods(request.namespace, name)
-        return judge(job, pods, name=name)
+        executors = None
+        if request.executors is not None and any(pod.running for pod in pods):
+            executors = await self._context.api.executor_pods(request.namespace, request.name)
+        return judge(job, pods, name=name, executors=executors)
 
     async def _start(self, request: AuditRequest, job: str) -> Outcome:
         """Create the Job if the group exists and its spec is valid."""
+        if request.executors is not None and not self._context.audit_driver_role:
+            return Outcome(phase=FAILED, reason=NO_ROLE, message=_WITHOUT_ROLE)
         where = f"{names.GROUP_KIND} {request.namespace}/{request.group_name}"
         try:
             body = await self._context.api.group(request.namespace, request.group_name)
@@ -246,16 +172,10 @@ class AuditWorker(OneOffWorker):
             if reason := _reason_of(first, existing):
                 message += f"; it is {reason}"
             return Outcome(phase=PENDING, reason="EarlierAudit", message=message)
-        image = self._context.audit_image
-        manifest = audit_job.build(
-            request,
-            group,
-            member_ids=audited_members(body.get("status") or {}, group),
-            image=image.reference,
-            image_pull_policy=image.pull_policy,
-        )
+        members = audited_members(body.get("status") or {}, group)
         try:
-            await self._context.api.apply(manifest)
+            for manifest in self._manifests(request, group, members):
+                await self._context.api.apply(manifest)
         except InvalidError as error:
             message = f"{error}; create another audit, whose spec differs in what the answer names"
             return Outcome(phase=FAILED, reason=JOB_REFUSED, message=message)
@@ -264,6 +184,27 @@ class AuditWorker(OneOffWorker):
         return Outcome(
             phase=PENDING, reason="JobCreated", message=f"Job {job} is starting", job=job
         )
+
+    def _manifests(
+        self, request: AuditRequest, group: Group, members: Sequence[str]
+    ) -> list[Manifest]:
+        """Return what the audit needs; the Job comes last."""
+        image = self._context.audit_image
+        return [
+            *audit_executors.build(
+                request,
+                group,
+                role=self._context.audit_driver_role,
+                guarded=network_policies.is_wanted(group),
+            ),
+            audit_job.build(
+                request,
+                group,
+                member_ids=members,
+                image=image.reference,
+                image_pull_policy=image.pull_policy,
+            ),
+        ]
 
     def _bounded(self, outcome: Outcome) -> Outcome:
         """End an audit that has not got its Job for ten minutes. The status tells since when, so a

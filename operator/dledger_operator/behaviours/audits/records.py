@@ -8,7 +8,7 @@ from typing import Any, Final
 from dledger_formats.audit import Verdict
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.audits.audit import ENDED_PHASES
+from dledger_operator.behaviours.audits.judging import ENDED_PHASES
 from dledger_operator.observed_audits import FAILED, AuditPlan, EndedAudit, Shrinking
 
 LAST_KEY: Final = "lastAudit"

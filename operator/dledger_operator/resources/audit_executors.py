@@ -1,0 +1,187 @@
+"""What an audit with executors needs besides its Job, and the pod of an executor.
+
+The audit's pod is Spark's driver. It makes the executors' pods by itself, so it has a
+ServiceAccount with the permissions on pods that the chart names. Permissions cannot be limited to
+labels: with this account, the driver could make and delete any pod of its namespace. Its executors
+have no token.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dledger_operator import names
+from dledger_operator.api_objects import Manifest
+from dledger_operator.resources import security
+from dledger_operator.resources.metadata import (
+    AUDIT_COMPONENT,
+    PART_OF,
+    operator_version,
+    owner,
+    pull_secrets,
+)
+from dledger_operator.spec.audit_request import AuditRequest
+from dledger_operator.spec.group import Group
+
+RUN_S_MAX: Final = 24 * 3600
+"""How long an audit may take, with all its tries, and an executor may live."""
+SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+SCRATCH_SIZE_MAX: Final = "4Gi"
+SCRATCH_OF_SPARK: Final = "spark-local-dir-1"
+"""By this name Spark takes a volume for its own files, instead of one without a bound."""
+MASTER: Final = "k8s://https://kubernetes.default.svc"
+API_PORTS: Final = (443, 6443)
+"""The ports of API servers. A policy sees the port behind the Service `kubernetes`."""
+SPARK_PORTS: Final = (7078, 7079)
+"""The driver's port and the block managers'; those of `dledger_audit.executors.settings`."""
+_VARIABLES: Final = {
+    "DLEDGER_AUDIT_POD_NAME": "metadata.name",
+    "DLEDGER_AUDIT_POD_NAMESPACE": "metadata.namespace",
+    "DLEDGER_AUDIT_POD_IP": "status.podIP",
+}
+_EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def labels_of(audit: AuditRequest, group: Group, component: str) -> dict[str, str]:
+    """Return the labels of everything that belongs to one audit."""
+    return {
+        "app.kubernetes.io/name": "dledger-audit",
+        "app.kubernetes.io/instance": audit.name,
+        names.COMPONENT_LABEL: component,
+        "app.kubernetes.io/part-of": PART_OF,
+        "app.kubernetes.io/version": operator_version(),
+        names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
+        names.AUDIT_LABEL: audit.name,
+        names.AUDITED_GROUP_LABEL: group.name,
+    }
+
+
+def build(audit: AuditRequest, group: Group, *, role: str, guarded: bool) -> list[Manifest]:
+    """Build what must exist before the Job: the driver's account and its permissions, and the
+    policies if the group has some. `role` is KIND/NAME. None of it is needed without executors.
+    """
+    if audit.executors is None:
+        return []
+    kind, _, role_name = role.partition("/")
+    name = names.audit_driver(audit.name, audit.uid)
+    account = {"kind": "ServiceAccount", "name": name, "namespace": audit.namespace}
+    return [
+        _part(audit, group, "v1", "ServiceAccount", name) | {"automountServiceAccountToken": False},
+        _part(audit, group, f"{RBAC}/v1", "RoleBinding", name)
+        | {
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role_name},
+            "subjects": [account],
+        },
+        *(_policies(audit, group, name) if guarded else []),
+    ]
+
+
+def arguments(audit: AuditRequest) -> list[str]:
+    """Return the arguments of `dledger-audit` for executors; none without them."""
+    if audit.executors is None:
+        return []
+    return [
+        "--master", MASTER, "--executors", str(audit.executors.most),
+        "--executors-within", str(audit.executors.start_within_s),
+    ]  # fmt: skip
+
+
+def environment(
+    audit: AuditRequest, group: Group, image: str, image_pull_policy: str
+) -> list[Manifest]:
+    """Return the variables of the driver; none without executors."""
+    if audit.executors is None:
+        return []
+    fields: list[Manifest] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in _VARIABLES.items()
+    ]
+    pod = executor_pod(audit, group, audit.executors.resources, image, image_pull_policy)
+    return [*fields, {"name": _EXECUTOR_POD, "value": json.dumps(pod, sort_keys=True)}]
+
+
+def executor_pod(
+    audit: AuditRequest,
+    group: Group,
+    resources: Mapping[str, Any],
+    image: str,
+    image_pull_policy: str,
+) -> Manifest:
+    """Build the pod of an executor, but for what Spark adds: its name, environment and owner, which
+    is the driver's pod.
+
+    Spark requests as much memory as it sets for a limit, so this does, too.
+    """
+    requests, limits = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
+    if memory := limits.get("memory") or requests.get("memory"):
+        requests["memory"] = limits["memory"] = memory
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": labels_of(audit, group, names.EXECUTOR_COMPONENT)},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": RUN_S_MAX,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": security.pod_security_context(fixed_user=group.pod_parts.fixed_user),
+            **pull_secrets(group),
+            "containers": [
+                {
+                    "name": names.AUDIT_CONTAINER,
+                    "image": image,
+                    "imagePullPolicy": image_pull_policy,
+                    "command": ["dledger-audit"],
+                    "resources": {"requests": requests, "limits": limits},
+                    "securityContext": security.container_security_context(),
+                    "volumeMounts": [{"name": SCRATCH_OF_SPARK, "mountPath": SCRATCH_FOLDER}],
+                }
+            ],
+            "volumes": [{"name": SCRATCH_OF_SPARK, "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}}],
+        },
+    }
+
+
+def _policies(audit: AuditRequest, group: Group, name: str) -> list[Manifest]:
+    """Build the policies: the audit's pods reach each other, and the driver the API server. The
+    policy of all audits of the group lets them reach the members.
+    """
+    selected = {names.AUDIT_LABEL: audit.name, names.AUDITED_GROUP_LABEL: group.name}
+    peers = [{"podSelector": {"matchLabels": selected}}]
+    ports = [{"protocol": "TCP", "port": port} for port in SPARK_PORTS]
+    api = [{"protocol": "TCP", "port": port} for port in API_PORTS]
+    driver = selected | {names.COMPONENT_LABEL: AUDIT_COMPONENT}
+    kind = ("networking.k8s.io/v1", "NetworkPolicy")
+    return [
+        _part(audit, group, *kind, name)
+        | {
+            "spec": {
+                "podSelector": {"matchLabels": selected},
+                "policyTypes": ["Ingress", "Egress"],
+                "ingress": [{"ports": ports, "from": peers}],
+                "egress": [{"ports": ports, "to": peers}],
+            }
+        },
+        _part(audit, group, *kind, f"{name}-driver")
+        | {
+            "spec": {
+                "podSelector": {"matchLabels": driver},
+                "policyTypes": ["Egress"],
+                "egress": [{"ports": api}],
+            }
+        },
+    ]
+
+
+def _part(audit: AuditRequest, group: Group, api_version: str, kind: str, name: str) -> Manifest:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "namespace": audit.namespace,
+            "name": name,
+            "labels": labels_of(audit, group, AUDIT_COMPONENT),
+            "ownerReferences": [owner(names.AUDIT_KIND, audit.name, audit.uid)],
+        },
+    }

@@ -1,0 +1,98 @@
+"""An audit with executors on a real API server: what is made for it, and what its driver may do."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api_server.client import ApiServer
+from dledger_kube.operated import operated
+from dledger_kube.operator_account import audit_driver_role
+from dledger_kube.played import Cluster
+from dledger_kube.played_audits import BATCH, PlayedAudits
+
+pytest_plugins = ["api_server.fixtures"]
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@pytest.fixture
+async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with operated(api_server, tmp_path, members=3) as parts:
+        yield Cluster(*parts)
+
+
+def may(
+    cluster: Cluster, account: str, verb: str, resource: str, *, name: str = "", group: str = "",
+    namespace: str = "",
+) -> bool:  # fmt: skip
+    """Ask the API server what a ServiceAccount of the namespace may do."""
+    own = cluster.namespace.name
+    asked = {
+        "namespace": namespace or own, "verb": verb, "resource": resource, "name": name,
+        "group": group,
+    }  # fmt: skip
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{own}:{account}",
+            "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": asked,
+        },
+    }
+    answer = cluster.namespace.server.request("POST", REVIEWS, review)
+    return bool(answer["status"]["allowed"])
+
+
+async def test_the_driver_may_make_pods_in_its_namespace_and_nothing_else(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first", executors={"max": 2})
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+
+    pod = cluster.namespace.get("jobs", "first-audit", BATCH)["spec"]["template"]["spec"]
+    account = pod["serviceAccountName"]
+    uid = audits.all()["first"]["metadata"]["uid"]
+    assert account == f"first-audit-{uid[:8]}"
+    for kind, group in (("serviceaccounts", "/api/v1"), ("rolebindings", RBAC)):
+        (owned_by,) = cluster.namespace.get(kind, account, group)["metadata"]["ownerReferences"]
+        assert owned_by["uid"] == uid
+    for verb in ("get", "list", "watch", "create", "delete", "deletecollection"):
+        assert may(cluster, account, verb, "pods"), verb
+    assert not may(cluster, account, "patch", "pods")
+    assert not may(cluster, account, "create", "pods", namespace="default")
+    for resource in ("secrets", "configmaps", "serviceaccounts", "services"):
+        assert not any(may(cluster, account, verb, resource) for verb in ("get", "list", "create"))
+    for resource in ("pods/exec", "pods/eviction", "serviceaccounts/token"):
+        assert not may(cluster, account, "create", resource), resource
+    assert not may(cluster, "default", "create", "pods"), "executors have the account default"
+
+
+async def test_the_operator_grants_this_role_and_makes_no_pods_itself(cluster: Cluster) -> None:
+    rbac = "rbac.authorization.k8s.io"
+    name = audit_driver_role(cluster.namespace.name).removeprefix("Role/")
+    operator = "the-operator"
+
+    assert may(cluster, operator, "bind", "roles", name=name, group=rbac)
+    assert not may(cluster, operator, "bind", "roles", name="other", group=rbac)
+    assert not may(cluster, operator, "bind", "clusterroles", name="admin", group=rbac)
+    assert not may(cluster, operator, "create", "roles", group=rbac)
+    assert not may(cluster, operator, "create", "pods")
+
+
+async def test_an_audit_without_executors_gets_no_account(cluster: Cluster) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first")
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+
+    accounts = cluster.namespace.get("serviceaccounts")["items"]
+    assert not [each for each in accounts if each["metadata"]["name"].startswith("first")]
+    assert cluster.namespace.get("rolebindings", group=RBAC)["items"] == [
+        each
+        for each in cluster.namespace.get("rolebindings", group=RBAC)["items"]
+        if each["metadata"]["name"].startswith(cluster.namespace.name)
+    ]
