@@ -1,15 +1,24 @@
 """Which Events are recorded, and how repetitions are counted."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from dledger_kube.objects import NOW, group_body, member, observed_group
+import pytest
+
+from dledger_formats.settings import GroupState
+from dledger_kube.objects import NOW, group, group_body, member, observed_group
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
-from dledger_operator.behaviours.report.group_events import EndpointEvents, leader_change_event
+from dledger_operator.behaviours.report.group_events import (
+    EndpointEvents,
+    leader_change_event,
+    seed_unused_events,
+)
 from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedEndpoints, ObservedGroup
+from dledger_operator.spec.shape import Shape
 
 WRONG = ObservedEndpoints(synced=False, reason="WrongEndpoints", message="ready endpoints: n0")
 
@@ -55,6 +64,22 @@ def test_the_event_of_a_leader_change_names_the_previous_leader() -> None:
     assert leader_change_event(change).message == (
         "n1 leads term 7 (LeaderLost); the previous leader was n0"
     )
+
+
+@pytest.mark.parametrize(
+    ("with_seed", "state", "told"),
+    [
+        (True, GroupState.EXISTING, True), (True, GroupState.NEW, False),
+        (False, GroupState.EXISTING, False),
+    ],
+    ids=["an earlier group's log", "the archive", "no archive"],
+)  # fmt: skip
+def test_a_seed_that_is_not_used_is_told(*, with_seed: bool, state: GroupState, told: bool) -> None:
+    seed = {"seed": {"persistentVolumeClaim": {"claimName": "archives"}}} if with_seed else {}
+    notes = seed_unused_events(group(**seed), replace(Shape.of_new(3), state=state))
+
+    assert [(note.reason, note.severity) for note in notes] == [("SeedUnused", "Warning")] * told
+    assert not told or "hold the log of an earlier group" in notes[0].message
 
 
 class EventStore:

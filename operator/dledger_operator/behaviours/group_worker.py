@@ -44,7 +44,7 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.report.group_counts import GroupCounts
-from dledger_operator.behaviours.report.group_events import leader_change_event
+from dledger_operator.behaviours.report.group_events import leader_change_event, seed_unused_events
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
@@ -230,7 +230,9 @@ class GroupWorker:
             change = self._snapshot.history.changes[0]
             note = leader_change_event(change)
             logger.info("%s/%s: %s", self.namespace, self.name, note.message)
-            self._reporter.add_event(note)
+            unused = seed_unused_events(self._snapshot.group, self._snapshot.reconciled.shape)
+            for each in (note, *(unused if before is None else ())):
+                self._reporter.add_event(each)
             self._counts.leader_change(change.reason)
         if before is None:
             self._wake("reconcile")  # a first leader ends the founding

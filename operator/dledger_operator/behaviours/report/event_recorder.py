@@ -18,6 +18,7 @@ LEADER_CHANGED: Final = "LeaderChanged"
 QUORUM_LOST: Final = "QuorumLost"
 QUORUM_RESTORED: Final = "QuorumRestored"
 ENDPOINTS_MISMATCH: Final = "EndpointsMismatch"
+SEED_UNUSED: Final = "SeedUnused"
 AUDIT_FINISHED: Final = "AuditFinished"
 
 

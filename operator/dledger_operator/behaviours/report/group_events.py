@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from dledger_formats.settings import GroupState
 from dledger_operator.behaviours.report.event_recorder import (
     ENDPOINTS_MISMATCH,
     LEADER_CHANGED,
+    SEED_UNUSED,
     EventNote,
 )
 from dledger_operator.conditions import endpoints_synced, quorum_healthy
 from dledger_operator.conditions.condition import find
 from dledger_operator.observed_state import LeaderChange
 from dledger_operator.resources.event import NORMAL, WARNING
+from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 
 # During a failover the endpoints mismatch for a moment, which does not merit an Event.
 MISMATCH_AGE_MIN: Final = timedelta(seconds=5)
@@ -26,6 +30,18 @@ def leader_change_event(change: LeaderChange) -> EventNote:
         reason=LEADER_CHANGED,
         message=f"{change.to_member} leads term {change.term} ({change.reason}){previous}",
     )
+
+
+def seed_unused_events(group: Group | None, shape: Shape | None) -> list[EventNote]:
+    """Return the Event for a group whose first leader did not begin it, although it has `seed`."""
+    if group is None or group.seed is None or shape is None or shape.state is GroupState.NEW:
+        return []
+    message = (
+        "the archive of spec.seed is not used: the volumes hold the log of an earlier group of "
+        "this name, which goes on. To begin with the archive, delete this group and its claims, "
+        "which deletes that log, and create it again"
+    )
+    return [EventNote(severity=WARNING, reason=SEED_UNUSED, message=message)]
 
 
 class EndpointEvents:
