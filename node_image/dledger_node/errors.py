@@ -4,6 +4,7 @@ NodeError
 ├── StoreError              this member's files failed
 │   ├── StoreFullError      no room for another segment; nothing was written
 │   ├── StoreDamagedError   files cannot be trusted; the message names file and offset
+│   │   └── BorderDamagedError  the last entry that retention removes now has rotted
 │   ├── StoreInUseError     another process holds the folder
 │   ├── ForeignFolderError  the folder belongs to another group
 │   └── LaterFormatError    a later release wrote the folder; nothing was changed
@@ -62,6 +63,12 @@ class StoreDamagedError(StoreError):
         self.damage = damage
         self.index = index
         """The first damaged entry; None if unknown."""
+
+
+class BorderDamagedError(StoreDamagedError):
+    """The last entry that retention removes now has rotted, and the first one that stays cannot be
+    proved by it. Mending it would restore that proof; but no member needs the entry itself.
+    """
 
 
 class NotYetCommittedError(NodeError, LookupError):

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from dledger_formats.log import disk
 from dledger_formats.log.chain_link import chain_crc_before
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import BorderDamagedError, StoreDamagedError
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import MendedTotals, Mender
 from dledger_node.store.log.damaged_ranges import LogShape, damaged_ranges
@@ -19,7 +20,7 @@ from dledger_node.store.log.served_segments import stored_bytes
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.command import Command
 from dledger_store_files.contents import flush
-from dledger_store_files.damage import flip
+from dledger_store_files.damage import flip, poke
 
 OpenStore = Callable[..., LogStore]
 
@@ -231,22 +232,142 @@ def test_a_member_out_of_service_mends_its_first_header_from_one_peer(
     open_store(margin_bytes=0)
 
 
-@pytest.mark.parametrize("index", [80, 81])
-def test_a_front_is_not_removed_up_to_a_rotten_border(
-    store: LogStore, folder: Path, twin: Path, index: int
+LAST_GONE, FIRST_KEPT = 80, 81
+"""The entries at the end of the third segment, and at the beginning of the fourth."""
+
+
+def hurt_header(folder: Path, index: int, *, whole: bool) -> None:
+    """Overwrite all of an entry's header, or the fields that only the chain covers."""
+    number, place = divmod(index, 27)
+    at, size = (0, disk.ENTRY_HEADER_SIZE) if whole else (CHANNEL_AT, 8)
+    poke(folder / disk.DATA_FOLDER, number * SEGMENT_BYTES + place * 148 + at, b"\xa5" * size)
+
+
+def hurt_body(folder: Path, index: int) -> None:
+    hurt(folder, 100, index)
+
+
+def saved_chain_crc(folder: Path) -> int | None:
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint is not None
+    assert checkpoint.begin_index == FIRST_KEPT
+    return checkpoint.begin_chain_crc
+
+
+@pytest.mark.parametrize("at", [CHANNEL_AT, CHAIN_AT])
+def test_a_front_goes_whose_last_entry_rotted_if_its_neighbours_prove_the_next_one(
+    store: LogStore, folder: Path, at: int
+) -> None:
+    sound = store.entry(LAST_GONE)[0]
+    hurt(folder, at, LAST_GONE)
+
+    remove_front(store, FIRST_KEPT)
+
+    assert saved_chain_crc(folder) == sound.chain_crc
+    assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_rotten_last_entry_is_mended_before_the_front_goes(
+    store: LogStore, folder: Path, twin: Path, whole: bool
 ) -> None:
     """What is left would begin with a header that the lost link cannot prove."""
-    hurt(folder, CHAIN_AT, index)
+    sound = store.entry(LAST_GONE)[0]
+    hurt_header(folder, LAST_GONE, whole=whole)
 
-    with pytest.raises(StoreDamagedError) as found:
-        store.front.save_begin(81)
+    with pytest.raises(BorderDamagedError) as found:
+        store.front.save_begin(FIRST_KEPT)
 
-    assert store.front.removals[-1].last_index < 80
+    assert found.value.index == LAST_GONE
+    assert store.front.removals[-1].last_index < LAST_GONE
     mender, totals = mender_of(store, folder, twin)
     mender.mend_near(found.value)
     assert totals.entries == 1
-    remove_front(store, 81)
-    assert store.entry(81)[0].index == 81
+    remove_front(store, FIRST_KEPT)
+    assert saved_chain_crc(folder) == sound.chain_crc
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_front_goes_whose_rotten_last_entry_nobody_can_mend(
+    store: LogStore, folder: Path, open_store: OpenStore, whole: bool
+) -> None:
+    sound = store.entry(LAST_GONE)[0]
+    hurt_header(folder, LAST_GONE, whole=whole)
+    store.front.unmended_index = LAST_GONE
+
+    remove_front(store, FIRST_KEPT)
+
+    assert saved_chain_crc(folder) == sound.chain_crc
+    store.close()
+    assert open_store().entry(FIRST_KEPT)[0].index == FIRST_KEPT
+
+
+def test_another_border_than_the_unmended_one_is_mended_first(
+    store: LogStore, folder: Path
+) -> None:
+    hurt_header(folder, LAST_GONE, whole=True)
+    store.front.unmended_index = LAST_GONE + 27
+
+    with pytest.raises(BorderDamagedError):
+        store.front.save_begin(FIRST_KEPT)
+
+
+def test_a_full_volume_waits_for_no_mending(store: LogStore, folder: Path) -> None:
+    sound = store.entry(LAST_GONE)[0]
+    hurt_header(folder, LAST_GONE, whole=True)
+
+    store.front.save_begin(FIRST_KEPT, mend_first=False)
+
+    assert saved_chain_crc(folder) == sound.chain_crc
+
+
+@pytest.mark.parametrize("also", [hurt_body, partial(hurt, at=CHAIN_AT)])
+def test_two_rotten_entries_at_a_border_are_not_both_believed(
+    store: LogStore, folder: Path, also: Callable[..., None]
+) -> None:
+    """The next start must not take the first header for proved."""
+    hurt_header(folder, LAST_GONE, whole=True)
+    also(folder, index=FIRST_KEPT)
+
+    store.front.save_begin(FIRST_KEPT, mend_first=False)
+
+    assert saved_chain_crc(folder) is None
+
+
+def test_a_first_entry_that_rotted_is_mended_before_the_front_goes(
+    store: LogStore, folder: Path, twin: Path
+) -> None:
+    hurt(folder, CHAIN_AT, FIRST_KEPT)
+
+    with pytest.raises(StoreDamagedError) as found:
+        store.front.save_begin(FIRST_KEPT)
+
+    assert not isinstance(found.value, BorderDamagedError), "this entry stays"
+    assert found.value.index == FIRST_KEPT
+    mender, totals = mender_of(store, folder, twin)
+    mender.mend_near(found.value)
+    assert totals.entries == 1
+    remove_front(store, FIRST_KEPT)
+    assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
+
+
+@pytest.mark.parametrize("at", [CHANNEL_AT, CHAIN_AT])
+def test_a_full_volume_keeps_the_proof_against_a_first_entry_that_rotted(
+    store: LogStore, folder: Path, twin: Path, at: int
+) -> None:
+    sound = store.entry(LAST_GONE)[0]
+    hurt(folder, at, FIRST_KEPT)
+
+    store.front.save_begin(FIRST_KEPT, mend_first=False)
+    store.front.delete(store.front.forget_before(FIRST_KEPT))
+
+    assert saved_chain_crc(folder) == sound.chain_crc
+    mender, totals = mender_of(store, folder, twin)
+    start = mender.first_place()
+    assert start is not None
+    mender.step(start, 1 << 20)
+    assert totals.entries == 1
+    assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
 
 
 def test_the_command_names_the_first_entry(

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from dledger_formats.settings import NodeSettings, OnDamage
-from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.errors import BorderDamagedError, Damage, StoreDamagedError, StoreError
 from dledger_node.healing.closed_log import shape_of
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
@@ -184,10 +184,21 @@ class Scrub:
         self.problem, self._failures = "", 0
 
     def _give_up(self, damage: StoreDamagedError, reason: str) -> None:
+        if isinstance(damage, BorderDamagedError):
+            self._let_go(damage, reason)
+            return
         if reason:
             logger.error("not mended in service: %s", reason)
         self._left = True
         self._leave(damage)
+
+    def _let_go(self, damage: BorderDamagedError, reason: str) -> None:
+        """Let retention remove a damaged entry unmended: this member needs it no longer."""
+        logger.warning("%s. It is removed unmended: %s", damage, reason or "this member mends none")
+        self._store.front.unmended_index = damage.index
+        self._forget_failures()
+        if self._store.damage is damage:
+            self._store.damage = None
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)

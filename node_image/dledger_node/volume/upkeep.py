@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger_formats.http.retention import RetentionState
+from dledger_formats.http.retention import RemovalRule, RetentionState
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import BorderDamagedError, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.progress import HealingProgress
 from dledger_node.http.status import StoreView
 from dledger_node.raft.core import Raft
@@ -185,13 +185,15 @@ class Upkeep:
             await self._save_producers(first_index)
         assert decision.rule is not None
         grounds = grounds_of(decision.rule, situation, is_forced=decision.forced)
+        mend_first = decision.rule is not RemovalRule.FORCE  # a full volume cannot wait for peers
         try:
-            await asyncio.to_thread(front.save_begin, first_index, grounds)
+            await asyncio.to_thread(front.save_begin, first_index, grounds, mend_first=mend_first)
         except StoreDamagedError as error:
-            if self._store.generation != generation:
-                return
-            self._store.damage = error  # it is mended first
+            if self._store.generation == generation and self._store.damage is None:
+                self._store.damage = error  # it is mended first
             return
+        if isinstance(self._store.damage, BorderDamagedError):
+            self._store.damage = None  # its entry goes
         if self._is_saving() or first_index <= self._core.ledger_begin_index:
             return  # the leader's log may replace this one, or has replaced it in the meantime
         self._core.remove_before(first_index)

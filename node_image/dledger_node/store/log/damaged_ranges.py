@@ -160,13 +160,13 @@ def place_before(files: LogFiles, index: int, begin: Beginning) -> Cursor | None
     for before in range(index - 1, max(begin.first_index, index - LOOK_BACK_MAX) - 1, -1):
         try:
             pos = files.pos(before)
-            header = _sound_header(files, pos, before)
+            header = sound_header(files, pos, before)
             chain_crc = files.chain_crc_before(before, begin)
         except StoreDamagedError:
             continue
         except IndexError:
             return None
-        if header is not None and _follows(header, chain_crc):
+        if header is not None and follows(header, chain_crc):
             return Cursor(
                 pos=pos + header.size,
                 index=before + 1,
@@ -176,7 +176,7 @@ def place_before(files: LogFiles, index: int, begin: Beginning) -> Cursor | None
     return None
 
 
-def _follows(header: EntryHeader, chain_crc: int | None) -> bool:
+def follows(header: EntryHeader, chain_crc: int | None) -> bool:
     """Tell whether a header follows from the entry before, as far as anything covers it."""
     if chain_crc is None or header.chain_crc == 0:
         return True
@@ -322,10 +322,10 @@ def _occurrences(window: bytes, magic: int) -> Iterator[int]:
 
 
 def _is_sound(files: LogFiles, pos: int, index: int) -> bool:
-    return _sound_header(files, pos, index) is not None
+    return sound_header(files, pos, index) is not None
 
 
-def _sound_header(files: LogFiles, pos: int, index: int) -> EntryHeader | None:
+def sound_header(files: LogFiles, pos: int, index: int) -> EntryHeader | None:
     """Return the header of the entry with this index at a position; None if it is not sound, as far
     as its own checksums tell.
     """

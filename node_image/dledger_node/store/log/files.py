@@ -250,23 +250,6 @@ class LogFiles:
             return 0
         return begin.chain_crc if index == begin.first_index else None
 
-    def beginning_at(self, index: int) -> Beginning:
-        """Return the beginning of the log once the entries before this one are removed.
-
-        Raises StoreDamagedError if the header of this entry does not follow from the one before.
-        """
-        before, first = self.header(index - 1), self.header(index)
-        if not first.chain_crc:
-            return Beginning(index, None)
-        if disk.chain_crc_of(first, before.chain_crc) != first.chain_crc:
-            raise StoreDamagedError(
-                f"entry {index} is damaged at {place(self.data, first.pos)}, or the entry before "
-                "it: its header does not follow from that one. The other members have the entries",
-                Damage.BAD_ENTRY,
-                index - 1,
-            )
-        return Beginning(index, before.chain_crc)
-
     def _check_unit(self, index: int, unit: IndexUnit, header: EntryHeader) -> None:
         found = (header.magic, header.size, header.index, header.term)
         if unit.index != index or found != (unit.magic, unit.size, index, unit.term):

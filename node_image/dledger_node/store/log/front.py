@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dledger_formats.http.retention import Removal
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import RemoteProtocolError
-from dledger_node.store.log import served_segments
+from dledger_node.store.log import border, served_segments
 from dledger_node.store.log.block import Block, check_block
 from dledger_node.store.log.checkpoints import Checkpoints
-from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.files import Beginning, LogFiles
 from dledger_node.store.log.removals import UNRECORDED, Grounds
 from dledger_node.store.log.retention import SealedSegment
 from dledger_node.store.log.writer import LogWriter
@@ -31,6 +31,8 @@ class LogFront:
         self._forgotten: list[Segment] = []
         """Files that `forget_before` returned and that may not be deleted yet."""
         self._deleting = threading.Lock()
+        self.unmended_index: int | None = None
+        """A damaged entry that no member can give; a removal up to it does not wait for it."""
 
     def sealed_segments(self) -> list[SealedSegment]:
         """Return all data segments except the last, oldest first."""
@@ -43,14 +45,22 @@ class LogFront:
         """What is missing before the log's first entry, and why."""
         return self._checkpoints.removals.before(self._log.begin_index)
 
-    def save_begin(self, first_index: int, grounds: Grounds = UNRECORDED) -> None:
+    def save_begin(
+        self, first_index: int, grounds: Grounds = UNRECORDED, *, mend_first: bool = True
+    ) -> None:
         """Save durably which entry the log begins with, and why; blocks.
 
-        Raises StoreDamagedError if that entry does not follow from the one before it.
+        For `mend_first` and the errors see `border.beginning_at`.
         """
         with self._checkpoints.lock:
             if self._log.begin_index < first_index:
-                begin = self._files.beginning_at(first_index)
+                begin = border.beginning_at(
+                    self._files,
+                    first_index,
+                    self._log.begin,
+                    self._log.end_index,
+                    mend_first=mend_first and first_index - 1 != self.unmended_index,
+                )
                 self._checkpoints.begin_at(begin, grounds)
 
     @property
@@ -86,7 +96,7 @@ class LogFront:
         """
         pos = self._files.pos(first_index)
         begin = self._checkpoints.beginning_at(first_index)
-        self._log.begin_at(begin or self._files.beginning_at(first_index))
+        self._log.begin_at(begin or Beginning(first_index, None))
         index_pos = first_index * INDEX_UNIT_SIZE
         taken = self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
         self._forgotten = [file for file in self._forgotten if not file.removed]

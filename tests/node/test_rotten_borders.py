@@ -1,0 +1,112 @@
+"""Retention where the last entry of a segment that goes has rotted: the member stays in service."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.http.status import StorageState
+from dledger_formats.log import disk
+from dledger_formats.settings import NodeSettings, OnDamage
+from dledger_group.damaged import SEGMENT_BYTES, SIZES, append_all
+from dledger_node.config import store_folder
+from dledger_node.errors import BorderDamagedError, StoreDamagedError
+from dledger_node.healing.mending import MendedTotals
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume import scrub
+from dledger_store_files.contents import flush
+from dledger_store_files.damage import poke
+from tools.groups.node_group import NodeGroup
+from tools.groups.ports import free_ports
+
+BODY = bytes(1000)
+CHANNEL_AND_CHAIN = 32, 8
+WHOLE_HEADER = 0, disk.ENTRY_HEADER_SIZE
+
+
+def last_entry_of(data: Path) -> disk.EntryHeader:
+    """Return the header of the last entry in the first segment of a log."""
+    content = (data / disk.file_name(0)).read_bytes()
+    at, last = 0, None
+    while (header := disk.unpack_header(content, at)).magic in disk.ENTRY_MAGICS:
+        at, last = at + header.size, header
+    assert last is not None
+    return last
+
+
+@pytest.mark.storage
+@pytest.mark.parametrize("rotten", [CHANNEL_AND_CHAIN, WHOLE_HEADER])
+async def test_a_lone_member_removes_a_segment_whose_last_entry_has_rotted(
+    tmp_path: Path, rotten: tuple[int, int]
+) -> None:
+    """Nobody else has that entry, and nobody needs it any longer."""
+    with NodeGroup(tmp_path, members=1, retention_bytes=4 * SEGMENT_BYTES, **SIZES) as group:
+        await append_all(group, [BODY] * 150)
+        data = group.store_folder("n0") / disk.DATA_FOLDER
+        last, (at, size) = last_entry_of(data), rotten
+        poke(data, last.pos + at, b"\xa5" * size, segment_bytes=SEGMENT_BYTES)
+
+        await append_all(group, [BODY] * 110)  # five segments, and one is too many
+
+        group.wait_for_status(
+            "n0", lambda view: view.ledger_begin_index > last.index, "removes the segment"
+        )
+        await append_all(group, [BODY])
+        group.wait_for_status(
+            "n0", lambda view: view.ready and view.storage is StorageState.SOUND, "is sound"
+        )
+        assert "must stop" not in group.log("n0")
+        group.stop("n0")
+        group.start("n0")
+        group.wait_for_status("n0", lambda view: view.ready, "starts again")
+
+
+def settings_of(folder: Path, *peers: str, on_damage: OnDamage = OnDamage.HEAL) -> NodeSettings:
+    """Return the settings of n0 in a group with these peers, which do not answer."""
+    ports, members = free_ports(), ("n0", *peers)
+    return NodeSettings(
+        group="g", self_id="n0", peers={one: f"127.0.0.1:{next(ports)}" for one in members},
+        http_peers={one: f"127.0.0.1:{next(ports)}" for one in members}, http_port=next(ports),
+        store_base_dir=str(folder), on_damage=on_damage, **SIZES,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("peers", "on_damage", "is_let_go"),
+    [
+        ((), OnDamage.HEAL, True),
+        (("n1", "n2"), OnDamage.STAY_OUT, True),
+        (("n1", "n2"), OnDamage.HEAL, False),
+    ],
+)
+async def test_a_rotten_border_waits_only_while_a_peer_may_mend_it_and_nobody_leaves(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    peers: tuple[str, ...],
+    on_damage: OnDamage,
+    is_let_go: bool,
+) -> None:
+    monkeypatch.setattr(scrub, "RETRY_S_MIN", 0.0)
+    settings = settings_of(tmp_path, *peers, on_damage=on_damage)
+    left: list[StoreDamagedError] = []
+    with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
+        store.append_bodies([BODY] * 150, 1)
+        flush(store)
+        store.save_checkpoint(149)
+        data = store_folder(settings) / disk.DATA_FOLDER
+        last = last_entry_of(data)
+        poke(data, last.pos, b"\xa5" * disk.ENTRY_HEADER_SIZE, segment_bytes=SEGMENT_BYTES)
+        with contextlib.closing(
+            scrub.Scrub(settings, store, MendedTotals(), leave=left.append)
+        ) as scrubbing:
+            with pytest.raises(BorderDamagedError) as found:
+                store.front.save_begin(last.index + 1)
+            store.damage = found.value
+            for _ in range(2 * scrub.SETTLING_TRIES_MAX):
+                if store.damage is not None:
+                    await scrubbing._mend(store.damage)
+
+        assert left == []
+        assert store.damage is (None if is_let_go else found.value)
+        assert store.front.unmended_index == (last.index if is_let_go else None)
+        assert bool(scrubbing.problem) is not is_let_go
