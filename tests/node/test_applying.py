@@ -170,8 +170,8 @@ async def test_a_state_whose_log_was_replaced_goes_on_from_the_snapshot(stage: S
     begin_index = stage.store.front.sealed_segments()[1].last_index + 1
     stage.snapshots.save(begin_index + 3, 1, leaders.dump())
     with stage.applying.reading:
-        stage.store.front.save_begin(begin_index)
-        stage.store.front.delete(stage.store.front.forget_before(begin_index))
+        begin = stage.store.front.save_begin(begin_index)
+        stage.store.front.delete(stage.store.front.forget_before(begin))
 
     await stage.reach(ENTRIES - 1)
 

@@ -57,8 +57,8 @@ def damage(snapshots: Snapshots, index: int) -> None:
 def remove_front(store: LogStore) -> int:
     """Remove the first two segments. Return the index of the entry that is first then."""
     begin_index = store.front.sealed_segments()[1].last_index + 1
-    store.front.save_begin(begin_index)
-    store.front.delete(store.front.forget_before(begin_index))
+    begin = store.front.save_begin(begin_index)
+    store.front.delete(store.front.forget_before(begin))
     return begin_index
 
 

@@ -1,7 +1,9 @@
 """Retention where the last entry of a segment that goes has rotted: the member stays in service."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,10 +11,13 @@ from dledger_formats.http.status import StorageState
 from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings, OnDamage
 from dledger_group.damaged import SEGMENT_BYTES, SIZES, append_all
+from dledger_node import main
 from dledger_node.config import store_folder
 from dledger_node.errors import BorderDamagedError, StoreDamagedError
 from dledger_node.healing.mending import MendedTotals
+from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files.hard_state import save_hard_state
 from dledger_node.volume import scrub
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import poke
@@ -110,3 +115,34 @@ async def test_a_rotten_border_waits_only_while_a_peer_may_mend_it_and_nobody_le
         assert store.damage is (None if is_let_go else found.value)
         assert store.front.unmended_index == (last.index if is_let_go else None)
         assert bool(scrubbing.problem) is not is_let_go
+
+
+async def test_an_entry_that_rots_during_a_removal_leaves_core_and_store_with_one_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = replace(settings_of(tmp_path), retention_bytes=2 * SEGMENT_BYTES)
+    with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
+        store.append_bodies([BODY] * 150, 1)
+        flush(store)
+        store.save_checkpoint(149)
+    save_hard_state(store_folder(settings), HardState(term=1, vote_for=None))
+    opened = main.open_store(settings)
+    store, data = opened[0], store_folder(settings) / disk.DATA_FOLDER
+    server = main.build_server(settings, opened)
+    upkeep, saves = server._upkeep, store.front.save_begin
+    upkeep.held_by_all_index = 149
+
+    def rots_afterwards(*given: Any, **named: Any) -> Any:
+        begin = saves(*given, **named)
+        pos = store.position(last_entry_of(data).index + 1).pos
+        poke(data, pos, b"\xa5" * disk.ENTRY_HEADER_SIZE, segment_bytes=SEGMENT_BYTES)
+        return begin
+
+    monkeypatch.setattr(store.front, "save_begin", rots_afterwards)
+    try:
+        await upkeep._remove_due(0)
+
+        assert store.damage is not None
+        assert server._core.ledger_begin_index == store.begin_index == 0
+    finally:
+        await server.close()

@@ -43,8 +43,8 @@ class FolderPeer:
 
 
 def remove_front(store: LogStore, first_index: int = FIRST_LEFT) -> None:
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
 
 
 @pytest.fixture
@@ -358,8 +358,8 @@ def test_a_full_volume_keeps_the_proof_against_a_first_entry_that_rotted(
     sound = store.entry(LAST_GONE)[0]
     hurt(folder, at, FIRST_KEPT)
 
-    store.front.save_begin(FIRST_KEPT, mend_first=False)
-    store.front.delete(store.front.forget_before(FIRST_KEPT))
+    begin = store.front.save_begin(FIRST_KEPT, mend_first=False)
+    store.front.delete(store.front.forget_before(begin))
 
     assert saved_chain_crc(folder) == sound.chain_crc
     mender, totals = mender_of(store, folder, twin)
@@ -368,6 +368,19 @@ def test_a_full_volume_keeps_the_proof_against_a_first_entry_that_rotted(
     mender.step(start, 1 << 20)
     assert totals.entries == 1
     assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
+
+
+def test_a_removal_after_a_larger_one_that_was_only_saved_keeps_its_proof(
+    store: LogStore, folder: Path
+) -> None:
+    sound = store.entry(LAST_GONE)[0]
+    store.front.save_begin(FIRST_KEPT + 27)
+    begin = store.front.save_begin(FIRST_KEPT)
+    hurt_header(folder, LAST_GONE, whole=True)
+
+    store.front.delete(store.front.forget_before(begin))
+
+    assert store.front._log.begin == (FIRST_KEPT, sound.chain_crc)
 
 
 def test_the_command_names_the_first_entry(

@@ -104,8 +104,8 @@ def test_what_retention_removes_meanwhile_is_not_missed(
     place = mender.first_place()
     assert place is not None
     first_index = next(i for i in range(100) if store.position(i).pos == 2 * 4096)
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
 
     scanned = mender.step(place, 1 << 20)
 

@@ -28,8 +28,8 @@ def store(open_store: OpenStore) -> LogStore:
 def remove(store: LogStore, segments: int) -> int:
     """Remove segments from the front; return the first remaining entry."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
     return first_index
 
 
@@ -172,9 +172,9 @@ def test_a_truncation_during_a_removal_does_not_move_the_beginning_back(
     flush(store)
     store.save_checkpoint(39)
     first_index = store.front.sealed_segments()[0].last_index + 1
-    store.front.save_begin(first_index)
+    begin = store.front.save_begin(first_index)
     store.truncate(41)
-    store.front.delete(store.front.forget_before(first_index))
+    store.front.delete(store.front.forget_before(begin))
 
     assert open_store(crashed(store)).begin_index == first_index
 

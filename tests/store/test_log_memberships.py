@@ -231,8 +231,8 @@ def test_a_crash_during_a_removal_keeps_the_membership(
     fill(store)
     commit(store, 17)
     first_index = store.front.sealed_segments()[3].last_index + 1
-    store.front.save_begin(first_index)
-    files = store.front.forget_before(first_index)
+    begin = store.front.save_begin(first_index)
+    files = store.front.forget_before(begin)
     for file in files[:2]:
         file.remove()
 

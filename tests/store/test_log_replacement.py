@@ -136,8 +136,8 @@ def test_files_that_retention_has_yet_to_delete_are_gone_before_the_new_log_begi
     flush(store)
     store.save_checkpoint(store.end_index)
     first_index = store.front.sealed_segments()[0].last_index + 1
-    store.front.save_begin(first_index)
-    files = store.front.forget_before(first_index)
+    begin = store.front.save_begin(first_index)
+    files = store.front.forget_before(begin)
 
     replace_log(store)
 

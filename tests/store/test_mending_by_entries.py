@@ -52,8 +52,8 @@ def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
 def members_without_front(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
     """As `members`, after retention has removed the entries before FIRST_LEFT."""
     store = store_with_entries(open_store)
-    store.front.save_begin(FIRST_LEFT)
-    store.front.delete(store.front.forget_before(FIRST_LEFT))
+    begin = store.front.save_begin(FIRST_LEFT)
+    store.front.delete(store.front.forget_before(begin))
     store.close()
     return with_twins(folder, tmp_path)
 

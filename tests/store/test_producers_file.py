@@ -68,8 +68,8 @@ def test_the_producers_file_of_another_log_is_ignored(
 def remove_front(store: LogStore) -> int:
     """Remove all segments but the last; return the first remaining entry."""
     first_index = store.front.sealed_segments()[-1].last_index + 1
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
     return first_index
 
 

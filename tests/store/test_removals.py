@@ -41,8 +41,8 @@ def filled(store: LogStore) -> LogStore:
 def remove(store: LogStore, grounds: Grounds = BY_SIZE) -> int:
     """Remove the first segment as retention does; return the new first entry."""
     first_index = store.front.sealed_segments()[0].last_index + 1
-    store.front.save_begin(first_index, grounds)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index, grounds)
+    store.front.delete(store.front.forget_before(begin))
     return first_index
 
 

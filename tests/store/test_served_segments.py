@@ -48,8 +48,8 @@ def test_the_first_entries_of_segments_are_right_after_the_front_is_removed(
     store.save_checkpoint(len(BODIES) - 1)
     listed(store)
     first_index = store.front.sealed_segments()[1].last_index + 1
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
 
     assert listed(store) == first_entries(store)
     assert store.front.sealed_segments()[0].last_index + 1 == listed(store)[1]

@@ -247,8 +247,8 @@ def test_a_log_without_its_front_needs_a_snapshot_if_there_were_any(
 ) -> None:
     store = open_store(written)
     begin_index = store.front.sealed_segments()[0].last_index + 1
-    store.front.save_begin(begin_index)
-    store.front.delete(store.front.forget_before(begin_index))
+    begin = store.front.save_begin(begin_index)
+    store.front.delete(store.front.forget_before(begin))
     store.close()
     assert store_command("verify", written) == ExitCode.OK
 

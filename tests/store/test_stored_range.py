@@ -89,8 +89,8 @@ def test_a_range_that_is_not_in_memory_is_not_read_without_a_wait(
 def test_a_range_of_a_removed_segment_has_moved(store: LogStore) -> None:
     stored = found(store, 0)
     first_index = store.front.sealed_segments()[0].last_index + 1
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
 
     assert not store.still_holds(stored)
     for read in (stored.read_cached, lambda: stored.read(0), lambda: found(store, 0)):

@@ -187,17 +187,19 @@ class Upkeep:
         grounds = grounds_of(decision.rule, situation, is_forced=decision.forced)
         mend_first = decision.rule is not RemovalRule.FORCE  # a full volume cannot wait for peers
         try:
-            await asyncio.to_thread(front.save_begin, first_index, grounds, mend_first=mend_first)
+            begin = await asyncio.to_thread(
+                front.save_begin, first_index, grounds, mend_first=mend_first
+            )
+            if self._is_saving() or first_index <= self._core.ledger_begin_index:
+                return  # the leader's log may replace this one, or has replaced it in the meantime
+            files = front.forget_before(begin)
         except StoreDamagedError as error:
             if self._store.generation == generation and self._store.damage is None:
                 self._store.damage = error  # it is mended first
             return
-        if isinstance(self._store.damage, BorderDamagedError):
-            self._store.damage = None  # its entry goes
-        if self._is_saving() or first_index <= self._core.ledger_begin_index:
-            return  # the leader's log may replace this one, or has replaced it in the meantime
         self._core.remove_before(first_index)
-        files = front.forget_before(first_index)
+        if isinstance(self._store.damage, BorderDamagedError):
+            self._store.damage = None  # its entry is gone
         await asyncio.to_thread(front.delete, files)
         self._report_removal(decision, first_index)
 

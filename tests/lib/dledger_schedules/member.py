@@ -209,11 +209,11 @@ class Member:
         if image is not None:
             yield lambda: store.producers.save(image)
         log.begins.add(first_index)
-        yield lambda: store.front.save_begin(first_index)
+        begin = yield lambda: store.front.save_begin(first_index)
         if first_index <= store.begin_index:
             return
         log.former_begins, log.begins = log.begins - {first_index}, {first_index}
-        files = store.front.forget_before(first_index)
+        files = store.front.forget_before(begin)
         yield lambda: store.front.delete(files)
         log.former_begins = set()
 

@@ -43,6 +43,6 @@ def commit(store: LogStore, index: int) -> None:
 def remove_front(store: LogStore, segments: int) -> int:
     """Remove segments as retention does; return the first remaining entry."""
     first_index = store.front.sealed_segments()[segments - 1].last_index + 1
-    store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(first_index))
+    begin = store.front.save_begin(first_index)
+    store.front.delete(store.front.forget_before(begin))
     return first_index

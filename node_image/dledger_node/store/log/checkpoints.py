@@ -74,21 +74,13 @@ class Checkpoints:
         """
         first_index = begin.first_index
         if first_index < self._begin.first_index:
-            return  # a leader's log has replaced this one
+            return  # a later one is saved already, also if a leader's log replaces this one
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         self.removals.record(first_index, grounds)
         self._begin = begin
         end_index = self.last.end_index if self.last is not None else -1
         self.save(self.next(end_index, self.committed_index))
-
-    def beginning_at(self, first_index: int) -> Beginning | None:
-        """Return the beginning that was saved with this entry; None if there is none."""
-        if self._begin.first_index == first_index:
-            return self._begin
-        if self.last is not None and self.last.begin_index == first_index:
-            return Beginning(first_index, self.last.begin_chain_crc)
-        return None
 
     def restart_at(self, begin: Beginning, membership: Membership | None) -> None:
         """Save that the log begins with an entry and that none of it is durable yet.

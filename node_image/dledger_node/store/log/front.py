@@ -47,21 +47,24 @@ class LogFront:
 
     def save_begin(
         self, first_index: int, grounds: Grounds = UNRECORDED, *, mend_first: bool = True
-    ) -> None:
-        """Save durably which entry the log begins with, and why; blocks.
+    ) -> Beginning:
+        """Save durably which entry the log begins with, and why; blocks. Return it, for
+        `forget_before`; if the log begins there or later, return where it begins.
 
         For `mend_first` and the errors see `border.beginning_at`.
         """
         with self._checkpoints.lock:
-            if self._log.begin_index < first_index:
-                begin = border.beginning_at(
-                    self._files,
-                    first_index,
-                    self._log.begin,
-                    self._log.end_index,
-                    mend_first=mend_first and first_index - 1 != self.unmended_index,
-                )
-                self._checkpoints.begin_at(begin, grounds)
+            if self._log.begin_index >= first_index:
+                return self._log.begin
+            begin = border.beginning_at(
+                self._files,
+                first_index,
+                self._log.begin,
+                self._log.end_index,
+                mend_first=mend_first and first_index - 1 != self.unmended_index,
+            )
+            self._checkpoints.begin_at(begin, grounds)
+            return begin
 
     @property
     def tail_bytes(self) -> int:
@@ -86,17 +89,20 @@ class LogFront:
         if checkpoint is not None and checkpoint.begin_index is not None:
             last_index = min(checkpoint.end_index, self._log.end_index)
             if self._log.begin_index < checkpoint.begin_index <= last_index:
-                self.delete(self.forget_before(checkpoint.begin_index))
+                begin = Beginning(checkpoint.begin_index, checkpoint.begin_chain_crc)
+                self.delete(self.forget_before(begin))
         self._checkpoints.removals.restore(checkpoint, self._log.begin_index)
 
-    def forget_before(self, first_index: int) -> tuple[Segment, ...]:
-        """Forget all entries before one that begins a segment; call `save_begin` first.
+    def forget_before(self, begin: Beginning) -> tuple[Segment, ...]:
+        """Forget all entries before one that begins a segment; `save_begin` has returned it.
 
-        Returns the files, for `delete`.
+        Returns the files, for `delete`. Raises StoreDamagedError, before anything is forgotten, if
+        the index no longer names the place of that entry.
         """
+        first_index = begin.first_index
+        self._files.header(first_index)  # raises if it is not where the index says
         pos = self._files.pos(first_index)
-        begin = self._checkpoints.beginning_at(first_index)
-        self._log.begin_at(begin or Beginning(first_index, None))
+        self._log.begin_at(begin)
         index_pos = first_index * INDEX_UNIT_SIZE
         taken = self._files.data.take_before(pos) + self._files.index.take_before(index_pos)
         self._forgotten = [file for file in self._forgotten if not file.removed]

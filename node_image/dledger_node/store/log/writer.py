@@ -179,7 +179,7 @@ class LogWriter:
         self.begin = begin
         first_index = begin.first_index
         kept = [run for run in self.term_runs if run[0] > first_index]
-        term = self._files.header(first_index).term
+        term = self.term_runs[-len(kept) - 1][1]
         self.term_runs = [(first_index, term), *kept]
 
     def restart(self, block: Block) -> None:
