@@ -1,5 +1,6 @@
 """Releasing all parts of a whole, also if some of them fail."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,7 +12,8 @@ class Closing:
     """Takes every step of a close, and keeps the first error; the others are logged.
 
     An `ExitStack` would take every step too, but raise the last error, and the first one is the
-    cause. A step is taken also after a cancellation: what it releases must not stay behind.
+    cause. A step is taken to its end also after a cancellation: what it releases must not stay
+    behind.
     """
 
     def __init__(self) -> None:
@@ -25,9 +27,23 @@ class Closing:
             self._keep(error)
 
     async def wait(self, close: Callable[[], Awaitable[object]]) -> None:
-        """Take a step that must be awaited."""
+        """Take a step that must be awaited.
+
+        A cancellation does not cut it short: a thread cannot be cancelled, and goes on using what
+        the next steps release. So the step ends first; then `end` raises the cancellation.
+        """
         try:
-            await close()
+            step = asyncio.ensure_future(close())
+        except BaseException as error:
+            self._keep(error)
+            return
+        while not step.done():
+            try:
+                await asyncio.wait([step])  # unlike `await step`, it passes no cancellation on
+            except asyncio.CancelledError as error:
+                self._keep(error)
+        try:
+            step.result()
         except BaseException as error:
             self._keep(error)
 

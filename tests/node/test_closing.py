@@ -1,6 +1,7 @@
 """A member that stops releases all that it holds, also if a part of it cannot be closed."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,23 +78,60 @@ async def test_the_first_error_of_a_close_is_reported_and_the_others_are_logged(
     ]
 
 
-async def test_a_close_that_is_cancelled_takes_its_other_steps() -> None:
+async def test_a_close_that_is_cancelled_takes_its_other_steps_once_a_thread_has_ended() -> None:
+    """The thread uses what the next step releases, and a cancellation does not stop a thread."""
     taken: list[str] = []
-    waits = asyncio.Event()
+    began, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def shut_down() -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert may_end.wait(60)
+        taken.append("thread")
 
     async def close() -> None:
         closing = Closing()
-        await closing.wait(waits.wait)
+        await closing.wait(lambda: asyncio.to_thread(shut_down))
         closing.step(lambda: taken.append("store"))
         closing.end()
 
     task = asyncio.create_task(close())
-    await asyncio.sleep(0)
-    task.cancel()
+    await began.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.wait([task], timeout=0.05)
+        assert not taken
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert taken == ["store"]
+    assert taken == ["thread", "store"]
+
+
+async def test_a_cancelled_close_tells_the_error_of_the_step_that_it_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    began, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fail_later() -> None:
+        began.set()
+        await may_fail.wait()
+        raise StoreError("the disk is gone")
+
+    async def close() -> None:
+        closing = Closing()
+        await closing.wait(fail_later)
+        closing.end()
+
+    task = asyncio.create_task(close())
+    await began.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    may_fail.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert "the disk is gone" in caplog.text
 
 
 def settings_of(folder: Path) -> NodeSettings:
