@@ -8,6 +8,7 @@ for a send, and would lose two of them in this way within milliseconds.
 """
 
 import asyncio
+import errno
 import fcntl
 import resource
 import socket
@@ -17,6 +18,8 @@ from typing import Final
 BACKLOG: Final = 1024
 NUMBER_MAX: Final = 65_535
 """The kernel's table of a process' files is as long as the highest number, and needs memory."""
+LACKING: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""Errors of a machine without an address, or without addresses of that family."""
 ROOM: Final = 64
 """How many of the highest numbers are for listening sockets."""
 
@@ -25,20 +28,42 @@ async def accept_at(
     accept: Callable[[], asyncio.Protocol], host: str | None, port: int, *, is_shared: bool
 ) -> list[asyncio.Server]:
     """Accept connections at every address of a host, where other processes may listen, too, if it
-    is shared. Raises OSError.
+    is shared. Addresses that this machine does not have are left out, unless it has none of them.
+    Raises OSError.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     servers: list[asyncio.Server] = []
+    lacking: OSError | None = None
     try:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            listening = _listen(family, address, is_shared=is_shared)
-            servers.append(await loop.create_server(accept, sock=listening, backlog=BACKLOG))
-    except OSError:
+            try:
+                listening = _listen(family, address, is_shared=is_shared)
+            except OSError as error:
+                if error.errno not in LACKING:
+                    raise
+                lacking = error
+            else:
+                servers.append(await _serve(accept, listening))
+        if lacking is not None and not servers:
+            raise lacking
+    except BaseException:
         for server in servers:
             server.close()
         raise
     return servers
+
+
+async def _serve(
+    accept: Callable[[], asyncio.Protocol], listening: socket.socket
+) -> asyncio.Server:
+    """Accept connections at a listening socket, which is closed if that fails."""
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(accept, sock=listening, backlog=BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
 
 
 def _listen(family: int, address: tuple[object, ...], *, is_shared: bool) -> socket.socket:
