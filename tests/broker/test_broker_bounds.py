@@ -1,8 +1,9 @@
 """What a broker refuses because there is too much of it already, and what it keeps room for."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -87,7 +88,29 @@ async def test_queues_that_are_being_built_are_not_built_once_more(tmp_path: Pat
         built=lambda _: None, rebuilding=lambda: rebuilds.append(None),
     )  # fmt: skip
 
-    feed.rebuild("a unit is wrong")
+    feed.rebuild("a unit is wrong", 0)
     assert feed.is_rebuilding
-    feed.rebuild("a unit is missing")
+    feed.rebuild("a unit is missing", 1)
     assert len(rebuilds) == feed.rebuilds == 1
+
+
+async def test_what_was_read_before_queues_were_built_again_does_not_build_them_once_more(
+    tmp_path: Path,
+) -> None:
+    """It may be of files that are deleted by now, and that reader is late."""
+    member: Any = SimpleNamespace(
+        applied_index=-1, begin_index=0, header=lambda _: None, call_when_applied=lambda _: None
+    )
+    built = asyncio.Event()
+    feed = QueueFeed(member, tmp_path, built=lambda _: built.set(), rebuilding=lambda: None)
+    await feed.open()
+    seen_rebuilds = feed.rebuilds
+    feed.rebuild("a unit is wrong", seen_rebuilds)
+    await built.wait()
+    assert not feed.is_rebuilding
+
+    feed.rebuild("another unit was wrong", seen_rebuilds)
+    assert feed.rebuilds == 1
+    feed.rebuild("another unit is wrong", feed.rebuilds)
+    assert feed.rebuilds == 2
+    await feed.close()

@@ -11,15 +11,19 @@ import pytest
 from dledger_broker.queues.reader import UnitRefusedError
 from dledger_broker.queues.undelivered import UndeliveredMessages
 
+FIRST_SEEN = 3
+
 
 class Feed:
     """Queues that have all messages, or not, and are built again on demand."""
 
     def __init__(self, *, has_all: bool) -> None:
         self.has_all = has_all
+        self.rebuilds = FIRST_SEEN
         self.reasons: list[str] = []
 
-    def rebuild(self, reason: str) -> None:
+    def rebuild(self, reason: str, seen_rebuilds: int) -> None:
+        assert seen_rebuilds == FIRST_SEEN, "it takes note before it reads"
         self.reasons.append(reason)
 
 
@@ -40,7 +44,8 @@ async def looked(feed: Feed, index_of: Callable[..., int | None]) -> int:
     return undelivered.covered_index
 
 
-def refused(*_: object, **__: object) -> int:
+def refused(feed: Feed) -> int:
+    feed.rebuilds += 1
     raise UnitRefusedError("a unit contradicts the log")
 
 
@@ -49,7 +54,7 @@ async def test_queues_that_have_all_messages_and_contradict_the_log_are_built_ag
     has_all: bool,
 ) -> None:
     feed = Feed(has_all=has_all)
-    covered = await looked(feed, refused)
+    covered = await looked(feed, lambda *_, **__: refused(feed))
 
     assert feed.reasons == ["a unit contradicts the log"] * has_all
     assert covered == -1, "the log keeps what may wait"

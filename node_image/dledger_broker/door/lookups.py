@@ -173,13 +173,14 @@ class QueueOffsets:
         """
         queue, end_offset = QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
         has_all, created_index = self._feed.has_all, self._owner.created_index(fields.topic)
+        rebuilds = self._feed.rebuilds
         try:
             return await self._loop.run_in_executor(self._threads, look, queue, end_offset, has_all)
         except (NotBuiltError, UnprovedError):
             return None
         except UnitRefusedError as error:
             if has_all and created_index == self._owner.created_index(fields.topic):
-                self._feed.rebuild(str(error))
+                self._feed.rebuild(str(error), rebuilds)
             return None
 
 

@@ -181,8 +181,7 @@ class Pulls:
             if created_index != self._owner.created_index(pull.queue.topic):
                 self._serve_again(pull)
                 return
-            if rebuilds == self._feed.rebuilds:  # otherwise its files were deleted meanwhile
-                self._feed.rebuild(str(error))
+            self._feed.rebuild(str(error), rebuilds)
             self._hold(pull)
             return
         except (UnreadableError, OSError) as error:
@@ -198,7 +197,7 @@ class Pulls:
         elif found.is_complete:
             self._answer(pull, found, min_offset, end_offset)
         elif has_all:
-            self._feed.rebuild(f"{pull.queue} has no unit {pull.fields.queue_offset}")
+            self._feed.rebuild(f"{pull.queue} has no unit {pull.fields.queue_offset}", rebuilds)
             self._hold(pull)
         elif self._feed.built_index != built_index:
             self._serve(pull)

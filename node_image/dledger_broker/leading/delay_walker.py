@@ -94,14 +94,14 @@ class DelayWalker:
         self, level: Level, position: int, end: int, now_ms: int, *, has_all: bool
     ) -> None:
         """Read the messages of a level that are due, and propose them."""
-        term = self._term
+        term, rebuilds = self._term, self._feed.rebuilds
         try:
             due = await self._loop.run_in_executor(
                 self._threads, self._read, level.queue, position, end, now_ms, has_all
             )
         except (UnitRefusedError, UnreadableError, QueueFilesError, OSError) as error:
             if has_all and isinstance(error, UnitRefusedError):
-                self._feed.rebuild(str(error))
+                self._feed.rebuild(str(error), rebuilds)
             level.pause_until_s = self._loop.time() + RETRY_S
             level.busy = False
             return

@@ -90,13 +90,14 @@ class QueueFeed:
         is_settled = not (self._wants_restart or member.is_applying)
         return is_settled and self.built_index >= member.applied_index
 
-    def rebuild(self, reason: str) -> None:
-        """Build all queues again: a reader has found that one contradicts the log.
+    def rebuild(self, reason: str, seen_rebuilds: int) -> None:
+        """Build all queues again: a reader has found that one contradicts the log. It began to read
+        after so many `rebuilds`.
 
-        While they are being built again already, nothing happens: a reader may have met files that
-        were just deleted.
+        Nothing happens if they are being built again, or were since: the reader may have met files
+        that were deleted for that.
         """
-        if not self.is_rebuilding:
+        if not self.is_rebuilding and seen_rebuilds == self.rebuilds:
             logger.warning("the consume queues are built again: %s", reason)
             self._wants_restart = True
             self._rebuilt_index = self._member.applied_index

@@ -52,6 +52,7 @@ class UndeliveredMessages:
 
     async def _look(self) -> None:
         applied_index, has_all = self._member.applied_index, self._feed.has_all
+        rebuilds = self._feed.rebuilds
         state = self._member.machine(BrokerState)
         waiting = [
             Waiting(queue, first, end)
@@ -65,7 +66,7 @@ class UndeliveredMessages:
             )
         except UnitRefusedError as error:
             if has_all:
-                self._feed.rebuild(str(error))
+                self._feed.rebuild(str(error), rebuilds)
         except (UnreadableError, QueueFilesError, OSError):
             pass  # the queues are not complete; the older index holds
         else:
