@@ -98,7 +98,7 @@ def _told_fields(message: PeerMessage) -> str:
         field.name
         for field in dataclasses.fields(message)
         if field.name not in ("sender", "receiver", "term", "entries")
-        and getattr(message, field.name) not in ((), None)
+        and getattr(message, field.name) not in ((), None, "")
     ]
     return " ".join(f"{name} {getattr(message, name)}" for name in fields)
 
