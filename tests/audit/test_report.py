@@ -118,7 +118,7 @@ def test_a_summary_of_many_findings_fits_a_termination_message() -> None:
 
 
 def test_every_check_is_explained_to_operators() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "operations" / "audits.md").read_text()
     rows = page.partition("### The checks of an audit")[2].partition("\n## ")[0]
 
     assert set(re.findall(r"`([a-z_]+)`", rows)) >= {

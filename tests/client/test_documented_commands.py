@@ -25,7 +25,7 @@ from dledger_operator import conditions
 from dledger_operator.behaviours.one_off.status import COMPLETE
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

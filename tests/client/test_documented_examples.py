@@ -29,7 +29,7 @@ def blocks(path: Path, language: str, before: str = "") -> list[str]:
 
 
 PYTHON = blocks(ROOT / "docs" / "client.md", "python")
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def marked(language: str, where: str) -> dict[str, str]:
