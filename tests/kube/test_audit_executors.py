@@ -160,11 +160,47 @@ def test_the_operator_and_the_audit_use_the_same_words_and_ports() -> None:
         ({"max": 101}, "spec.executors.max is 101"),
         ({"max": "two"}, "spec.executors.max"),
         ({"max": 1, "startWithin": "soon"}, "spec.executors.startWithin"),
+        (
+            {"max": 1, "resources": {"requests": {"memory": "1149Mi"}}},
+            "spec.executors.resources: an executor needs at least 1150Mi of memory, not 1149Mi",
+        ),
+        (
+            {"max": 1, "resources": {"limits": {"memory": 10**9}}},
+            "spec.executors.resources: an executor needs at least 1150Mi of memory, not 1000000000",
+        ),
+        (
+            {"max": 1, "resources": {"limits": {"memory": "much"}}},
+            "spec.executors.resources: an executor needs at least 1150Mi of memory, not much",
+        ),
     ],
 )
 def test_wrong_executors_are_refused(executors: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidSpecError, match=complaint):
         AuditRequest.from_body(audit_body({"executors": executors}))
+
+
+@pytest.mark.parametrize("decoder", ["os:system", "a.b:c"])
+def test_code_of_a_users_own_does_not_run_where_the_secret_of_spark_is(decoder: str) -> None:
+    with pytest.raises(InvalidSpecError, match=r"spec\.decoder .* module:function with executors"):
+        AuditRequest.from_body(audit_body({"executors": {"max": 2}, "decoder": decoder}))
+    AuditRequest.from_body(audit_body({"decoder": decoder}))
+
+    asked = {"schedule": "@daily", "decoder": decoder, "executors": {"max": 2}}
+    policy = read_audit_policy(SpecReader(asked, "spec.audit"))
+
+    assert policy is not None
+    assert policy.schedule is None
+    assert policy.problem.startswith("spec.audit.decoder must not be module:function with exec")
+
+
+@pytest.mark.parametrize("decoder", ["kv", "register", "rocketmq", "json:carrier", "json:a:b"])
+def test_the_decoders_of_this_project_go_with_executors(decoder: str) -> None:
+    asked = {"executors": {"max": 2}, "decoder": decoder}
+
+    assert AuditRequest.from_body(audit_body(asked)).decoder == decoder
+    policy = read_audit_policy(SpecReader({"schedule": "@daily", **asked}, "spec.audit"))
+    assert policy is not None
+    assert not policy.problem
 
 
 def test_the_audits_of_a_group_take_its_executors() -> None:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from dledger_operator.spec.audit_request import own_code_problem
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 DEFAULT_TIME_ZONE: Final = "UTC"
@@ -58,7 +59,7 @@ class AuditPolicy:
 
     schedule: Schedule | None
     problem: str
-    """Why the schedule of the spec cannot be kept; empty if it can, or there is none."""
+    """Why no audit begins by a schedule, though the spec has one; empty if nothing is wrong."""
     after_failover: bool
     before_scaling_down: bool
     keep: int
@@ -83,6 +84,8 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
     if not section.values:
         return None
     schedule, problem = _schedule(section)
+    if refusal := own_code_problem(section):
+        schedule, problem = None, refusal
     return AuditPolicy(
         schedule=schedule,
         problem=problem,

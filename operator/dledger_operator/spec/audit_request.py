@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from dledger_operator import names
-from dledger_operator.spec.quantities import duration_ms, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 LEVELS: Final = ("Full",)
@@ -26,6 +26,8 @@ DEFAULT_EXECUTOR_RESOURCES: Final = {
     "limits": {"memory": "2Gi"},
 }
 EXECUTORS_MAX: Final = 100
+EXECUTOR_MEMORY_MIN: Final = "1150Mi"
+"""Enough for one task."""
 START_WITHIN_DEFAULT: Final = "5m"
 
 
@@ -37,7 +39,7 @@ class Executors:
     resources: Mapping[str, Any]
     """Those of each executor."""
     start_within_s: int
-    """The audit ends if there has been work and no executor for so long."""
+    """The audit ends once work has waited that long without an executor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +86,24 @@ class AuditRequest:
         )
 
 
+def own_code_problem(spec: SpecReader) -> str:
+    """Return why a decoder cannot be used with executors; empty if it can, or there are none.
+
+    A user's own function would run in a pod whose environment has the secret of the run.
+    """
+    name = spec.text("decoder")
+    if ":" not in name or name.startswith("json:") or not spec.section("executors").values:
+        return ""
+    return (
+        f"{spec.path}.decoder must not be module:function with executors, because its code would "
+        "run in pods that hold the secret of Spark; use another decoder, or no executors"
+    )
+
+
 def _decoder(spec: SpecReader) -> str:
     found = spec.text("decoder")
+    if problem := own_code_problem(spec):
+        raise InvalidSpecError(problem)
     if found and not DECODER.fullmatch(found):
         raise InvalidSpecError(
             f"{spec.path}.decoder is {found[:80]!r}; it must be register, kv, json:FIELD, rocketmq "
@@ -102,8 +120,23 @@ def _executors(section: SpecReader) -> Executors | None:
         raise InvalidSpecError(
             f"{section.path}.max is {most}; it must be between 1 and {EXECUTORS_MAX}"
         )
+    resources = section.section("resources")
+    _check_memory(resources)
     return Executors(
         most=most,
-        resources=dict(section.section("resources").values) or DEFAULT_EXECUTOR_RESOURCES,
+        resources=dict(resources.values) or DEFAULT_EXECUTOR_RESOURCES,
         start_within_s=section.converted("startWithin", duration_ms, START_WITHIN_DEFAULT) // 1000,
     )
+
+
+def _check_memory(resources: SpecReader) -> None:
+    """Refuse too little memory. What is requested is also the limit, if there is none."""
+    sections = (resources.section("limits").values, resources.section("requests").values)
+    memory = next((each["memory"] for each in sections if each.get("memory") is not None), None)
+    if memory is None:
+        return
+    if memory_limit_bytes({"limits": {"memory": memory}}) < quantity_bytes(EXECUTOR_MEMORY_MIN):
+        raise InvalidSpecError(
+            f"{resources.path}: an executor needs at least {EXECUTOR_MEMORY_MIN} of memory, not "
+            f"{str(memory)[:40]}"
+        )

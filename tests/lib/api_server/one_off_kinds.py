@@ -109,6 +109,14 @@ AUDIT: Final = OneOffKind(
             {"executors": {"max": 2, "resources": {"limits": {"memory": "1Gi"}}}},
             "an executor needs a memory limit of at least 1150Mi",
         ),
+        "executors that request too little memory": (
+            {"executors": {"max": 2, "resources": {"requests": {"memory": "1Gi"}}}},
+            "the memory request of an executor without a limit must be at least 1150Mi",
+        ),
+        "code of a user's own in executors": (
+            {"executors": {"max": 2}, "decoder": "os:system"},
+            "decoder must not be module:function with executors",
+        ),
         "no group": ({"groupRef": {}}, "spec.groupRef.name: Required value"),
         "an unknown field": ({"group": "flights"}, 'unknown field "spec.group"'),
     },

@@ -28,4 +28,22 @@ WRONG_AUDITS: Final[dict[str, Object]] = {
     "an audit with memory in words": {
         "audit": {"schedule": "@daily", "resources": {"limits": {"memory": "much"}}}
     },
+    "an audit with code of its own in executors": {
+        "audit": {"schedule": "@daily", "decoder": "os:system", "executors": {"max": 2}}
+    },
+    "an audit with executors that request too little": {
+        "audit": {
+            "schedule": "@daily",
+            "executors": {"max": 2, "resources": {"requests": {"memory": "1Gi"}}},
+        }
+    },
+    "an audit with executors of too little memory": {
+        "audit": {
+            "schedule": "@daily",
+            "executors": {"max": 2, "resources": {"limits": {"memory": "1Gi"}}},
+        }
+    },
+    "an audit with executors that have no time to start": {
+        "audit": {"schedule": "@daily", "executors": {"max": 2, "startWithin": "9s"}}
+    },
 }
