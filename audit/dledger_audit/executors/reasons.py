@@ -13,6 +13,8 @@ ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its token, and the certificate of the API server."""
 TIMEOUT_S: Final = 10.0
 LENGTH_MAX: Final = 400
+LASTING: Final = frozenset({400, 403, 404, 422})
+"""Answers of the API server that the same request would get again."""
 UNKNOWN: Final = "nothing is known of a cause; see the log of the driver"
 
 
@@ -66,12 +68,17 @@ class ApiServer:
         found: list[Mapping[str, Any]] = self._ask(f"{self._url}?{selector}")["items"]
         return found
 
-    def refusal(self, pod: Mapping[str, Any]) -> str:
-        """Return why the API server would refuse a pod; empty if it would not. Nothing is made."""
+    def refusal(self, pod: Mapping[str, Any], *, lasting: bool = False) -> str:
+        """Return why the API server would refuse a pod; empty if it would not. Nothing is made.
+
+        With `lasting`, other trouble of the server is no refusal.
+        """
         metadata = {**pod["metadata"], "generateName": "dledger-audit-"}
         try:
             self._ask(f"{self._url}?dryRun=All", {**pod, "metadata": metadata})
         except urllib.error.HTTPError as error:
+            if lasting and error.code not in LASTING:
+                return ""
             answer = json.loads(error.read())
             return str(answer.get("message", error))
         return ""

@@ -36,6 +36,8 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
         return
     pod = executor_pod() if master.startswith(settings.KUBERNETES) else None
     server = _api_server(master) if pod else None
+    # Spark would go on asking for as long as the patience lasts.
+    _check_admitted(server, pod)
     cores = settings.share_of(pod).cores if pod else 1
     number = options.executors
     if tasks is not None:
@@ -60,9 +62,8 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
         try:
             spark = stack.enter_context(session(master, chosen))
         except Py4JJavaError as error:
-            if pod is None or server is None or not (refusal := _refusal(server, pod)):
-                raise
-            raise NoExecutorsError(f"an executor's pod is refused: {refusal}") from error
+            _check_admitted(server, pod, error)
+            raise
         context = spark.sparkContext
         why = _why(server, pod, context.applicationId)
         stack.enter_context(watched(context, options.executors_within, why))
@@ -92,12 +93,18 @@ def _api_server(master: str) -> ApiServer | None:
     return ApiServer(namespace, master.removeprefix(settings.KUBERNETES), account)
 
 
-def _refusal(server: ApiServer, pod: Mapping[str, Any]) -> str:
-    """Return why a pod is refused; empty if it is not, or the server does not answer."""
+def _check_admitted(
+    server: ApiServer | None, pod: Mapping[str, Any] | None, error: Exception | None = None
+) -> None:
+    """Raise NoExecutorsError if the API server refuses a pod. It may be too busy to answer."""
+    if server is None or pod is None:
+        return
     try:
-        return server.refusal(pod)
+        refusal = server.refusal(pod, lasting=True)
     except (OSError, ValueError):
-        return ""
+        return
+    if refusal:
+        raise NoExecutorsError(f"an executor's pod is refused: {refusal}") from error
 
 
 def _why(
