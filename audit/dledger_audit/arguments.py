@@ -10,6 +10,13 @@ from typing import Final
 EXECUTORS: Final = 2
 EXECUTORS_MAX: Final = 100
 EXECUTORS_WITHIN_S: Final = 300
+OWN_SETTINGS: Final = frozenset(
+    {
+        "spark.master", "spark.executor.instances", "spark.cores.max",
+        "spark.dynamicAllocation.enabled",
+    }
+)  # fmt: skip
+"""Settings that follow from the options: the number of executors divides the rate of reading."""
 TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
@@ -113,7 +120,7 @@ def _add_spark(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     chosen.add_argument(
         "--executors-within", type=_seconds, default=EXECUTORS_WITHIN_S, metavar="SECONDS",
-        help="fail once there has been work and no executor for so long (default: %(default)s)",
+        help="fail once work has waited that long without an executor (default: %(default)s)",
     )  # fmt: skip
     chosen.add_argument(
         "--conf", action="append", type=_setting, default=[], metavar="KEY=VALUE",
@@ -139,6 +146,11 @@ def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (equals and key.startswith("spark.")):
         raise argparse.ArgumentTypeError(f"{text!r} is not a setting such as spark.task.cpus=2")
+    if key in OWN_SETTINGS:
+        raise argparse.ArgumentTypeError(
+            f"{key} cannot be set, because the number of executors divides the rate of reading: "
+            "use --master and --executors"
+        )
     return key, value
 
 

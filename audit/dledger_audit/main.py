@@ -55,10 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory = load(options.history, options.group) if options.history is not None else None
         captured = capture(options.group, options.members)
         with paced(options.read_rate):
-            audited, memory = _audit(captured, options, memory)
-        summary = report.summarize(captured, audited)
-        if options.summary_file is not None:
-            options.summary_file.write_bytes(summary.to_json())
+            audited, summary, memory = _audit(captured, options, memory)
         sys.stdout.write(_output(options.output, captured, audited, summary))
         if options.html is not None:
             _write(options.html, page.render(captured, summary, audited, datetime.now(UTC)))
@@ -77,13 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _audit(
     captured: Capture, options: argparse.Namespace, memory: Memory | None
-) -> tuple[AuditResult, Memory | None]:
+) -> tuple[AuditResult, AuditSummary, Memory | None]:
     """Audit the captured members; start Spark only if at least one member answered.
 
-    Return the memory for the next audit, too, if there is one.
+    Return the memory for the next audit, too, if there is one. The summary does not have the
+    amounts, so it is written before their pass, which may take more memory than the pod has.
     """
     if not captured.manifests:
-        return AuditResult(findings=captured.findings, totals={}), memory
+        result = AuditResult(findings=captured.findings, totals={})
+        return result, _summarized(captured, options, result), memory
 
     def again() -> dict[str, Manifest]:
         return ask_again(captured)
@@ -97,9 +96,19 @@ def _audit(
             result, memory = audit_with_history(
                 passes, captured, again, memory, since_last=options.since_last
             )
-        return replace(
-            result, compaction=_amounts(captured, options, amounts.SparkAmounts(spark))
-        ), memory
+        summary = _summarized(captured, options, result)
+        measured = _amounts(captured, options, amounts.SparkAmounts(spark))
+        return replace(result, compaction=measured), summary, memory
+
+
+def _summarized(
+    captured: Capture, options: argparse.Namespace, result: AuditResult
+) -> AuditSummary:
+    """Summarize a result, and write the summary if there is a file for it."""
+    summary = report.summarize(captured, result)
+    if options.summary_file is not None:
+        options.summary_file.write_bytes(summary.to_json())
+    return summary
 
 
 def _amounts(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -63,10 +64,22 @@ def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[Sp
         conf = _conf(master, str(logging), chosen)
         gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
         _log_in(gateway.jvm)
-        with SparkContext(conf=conf, gateway=gateway) as context:
+        context = SparkContext(conf=conf, gateway=gateway)
+        try:
             spark = SparkSession(context)
             spark.dataSource.register(DLedgerSource)
             yield spark
+        finally:
+            _stop(context)
+
+
+def _stop(context: SparkContext) -> None:
+    """Stop Spark. If its JVM has ended, that replaces neither a result nor another error."""
+    try:
+        context.stop()
+    except (OSError, Py4JError) as error:
+        sys.stderr.write(f"dledger-audit: Spark did not stop in order: {error}\n")
+        context.stop()  # what is left of it in this process
 
 
 def _conf(master: str, logging_file: str, chosen: Mapping[str, str] | None) -> SparkConf:

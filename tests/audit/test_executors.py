@@ -47,6 +47,13 @@ def test_the_pods_of_executors_have_fixed_ports_and_belong_to_the_drivers_pod() 
     assert chosen["spark.authenticate"] == chosen["spark.network.crypto.enabled"] == "true"
 
 
+@pytest.mark.parametrize("chosen", [in_pods(pod()), settings.below_a_master(2)])
+def test_spark_does_not_end_a_run_because_many_executors_failed(chosen: dict[str, str]) -> None:
+    """Spark would end the JVM itself, and the reason with it."""
+    assert int(chosen["spark.executor.maxNumFailures"]) >= 10**6
+    assert chosen["spark.executor.failuresValidityInterval"] == "1h"
+
+
 def test_an_address_of_version_6_is_written_in_brackets() -> None:
     chosen = in_pods(pod(), **{settings.POD_IP: "fd00::7"})
 
@@ -232,6 +239,8 @@ def test_the_pod_of_an_executor_comes_from_the_environment(monkeypatch: pytest.M
     [
         ["--executors", "0"], ["--executors", "101"], ["--executors-within", "0"],
         ["--conf", "spark.task.cpus"], ["--conf", "hadoop.x=1"],
+        ["--conf", "spark.executor.instances=4"], ["--conf", "spark.cores.max=4"],
+        ["--conf", "spark.dynamicAllocation.enabled=true"], ["--conf", "spark.master=local"],
     ],
 )  # fmt: skip
 def test_wrong_options_of_executors_are_refused(wrong: list[str]) -> None:

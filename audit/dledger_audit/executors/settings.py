@@ -32,6 +32,8 @@ EXECUTOR_BYTES: Final = HEAP_BYTES + 250 * workers.MIB
 TASKS_MIN: Final = 2
 """A task waits for its member most of the time, so one CPU has time for two."""
 MEMORY_DEFAULT: Final = 2048 * workers.MIB
+FAILURES_MAX: Final = 1_000_000
+"""More executors than can be lost in an hour."""
 
 _FACTOR: Final[Mapping[str, Decimal | int]] = {
     "": 1, "m": Decimal("0.001"), "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4,
@@ -107,6 +109,9 @@ def on_any_cluster(executors: int) -> dict[str, str]:
     return {
         "spark.executor.instances": str(executors),
         "spark.scheduler.minRegisteredResourcesRatio": "0",
+        # Spark would end the JVM after a few lost executors, and nobody could tell why.
+        "spark.executor.maxNumFailures": str(FAILURES_MAX),
+        "spark.executor.failuresValidityInterval": "1h",
     }
 
 

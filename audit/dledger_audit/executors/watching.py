@@ -2,13 +2,19 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
+from dledger_audit.executors.reasons import UNKNOWN
+
 INTERVAL_S: Final = 1.0
+ASK_S: Final = 10.0
+"""How often a cause is asked for while work has no executor."""
 ALL_REGISTERED_S_MAX: Final = 60.0
 """How long the first tasks wait for all executors. Later ones go to those that are there."""
 
@@ -36,15 +42,17 @@ class Patience:
 
 @contextmanager
 def watched(context: SparkContext, within_s: float, why: Callable[[], str]) -> Iterator[None]:
-    """Raise NoExecutorsError once work of this block has had no executor for so long.
+    """Raise NoExecutorsError once work of this block has waited that long without an executor, or
+    if Spark ended before the work.
 
     An executor that is lost does not count if another one is there or comes in time. `why` is asked
-    when the time is over.
+    while work has no executor, because Spark soon removes a pod that failed.
     """
+    causes = Causes(why)
     reasons: list[str] = []
     done = threading.Event()
     watcher = threading.Thread(
-        target=_watch, args=(context, Patience(within_s), done, reasons, why), daemon=True
+        target=_watch, args=(context, Patience(within_s), done, reasons, causes), daemon=True
     )
     watcher.start()
     try:
@@ -54,12 +62,41 @@ def watched(context: SparkContext, within_s: float, why: Callable[[], str]) -> I
             raise NoExecutorsError(
                 f"no executor of Spark ran for {within_s:g} s: {reasons[0]}"
             ) from error
-        if context._jsc.sc().isStopped():
-            raise NoExecutorsError(f"too many executors of Spark failed: {why()}") from error
+        if has_ended(context):
+            raise NoExecutorsError(
+                f"Spark ended before the work was done: {causes.ask()}"
+            ) from error
         raise
     finally:
         done.set()
         watcher.join(timeout=30)
+
+
+class Causes:
+    """Why there are no executors, as far as it was told."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        self._why = why
+        self._last = UNKNOWN
+
+    def ask(self) -> str:
+        """Ask now; return the last cause that was told if nothing is known now."""
+        try:
+            told = self._why()
+        except Exception:  # the run must end also if its cause cannot be told
+            traceback.print_exc()
+            return self._last
+        if told != UNKNOWN:
+            self._last = told
+        return self._last
+
+
+def has_ended(context: SparkContext) -> bool:
+    """Tell whether Spark has stopped by itself, or its JVM is gone."""
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (OSError, Py4JNetworkError):
+        return True
 
 
 def wait_for_all(context: SparkContext, executors: int, within_s: float) -> int:
@@ -67,7 +104,7 @@ def wait_for_all(context: SparkContext, executors: int, within_s: float) -> int:
     there are.
     """
     until_s = time.monotonic() + min(within_s, ALL_REGISTERED_S_MAX)
-    while not context._jsc.sc().isStopped():
+    while not has_ended(context):
         running = _running(context)
         if running >= executors or time.monotonic() >= until_s:
             return running
@@ -85,15 +122,23 @@ def _watch(
     patience: Patience,
     done: threading.Event,
     reasons: list[str],
-    why: Callable[[], str],
+    causes: Causes,
 ) -> None:
     """Look once a second; once the patience is over, cancel all work, also what follows."""
-    spark = context._jsc.sc()
+    asked_s: float | None = None
     while not done.wait(INTERVAL_S):
-        if spark.isStopped():
+        if has_ended(context):
             return
-        jobs = len(spark.statusTracker().getActiveJobIds())
-        if patience.is_over(now_s=time.monotonic(), executors=_running(context), jobs=jobs):
-            if not reasons:
-                reasons.append(why())
-            spark.cancelAllJobs()
+        try:
+            spark = context._jsc.sc()
+            jobs, executors = len(spark.statusTracker().getActiveJobIds()), _running(context)
+            now_s = time.monotonic()
+            if patience.is_over(now_s=now_s, executors=executors, jobs=jobs):
+                if not reasons:
+                    reasons.append(causes.ask())
+                spark.cancelAllJobs()
+            elif jobs and not executors and (asked_s is None or now_s - asked_s >= ASK_S):
+                asked_s = now_s
+                causes.ask()
+        except Exception:  # without a watcher, the run might wait forever
+            traceback.print_exc()
