@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from api_server.client import ApiServer
 from api_server.server import child, free_port
 from dledger_kube.cluster import API, Namespace, Object
 from dledger_kube.objects import IMAGES, NOW
 from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 
 pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
@@ -49,7 +50,8 @@ async def test_the_controller_adopts_the_pods_of_a_stateful_set_that_is_made_aga
         body: Object = namespace.get("dledgergroups", "flights", API)
         deadline_s = asyncio.get_running_loop().time() + WAIT_S
         while asyncio.get_running_loop().time() < deadline_s:
-            await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
+            with suppress(ConflictError):  # the controller wrote first; the operator tries again
+                await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
             found = namespace.get("statefulsets", group=APPS)["items"]
             uid = found[0]["metadata"]["uid"] if found else former
             if uid != former and sum(key.startswith(uid) for key in pods(namespace)) == 3:
