@@ -76,7 +76,7 @@ async def test_java_0_4_serves_the_folder_of_a_seeded_member(
         seed, settings, archive.path, source_group=group_name, copy_sha256=""
     )
     assert "begins with entries" in said
-    assert load_hard_state(tmp_path / "java" / "dledger-n0", 0).seed_end is not None
+    assert load_hard_state(tmp_path / "java" / "dledger-n0", 0).seed is not None
 
     with JavaGroup(tmp_path / "java", class_path_0_4_0, members=1, **JAVA_SIZES) as group:
         async with DLedgerClient(servers=group.servers, group="g", timing=TIMING) as client:
