@@ -16,7 +16,8 @@ from tools.deployment import CommandError
 
 pytestmark = pytest.mark.cluster
 
-SCALED_S = 240.0
+SCALED_S = 400.0
+"""A scheduler that misses the binding of a volume looks at its pod again after five minutes."""
 SIZES = (1, 3, 5, 7, 1)
 PAUSE_S_MAX = 10.0
 """Far above what is seen, because the machine may be busy with other tests."""
