@@ -42,6 +42,16 @@ def reference_s(length: int) -> float:
     return cost_s(lambda: json.loads(raw))
 
 
+def costs_no_more_than_others(work: Callable[[], object], length: int) -> bool:
+    """Tell whether the work takes at most `COST_MAX`; a busy neighbour may spoil some rounds."""
+    own_s, others_s = cost_s(work), reference_s(length)
+    for _ in range(20):
+        if own_s < COST_MAX * others_s:
+            return True
+        own_s, others_s = min(own_s, cost_s(work)), min(others_s, reference_s(length))
+    return False
+
+
 # A long body.
 
 
@@ -171,9 +181,7 @@ def test_the_cost_of_hostile_json_is_linear_and_small(
 ) -> None:
     raw = of_length(length, *shape)
 
-    took_s = cost_s(lambda: GetEntriesRequest.from_json(raw))
-
-    assert took_s < COST_MAX * reference_s(length)
+    assert costs_no_more_than_others(lambda: GetEntriesRequest.from_json(raw), length)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -192,9 +200,7 @@ def test_keys_without_end_cost_no_more_than_other_json() -> None:
     keys = b",".join(b'"%x":0' % number for number in range(6000))
     raw = ENVELOPE + b'"beginIndex":1,%s}' % keys
 
-    took_s = cost_s(lambda: GetEntriesRequest.from_json(raw))
-
-    assert took_s < COST_MAX * reference_s(len(raw))
+    assert costs_no_more_than_others(lambda: GetEntriesRequest.from_json(raw), len(raw))
 
 
 def test_a_body_of_the_largest_size_takes_no_longer_than_one_turn_may() -> None:
