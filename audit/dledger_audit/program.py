@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dledger_audit import arguments as command_line
 from dledger_audit.executors import program as executor
+from dledger_formats import missing_package
 from dledger_formats.audit import ExitCode
 
 
@@ -17,12 +18,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from dledger_audit.main import main as run
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith(("dledger_", "pyspark_dledger")):
-            raise
-        print(  # noqa: T201 - this is the output of the program
-            f"dledger-audit: the Python package {error.name} is not installed; install this "
-            "program with: pip install 'dledger-operator[audit]'",
-            file=sys.stderr,
-        )
+        sys.stderr.write(missing_package.advice("dledger-audit", "audit", error))
         return ExitCode.FAILED
     return run(given)

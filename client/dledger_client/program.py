@@ -2,6 +2,8 @@
 
 import sys
 
+from dledger_formats import missing_package
+
 FAILED = 1
 """`ExitCode.FAILED`, which cannot be imported if a library is missing."""
 
@@ -11,11 +13,6 @@ def main() -> int:
     try:
         from dledger_client.cli import main as run
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("dledger_"):
-            raise
-        sys.stderr.write(
-            f"dledger: the Python package {error.name} is not installed; install this program "
-            "with: pip install 'dledger-operator[client]'\n"
-        )
+        sys.stderr.write(missing_package.advice("dledger", "client", error))
         return FAILED
     return run()

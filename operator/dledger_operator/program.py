@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from dledger_formats import missing_package
 from dledger_operator import config
 
 START_ERROR: Final = 1
@@ -18,12 +19,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from dledger_operator.main import main as run
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("dledger_"):
-            raise
-        print(  # noqa: T201 - logging is not set up yet
-            f"dledger-operator: the Python package {error.name} is not installed; install this "
-            "program with: pip install 'dledger-operator[operator]'",
-            file=sys.stderr,
-        )
+        sys.stderr.write(missing_package.advice("dledger-operator", "operator", error))
         return START_ERROR
     return run(given)
