@@ -11,6 +11,7 @@ from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.status import build_status
+from dledger_operator.spec.accepted import AcceptedSpec
 
 CHOICES: dict[str, Any] = {
     "replicas": 5,
@@ -150,3 +151,12 @@ def test_the_choices_are_always_those_of_the_last_accepted_spec(
         assert choices(snapshot) == expected
         assert snapshot.group is not None
         assert snapshot.group.paused is spec.get("paused", False)
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(60_000, True), (70_000, False)])
+def test_choices_that_the_status_cannot_hold_are_left_out_of_it(length: int, is_kept: bool) -> None:
+    annotations = {"note": "ü" * length}
+    choices = {"broker": {"service": {"annotations": annotations}}}
+    told = AcceptedSpec(generation=1, choices=choices).to_json()
+
+    assert (told is not None) == is_kept

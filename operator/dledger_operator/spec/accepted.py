@@ -16,6 +16,8 @@ from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 ACCEPTED_KEY: Final = "acceptedSpec"
+CHOICES_LENGTH_MAX: Final = 65_536
+"""The maxLength of the choices in the CustomResourceDefinition."""
 NEEDED: Final = ("replicas", "roles")
 """The keys of a spec without which no leader can be followed."""
 KEPT: Final = (
@@ -53,9 +55,16 @@ class AcceptedSpec:
             generation=generation, choices={key: choices[key] for key in KEPT if key in choices}
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Encode the choices for the group's status."""
-        choices = json.dumps(self.choices, sort_keys=True, separators=(",", ":"))
+    def to_json(self) -> dict[str, Any] | None:
+        """Encode the choices for the group's status; None if they are too long for it.
+
+        The API server would refuse the whole status. Then the choices are known until a restart.
+        """
+        choices = json.dumps(
+            self.choices, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        if len(choices) > CHOICES_LENGTH_MAX:
+            return None
         return {"generation": self.generation, "choices": choices}
 
 

@@ -123,8 +123,8 @@ def build_status(
         status[LAST_KEY] = last_to_json(observed.audits.last)
     if observed.audits.plan:
         status[PLAN_KEY] = plan_to_json(observed.audits.plan)
-    if observed.accepted:
-        status[ACCEPTED_KEY] = observed.accepted.to_json()
+    if observed.accepted and (accepted := observed.accepted.to_json()):
+        status[ACCEPTED_KEY] = accepted
     if observed.identity:
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):
