@@ -1,11 +1,12 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from dledger_formats.quantities import quantity_bytes
 
 EXECUTORS: Final = 2
 EXECUTORS_MAX: Final = 100
@@ -20,10 +21,6 @@ OWN_SETTINGS: Final = frozenset(
 TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
-_RATE: Final = re.compile(r"([0-9]{1,15})([KMG]i|[kMG])?")
-_FACTOR: Final = {
-    None: 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
-}  # fmt: skip
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _COMPACT_EPILOG: Final = (
@@ -155,12 +152,12 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _rate(text: str) -> int:
-    match = _RATE.fullmatch(text)
-    if match is None:
+    try:
+        return quantity_bytes(text)
+    except ValueError as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a rate: use a number of bytes a second, such as 50Mi or 1Gi, or 0"
-        )
-    return int(match[1]) * _FACTOR[match[2]]
+        ) from error
 
 
 def _count(text: str) -> int:

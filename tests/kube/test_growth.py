@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group, node_status, pod
 from dledger_operator.api_objects import Problem, VolumeClaimView
 from dledger_operator.behaviours.children.grow_claims import grow_claims
@@ -20,7 +21,6 @@ from dledger_operator.behaviours.children.growth import (
 )
 from dledger_operator.clients.errors import ConflictError, KubeError, RefusedError
 from dledger_operator.spec.group import Group
-from dledger_operator.spec.quantities import quantity_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 GIB = 1 << 30

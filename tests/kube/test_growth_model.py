@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group
 from dledger_kube.one_off_world import KilledError
 from dledger_operator.api_objects import VolumeClaimView
 from dledger_operator.behaviours.children.grow_claims import grow_claims
 from dledger_operator.behaviours.children.growth import VolumeUse
 from dledger_operator.clients.errors import ConflictError
-from dledger_operator.spec.quantities import quantity_bytes
 
 GIB = 1 << 30
 STEP, MAX, SIZE = 5 * GIB, 22 * GIB, 12 * GIB

@@ -4,10 +4,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any, Final
 
 from dledger_audit import workers
+from dledger_formats.quantities import quantity
 from pyspark_dledger.pace import VARIABLE
 
 KUBERNETES: Final = "k8s://"
@@ -34,11 +35,6 @@ TASKS_MIN: Final = 2
 MEMORY_DEFAULT: Final = 2048 * workers.MIB
 FAILURES_MAX: Final = 1_000_000
 """More executors than can be lost in an hour."""
-
-_FACTOR: Final[Mapping[str, Decimal | int]] = {
-    "": 1, "m": Decimal("0.001"), "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4,
-    "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40,
-}  # fmt: skip
 
 
 class ExecutorPodError(ValueError):
@@ -81,25 +77,23 @@ def share_of(pod: Mapping[str, Any]) -> Share:
     resources = container_of(pod).get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     memory = limits.get("memory") or requests.get("memory")
-    memory_bytes = int(quantity(str(memory))) if memory else MEMORY_DEFAULT
+    memory_bytes = int(_number(memory)) if memory else MEMORY_DEFAULT
     cpu_limit = str(limits.get("cpu") or "")
     cpu_request = str(requests.get("cpu") or cpu_limit or "1")
     fit = max(1, (memory_bytes - EXECUTOR_BYTES) // workers.WORKER_BYTES)
     return Share(
-        cores=min(fit, max(TASKS_MIN, math.ceil(quantity(cpu_limit or cpu_request)))),
+        cores=min(fit, max(TASKS_MIN, math.ceil(_number(cpu_limit or cpu_request)))),
         memory_bytes=max(memory_bytes, EXECUTOR_BYTES),
         cpu_request=cpu_request,
         cpu_limit=cpu_limit,
     )
 
 
-def quantity(text: str) -> Decimal:
-    """Return the number that Kubernetes means by a text such as 500m or 2Gi."""
-    digits = text.rstrip("mkMGTi")
+def _number(value: object) -> Fraction:
     try:
-        return Decimal(digits) * _FACTOR[text[len(digits) :]]
-    except (InvalidOperation, KeyError) as error:
-        raise ExecutorPodError(f"{text!r} is not a quantity such as 2, 500m or 1Gi") from error
+        return quantity(str(value))
+    except ValueError as error:
+        raise ExecutorPodError(str(error)) from error
 
 
 def on_any_cluster(executors: int) -> dict[str, str]:
@@ -176,7 +170,9 @@ def in_pods(
 def paced(pace: str | None, executors: int, folder: str) -> dict[str, str]:
     """Return the setting by which the executors divide the rate of each member between them.
 
-    The driver reads members only while no executor does.
+    Each executor needs a folder of its own, also if several are on one machine. Below a Spark
+    master each has its own working folder, so there the path is relative. The driver reads members
+    only while no executor does.
     """
     if not pace:
         return {}

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from dledger_formats.quantities import quantity_bytes
 from dledger_operator import names
-from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 LEVELS: Final = ("Full",)

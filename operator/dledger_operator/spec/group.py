@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.live_settings import LIVE
+from dledger_formats.quantities import quantity_bytes
 from dledger_formats.settings import ARCHIVE, EMPTY_LOG, NodeSettings, SettingsError
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
@@ -18,7 +19,7 @@ from dledger_operator.spec.member_settings import SettingValues, read_settings
 from dledger_operator.spec.network_policy import NetworkPolicySpec, read_network_policy
 from dledger_operator.spec.pod_parts import PodParts, read_pod_parts
 from dledger_operator.spec.preferred_leader import PreferredLeader, read_preferred_leader
-from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes
 from dledger_operator.spec.seed import SeedSpec, read_seed
 from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from dledger_formats.live_settings import LIVE
+from dledger_formats.quantities import quantity_bytes
 from dledger_formats.settings import NO_STATE_MACHINE, PASSED_ON, OnDamage
-from dledger_operator.spec.quantities import duration_ms, quantity_bytes
+from dledger_operator.spec.quantities import duration_ms
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 SettingValues: TypeAlias = Mapping[str, str | int]

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_operator.spec.quantities import duration_ms, quantity_bytes
+from dledger_formats.quantities import quantity_bytes
+from dledger_operator.spec.quantities import duration_ms
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 RETENTIONS: Final = ("Retain", "Delete")

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from dledger_formats.http.status import NodeStatus
+from dledger_formats.quantities import quantity_bytes
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
-from dledger_operator.spec.quantities import quantity_bytes
 from dledger_operator.spec.storage import Storage
 
 STALLED: Final = "Stalled"

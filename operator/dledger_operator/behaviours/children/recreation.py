@@ -10,12 +10,12 @@ claims are not touched, since the StatefulSet always retains them.
 import logging
 from typing import Protocol
 
+from dledger_formats.quantities import quantity_bytes
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView
 from dledger_operator.behaviours.children.founding import FoundingRecords
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.spec.group import Group
-from dledger_operator.spec.quantities import quantity_bytes
 from dledger_operator.spec.revision import Revision
 
 logger = logging.getLogger(__name__)
