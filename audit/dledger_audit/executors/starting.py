@@ -56,7 +56,9 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
                 environment=os.environ,
                 java_options=" ".join(EXECUTOR_JAVA_OPTIONS),
             )
-        pace_folder = f"{tempfile.gettempdir()}/dledger-pace-{uuid.uuid4().hex}"
+        pace_folder = f"dledger-pace-{uuid.uuid4().hex}"
+        if pod is not None:  # a pod's own folder is read-only
+            pace_folder = f"{tempfile.gettempdir()}/{pace_folder}"
         chosen |= settings.paced(os.environ.get(VARIABLE), number, pace_folder)
         chosen |= dict(options.conf)
         try:
