@@ -221,6 +221,7 @@ class EndpointView:
 class JobView:
     """The Job of an audit."""
 
+    uid: str
     owner_uid: str
     ended: bool
     failure: Problem | None
@@ -229,9 +230,12 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPodView:
-    """A pod of an audit's Job."""
+    """A pod of an audit's Job, or of an executor."""
 
     name: str
+    uid: str
+    controller_uid: str
+    """What has created the pod: the Job, or the pod of the executor's driver."""
     running: bool
     exit_code: int | None
     """The container's exit code; None until it has terminated."""

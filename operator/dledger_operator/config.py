@@ -55,6 +55,7 @@ class OperatorSettings:
     identity: str = ""
     network_policies: str = "false"
     audit_driver_role: str = ""
+    audit_api_ports: tuple[int, ...] = (443, 6443)
     log_format: str = LOG_FORMATS[0]
     log_level: str = "info"
 
@@ -93,6 +94,8 @@ _HELP: Final = {
     "needs lease_namespace, the namespace of these pods (default: false)",
     "audit_driver_role": "KIND/NAME of the Role or ClusterRole by which an audit makes its "
     "executors' pods (default: empty; audits have no executors)",
+    "audit_api_ports": "comma-separated ports on which API servers listen, behind the Service "
+    "kubernetes; policies let the drivers of audits with executors reach them (default: 443,6443)",
     "log_format": "log format: text (default; human-readable) or json (for log collectors)",
     "log_level": "minimum level to log: debug, info (default), warning, error",
 }
@@ -145,13 +148,24 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
             raise SettingsError(f"unknown setting {name}; {hint}")
 
 
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) < 65536
+
+
 def _parse(name: str, text: str) -> object:
     if name == "watch_namespaces":
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if name.endswith("_port"):
-        if not text.isdigit() or not 0 < int(text) < 65536:
+        if not _is_port(text):
             raise SettingsError(f"{_variable(name)} is {text!r}; it must be a port (1 to 65535)")
         return int(text)
+    if name == "audit_api_ports":
+        ports = [part.strip() for part in text.split(",")]
+        if not all(_is_port(port) for port in ports):
+            raise SettingsError(
+                f"{_variable(name)} is {text!r}; it must be ports, such as 443,6443"
+            )
+        return tuple(int(port) for port in ports)
     if name == "watch_nodes":
         if text not in ("true", "false"):
             raise SettingsError(f"{_variable(name)} is {text!r}; it must be true or false")

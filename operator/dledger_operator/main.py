@@ -166,6 +166,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             node_image=settings.image_defaults(settings.node_image),
             audit_image=settings.image_defaults(settings.audit_image),
             audit_driver_role=settings.audit_driver_role,
+            audit_api_ports=settings.audit_api_ports,
             clock=time.monotonic,
             now=utc_now,
             random=Random(),

@@ -23,14 +23,14 @@ SUMMARY = AuditSummary(
     verdict=Verdict.DAMAGED, message="one entry of n1 is damaged", members=["n0", "n1", "n2"],
     entries=10, record_bytes=1000, agreed_index=9, findings=1, first_findings=[FINDING],
 )  # fmt: skip
-JOB = JobView(owner_uid="audit-uid", ended=False, failure=None, started_at=NOW)
+JOB = JobView(uid="job-uid", owner_uid="audit-uid", ended=False, failure=None, started_at=NOW)
 ENDED_JOB = dataclasses.replace(JOB, ended=True)
 
 
 def pod(**fields: Any) -> JobPodView:
     values: dict[str, Any] = {
         "name": "a-audit-x", "running": False, "exit_code": None, "termination_message": "",
-        "finished_at": None, "problem": None,
+        "finished_at": None, "problem": None, "uid": "pod-uid", "controller_uid": "job-uid",
     }  # fmt: skip
     return JobPodView(**values | fields)
 

@@ -20,7 +20,7 @@ from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 ROLE = "ClusterRole/dledger:audit-driver"
 GUARDED = dataclasses.replace(IMAGES, operator_namespace="dledger-system")
-JOB = JobView(owner_uid="audit-uid", ended=False, failure=None, started_at=NOW)
+JOB = JobView(uid="job-uid", owner_uid="audit-uid", ended=False, failure=None, started_at=NOW)
 
 
 def request(**executors: Any) -> AuditRequest:
@@ -32,7 +32,8 @@ def flights() -> Group:
 
 
 def parts(audit: AuditRequest, *, guarded: bool = True) -> dict[str, Manifest]:
-    made = audit_executors.build(audit, flights(), role=ROLE, guarded=guarded)
+    around = audit_executors.Surroundings(role=ROLE, pull_secrets=["registry"])
+    made = audit_executors.build(audit, flights(), around, guarded=guarded)
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in made}
 
 
@@ -56,7 +57,12 @@ def test_an_audit_without_executors_has_no_account_and_no_token() -> None:
     audit = AuditRequest.from_body(audit_body())
     spec = job_pod(audit)["spec"]
 
-    assert audit_executors.build(audit, flights(), role=ROLE, guarded=True) == []
+    assert (
+        audit_executors.build(
+            audit, flights(), audit_executors.Surroundings(role=ROLE), guarded=True
+        )
+        == []
+    )
     assert spec["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in spec
     assert "--master" not in spec["containers"][0]["args"]
@@ -77,6 +83,7 @@ def test_the_driver_has_an_account_of_its_own_that_the_audit_owns() -> None:
         assert (owned_by["kind"], owned_by["uid"]) == ("DLedgerAudit", "audit-uid")
     binding = made[f"RoleBinding/{name}"]
     assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == tuple(ROLE.split("/"))
+    assert made[f"ServiceAccount/{name}"]["imagePullSecrets"] == [{"name": "registry"}]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": "air"}]
     spec = job_pod(audit)["spec"]
     assert spec["serviceAccountName"] == name
@@ -217,7 +224,7 @@ def pod(name: str, **fields: Any) -> JobPodView:
         "running": False, "exit_code": None, "termination_message": "", "finished_at": None,
         "problem": None,
     }  # fmt: skip
-    return JobPodView(name=name, **values | fields)
+    return JobPodView(name=name, uid=f"{name}-uid", controller_uid="job-uid", **values | fields)
 
 
 DRIVER = pod("driver", running=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from api_server.client import ApiServer
+from dledger_formats.audit import Verdict
 from dledger_kube.operated import operated
 from dledger_kube.operator_account import audit_driver_role
 from dledger_kube.played import Cluster
@@ -96,3 +97,69 @@ async def test_an_audit_without_executors_gets_no_account(cluster: Cluster) -> N
         for each in cluster.namespace.get("rolebindings", group=RBAC)["items"]
         if each["metadata"]["name"].startswith(cluster.namespace.name)
     ]
+
+
+def pods(cluster: Cluster) -> set[str]:
+    """The names of the pods that nobody has deleted, but those of members."""
+    found = [each["metadata"] for each in cluster.namespace.get("pods")["items"]]
+    return {
+        each["name"]
+        for each in found
+        if "deletionTimestamp" not in each and not each["name"].startswith("flights-")
+    }
+
+
+async def test_executors_of_a_driver_that_has_died_are_deleted_and_no_others(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first", executors={"max": 2})
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+    await audits.begin("first", "2026-01-01T00:00:00Z")
+    await audits.begin_executor("first", "old")
+    executor = cluster.namespace.get("pods", "old")
+    stranger = {"metadata": {"labels": executor["metadata"]["labels"]}, "spec": executor["spec"]}
+    await audits.create_pod("stranger", stranger)
+    await cluster.until("it runs", lambda: audits.reason("first") == "WaitingForExecutors")
+
+    await audits.lose("first")
+    await audits.begin("first", "2026-01-01T00:00:00Z", pod="second")
+    await audits.begin_executor("first", "new", driver="second")
+    await cluster.until("the dead driver has no executor", lambda: "old" not in pods(cluster), 60)
+    assert pods(cluster) == {"first-audit-first", "first-audit-second", "new", "stranger"}
+
+    await audits.end("first", Verdict.SOUND, "2026-01-01T00:01:00Z", pod="second")
+    await cluster.until("the audit ends", lambda: audits.reason("first") == "Sound", 60)
+    assert pods(cluster) == {"first-audit-first", "first-audit-second", "stranger"}
+
+
+async def test_the_account_of_an_audit_that_has_ended_may_do_nothing(cluster: Cluster) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first", executors={"max": 2})
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+    template = cluster.namespace.get("jobs", "first-audit", BATCH)["spec"]["template"]
+    account = template["spec"]["serviceAccountName"]
+    await audits.begin("first", "2026-01-01T00:00:00Z")
+    assert may(cluster, account, "create", "pods")
+
+    await audits.end("first", Verdict.SOUND, "2026-01-01T00:01:00Z")
+    await cluster.until("the audit ends", lambda: audits.reason("first") == "Sound", 60)
+
+    await cluster.until(
+        "the account has no permission", lambda: not may(cluster, account, "create", "pods")
+    )
+    assert "subjects" not in cluster.namespace.get("rolebindings", account, RBAC)
+
+
+async def test_the_driver_uses_the_pull_secrets_of_the_default_account(cluster: Cluster) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    cluster.namespace.patch("serviceaccounts", "default", {"imagePullSecrets": [{"name": "mine"}]})
+    await cluster.create_group()
+    await audits.ask("first", executors={"max": 2})
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+
+    template = cluster.namespace.get("jobs", "first-audit", BATCH)["spec"]["template"]
+    account = cluster.namespace.get("serviceaccounts", template["spec"]["serviceAccountName"])
+    assert account["imagePullSecrets"] == [{"name": "mine"}]

@@ -18,7 +18,7 @@ from dledger_operator.clients.errors import InvalidError, KubeError, RefusedErro
 
 QUOTA = RefusedError("apply Job air/first-audit: exceeded quota: pods")
 WRONG = InvalidError("apply Job air/first-audit: cpus must be a standard resource type")
-OTHERS = JobView(owner_uid="other", ended=False, failure=None, started_at=None)
+OTHERS = JobView(uid="others", owner_uid="other", ended=False, failure=None, started_at=None)
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class World(OneOffWorld):
     async def job(self, namespace: str, name: str) -> JobView | None:
         return self.jobs.get(name)
 
-    async def job_pods(self, namespace: str, name: str) -> list[JobPodView]:
+    async def job_pods(self, namespace: str, name: str, uid: str) -> list[JobPodView]:
         return []
 
     async def apply(self, manifest: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class World(OneOffWorld):
         if refusal := self.refusals.get(owner["name"]):
             raise refusal
         self.jobs[name] = JobView(
-            owner_uid=owner["uid"], ended=False, failure=None, started_at=None
+            uid=f"{name}-uid", owner_uid=owner["uid"], ended=False, failure=None, started_at=None
         )
 
     async def status_of(self, ip: str) -> NodeStatus:

@@ -12,7 +12,7 @@ from dledger_formats.audit import Verdict
 from dledger_kube.cluster import API
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
-from dledger_kube.played_audits import PlayedAudits
+from dledger_kube.played_audits import BATCH, PlayedAudits
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -45,6 +45,27 @@ async def test_two_audits_of_a_group_run_one_after_the_other_also_when_a_pod_is_
 
     await cluster.until("the first is Sound", lambda: audits.reason("first") == "Sound")
     await cluster.until("the other begins", lambda: "later-audit" in audits.jobs())
+
+
+async def test_a_pod_of_somebody_else_with_the_label_of_the_job_does_not_speak_for_it(
+    cluster: Cluster,
+) -> None:
+    audits = PlayedAudits(cluster.namespace)
+    await cluster.create_group()
+    await audits.ask("first")
+    await cluster.until("it begins", lambda: audits.jobs() == {"first-audit"})
+    template = cluster.namespace.get("jobs", "first-audit", BATCH)["spec"]["template"]
+    await audits.create_pod("first-audit-stranger", template)
+    await audits.end("first", Verdict.SOUND, ENDED, pod="stranger")
+
+    await audits.begin("first", BEGAN)
+    await cluster.until(
+        "it has looked", lambda: audits.reason("first") not in ("", "JobCreated"), 30
+    )
+    assert audits.reason("first") == "Running"
+    await audits.end("first", Verdict.DAMAGED, ENDED)
+
+    await cluster.until("the audit ends", lambda: audits.reason("first") == "Damaged")
 
 
 async def test_an_audit_whose_job_the_api_server_refuses_is_not_in_the_way(

@@ -52,6 +52,7 @@ def test_audits_have_executors_only_if_the_values_allow_it(
     without = rendered(helm, tmp_path, values)
     roles = [each for each in allowed if each["metadata"]["name"] == NAME]
 
+    assert settings(allowed).audit_api_ports == (443, 6443)
     assert settings(allowed).audit_driver_role == f"{kind}/{NAME}"
     assert [each["kind"] for each in roles] == [kind] * len(namespaces)
     assert [each["metadata"].get("namespace") for each in roles] == namespaces
@@ -65,3 +66,9 @@ def test_audits_have_executors_only_if_the_values_allow_it(
     assert settings(without).audit_driver_role == ""
     assert NAME not in json.dumps(without)
     assert not [rule for rule in rules(without) if RBAC in rule["apiGroups"]]
+
+
+def test_the_values_name_the_ports_of_the_api_servers(helm: Helm, tmp_path: Path) -> None:
+    chosen = {"auditExecutors": {"enabled": True, "apiServerPorts": [8443, 16443]}}
+
+    assert settings(rendered(helm, tmp_path, chosen)).audit_api_ports == (8443, 16443)

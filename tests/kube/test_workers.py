@@ -49,6 +49,7 @@ async def workers() -> AsyncIterator[Workers]:
             node_image=IMAGES,
             audit_image=IMAGES,
             audit_driver_role="",
+            audit_api_ports=(),
             clock=time.monotonic,
             now=lambda: datetime.now(UTC),
             random=Random(1),

@@ -39,6 +39,8 @@ class Context:
     audit_image: ImageDefaults
     audit_driver_role: str
     """KIND/NAME of the permissions of an audit with executors; empty if audits have none."""
+    audit_api_ports: tuple[int, ...]
+    """The ports of API servers, which such audits may reach."""
     clock: Callable[[], float]
     """Returns monotonic seconds."""
     now: Callable[[], datetime]

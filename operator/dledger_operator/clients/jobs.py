@@ -1,13 +1,15 @@
 """The Jobs of audits, and their pods."""
 
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
+from lightkube.models.meta_v1 import Preconditions
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import Pod, ServiceAccount
 
 from dledger_operator import names
 from dledger_operator.api_objects import JobPodView, JobView
-from dledger_operator.clients import connection, translate
+from dledger_operator.clients import connection, removal, translate
 from dledger_operator.clients.custom_objects import CustomObjectClient
 from dledger_operator.clients.errors import NotFoundError
 
@@ -25,15 +27,37 @@ class JobClient(CustomObjectClient):
         except NotFoundError:
             return None
 
-    async def job_pods(self, namespace: str, job: str) -> list[JobPodView]:
-        """List the pods of a Job."""
+    async def job_pods(self, namespace: str, job: str, uid: str) -> list[JobPodView]:
+        """List the pods that this Job has created. Others may have its label."""
         with connection.translated(f"list the pods of Job {namespace}/{job}"):
             pods = self._client.list(Pod, namespace=namespace, labels={names.JOB_NAME_LABEL: job})
-            return [translate.job_pod_view(pod) async for pod in pods]
+            views = [translate.job_pod_view(pod) async for pod in pods]
+        return [pod for pod in views if pod.controller_uid == uid]
 
-    async def executor_pods(self, namespace: str, audit: str) -> list[JobPodView]:
-        """List the pods of an audit's executors."""
+    async def executor_pods(
+        self, namespace: str, audit: str, drivers: Collection[str]
+    ) -> list[JobPodView]:
+        """List the pods of an audit's executors that the pods with these uids have created."""
         labels: Labels = {names.AUDIT_LABEL: audit, names.COMPONENT_LABEL: names.EXECUTOR_COMPONENT}
         with connection.translated(f"list the executors of {names.AUDIT_KIND} {namespace}/{audit}"):
             pods = self._client.list(Pod, namespace=namespace, labels=labels)
-            return [translate.job_pod_view(pod) async for pod in pods]
+            views = [translate.job_pod_view(pod) async for pod in pods]
+        return [pod for pod in views if pod.controller_uid in drivers]
+
+    async def delete_executor(self, namespace: str, pod: JobPodView) -> None:
+        """Delete the executor's pod that was read.
+
+        Raises ConflictError if another pod has its name now, NotFoundError if it is gone.
+        """
+        url = f"api/v1/namespaces/{namespace}/pods/{pod.name}"
+        what = f"delete pod {namespace}/{pod.name}"
+        await removal.delete(self._client, url, Preconditions(uid=pod.uid), what)
+
+    async def pull_secrets_of_default(self, namespace: str) -> list[str]:
+        """Return the names of the pull secrets of the namespace's default ServiceAccount."""
+        try:
+            with connection.translated(f"get ServiceAccount {namespace}/default"):
+                found = await self._client.get(ServiceAccount, "default", namespace=namespace)
+        except NotFoundError:
+            return []
+        return [each.name for each in found.imagePullSecrets or [] if each.name]

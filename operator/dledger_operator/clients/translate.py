@@ -223,6 +223,7 @@ def job_view(job: Job) -> JobView:
     conditions = (job.status.conditions if job.status else None) or []
     failed = _true_job_condition(conditions, "Failed")
     return JobView(
+        uid=job.metadata.uid or "",
         owner_uid=_owner_uid(job.metadata),
         ended=failed is not None or _true_job_condition(conditions, "Complete") is not None,
         failure=problem_of(failed.reason or "JobFailed", failed.message) if failed else None,
@@ -238,6 +239,8 @@ def job_pod_view(pod: Pod) -> JobPodView:
     ended = state.terminated if state else None
     return JobPodView(
         name=pod.metadata.name or "",
+        uid=pod.metadata.uid or "",
+        controller_uid=_controller_uid(pod.metadata),
         running=state is not None and state.running is not None,
         exit_code=ended.exitCode if ended else None,
         termination_message=(ended.message if ended else None) or "",
@@ -304,6 +307,10 @@ def _term(text: str) -> int:
 
 def _owner_uid(metadata: ObjectMeta) -> str:
     return next((owner.uid for owner in metadata.ownerReferences or []), "")
+
+
+def _controller_uid(metadata: ObjectMeta) -> str:
+    return next((each.uid for each in metadata.ownerReferences or [] if each.controller), "")
 
 
 def _first_voters(annotations: Mapping[str, str] | None) -> int | None:

@@ -7,7 +7,8 @@ have no token.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_operator import names
@@ -31,7 +32,7 @@ SCRATCH_OF_SPARK: Final = "spark-local-dir-1"
 """By this name Spark takes a volume for its own files, instead of one without a bound."""
 MASTER: Final = "k8s://https://kubernetes.default.svc"
 API_PORTS: Final = (443, 6443)
-"""The ports of API servers. A policy sees the port behind the Service `kubernetes`."""
+"""The usual ports of API servers."""
 SPARK_PORTS: Final = (7078, 7079)
 """The driver's port and the block managers'; those of `dledger_audit.executors.settings`."""
 _VARIABLES: Final = {
@@ -43,7 +44,7 @@ _EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
-def labels_of(audit: AuditRequest, group: Group, component: str) -> dict[str, str]:
+def labels_of(audit: AuditRequest, group_name: str, component: str) -> dict[str, str]:
     """Return the labels of everything that belongs to one audit."""
     return {
         "app.kubernetes.io/name": "dledger-audit",
@@ -53,28 +54,51 @@ def labels_of(audit: AuditRequest, group: Group, component: str) -> dict[str, st
         "app.kubernetes.io/version": operator_version(),
         names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
         names.AUDIT_LABEL: audit.name,
-        names.AUDITED_GROUP_LABEL: group.name,
+        names.AUDITED_GROUP_LABEL: group_name,
     }
 
 
-def build(audit: AuditRequest, group: Group, *, role: str, guarded: bool) -> list[Manifest]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the cluster and the operator's settings say about the pods of executors."""
+
+    role: str
+    """KIND/NAME of the role that lets a driver make pods; empty if no audit may have executors."""
+    api_ports: Sequence[int] = API_PORTS
+    """The ports of API servers. A policy sees the port behind the Service `kubernetes`."""
+    pull_secrets: Sequence[str] = ()
+    """Those of the namespace's default account, which audits without executors have."""
+
+
+def build(
+    audit: AuditRequest, group: Group, around: Surroundings, *, guarded: bool
+) -> list[Manifest]:
     """Build what must exist before the Job: the driver's account and its permissions, and the
-    policies if the group has some. `role` is KIND/NAME. None of it is needed without executors.
+    policies if the group has some. None of it is needed without executors.
     """
     if audit.executors is None:
         return []
+    name = names.audit_driver(audit.name, audit.uid)
+    account = _part(audit, group.name, "v1", "ServiceAccount", name)
+    secrets = [{"name": each} for each in around.pull_secrets]
+    return [
+        account
+        | {"automountServiceAccountToken": False}
+        | ({"imagePullSecrets": secrets} if secrets else {}),
+        binding(audit, around.role, is_bound=True),
+        *(_policies(audit, group.name, name, around.api_ports) if guarded else []),
+    ]
+
+
+def binding(audit: AuditRequest, role: str, *, is_bound: bool) -> Manifest:
+    """Build the RoleBinding of the driver's account. Once the audit has ended, it binds nobody."""
     kind, _, role_name = role.partition("/")
     name = names.audit_driver(audit.name, audit.uid)
     account = {"kind": "ServiceAccount", "name": name, "namespace": audit.namespace}
-    return [
-        _part(audit, group, "v1", "ServiceAccount", name) | {"automountServiceAccountToken": False},
-        _part(audit, group, f"{RBAC}/v1", "RoleBinding", name)
-        | {
-            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role_name},
-            "subjects": [account],
-        },
-        *(_policies(audit, group, name) if guarded else []),
-    ]
+    return _part(audit, audit.group_name, f"{RBAC}/v1", "RoleBinding", name) | {
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role_name},
+        **({"subjects": [account]} if is_bound else {}),
+    }
 
 
 def arguments(audit: AuditRequest) -> list[str]:
@@ -119,7 +143,7 @@ def executor_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"labels": labels_of(audit, group, names.EXECUTOR_COMPONENT)},
+        "metadata": {"labels": labels_of(audit, group.name, names.EXECUTOR_COMPONENT)},
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": RUN_S_MAX,
@@ -143,18 +167,20 @@ def executor_pod(
     }
 
 
-def _policies(audit: AuditRequest, group: Group, name: str) -> list[Manifest]:
+def _policies(
+    audit: AuditRequest, group_name: str, name: str, api_ports: Sequence[int]
+) -> list[Manifest]:
     """Build the policies: the audit's pods reach each other, and the driver the API server. The
     policy of all audits of the group lets them reach the members.
     """
-    selected = {names.AUDIT_LABEL: audit.name, names.AUDITED_GROUP_LABEL: group.name}
+    selected = {names.AUDIT_LABEL: audit.name, names.AUDITED_GROUP_LABEL: group_name}
     peers = [{"podSelector": {"matchLabels": selected}}]
     ports = [{"protocol": "TCP", "port": port} for port in SPARK_PORTS]
-    api = [{"protocol": "TCP", "port": port} for port in API_PORTS]
+    api = [{"protocol": "TCP", "port": port} for port in api_ports]
     driver = selected | {names.COMPONENT_LABEL: AUDIT_COMPONENT}
     kind = ("networking.k8s.io/v1", "NetworkPolicy")
     return [
-        _part(audit, group, *kind, name)
+        _part(audit, group_name, *kind, name)
         | {
             "spec": {
                 "podSelector": {"matchLabels": selected},
@@ -163,7 +189,7 @@ def _policies(audit: AuditRequest, group: Group, name: str) -> list[Manifest]:
                 "egress": [{"ports": ports, "to": peers}],
             }
         },
-        _part(audit, group, *kind, f"{name}-driver")
+        _part(audit, group_name, *kind, f"{name}-driver")
         | {
             "spec": {
                 "podSelector": {"matchLabels": driver},
@@ -174,14 +200,14 @@ def _policies(audit: AuditRequest, group: Group, name: str) -> list[Manifest]:
     ]
 
 
-def _part(audit: AuditRequest, group: Group, api_version: str, kind: str, name: str) -> Manifest:
+def _part(audit: AuditRequest, group_name: str, api_version: str, kind: str, name: str) -> Manifest:
     return {
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {
             "namespace": audit.namespace,
             "name": name,
-            "labels": labels_of(audit, group, AUDIT_COMPONENT),
+            "labels": labels_of(audit, group_name, AUDIT_COMPONENT),
             "ownerReferences": [owner(names.AUDIT_KIND, audit.name, audit.uid)],
         },
     }

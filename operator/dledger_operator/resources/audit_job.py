@@ -33,7 +33,7 @@ def build(
     somebody has deleted the Node. The pod does not carry the group's label, because the group's
     Services and budget would count it as a member.
     """
-    labels = labels_of(audit, group, AUDIT_COMPONENT)
+    labels = labels_of(audit, group.name, AUDIT_COMPONENT)
     account: Manifest = {"automountServiceAccountToken": False}
     if audit.executors is not None:
         name = names.audit_driver(audit.name, audit.uid)

@@ -1,6 +1,7 @@
 """Plays what Kubernetes does with the Jobs of audits: pods run, are lost, and leave results."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,14 @@ from dledger_operator import names
 BATCH = "/apis/batch/v1"
 Until = Callable[[str, Callable[[], bool]], Awaitable[None]]
 """Waits until a condition holds; the first argument says what."""
+
+
+def owner_of(api_version: str, kind: str, owner: Object) -> Object:
+    """Return the reference by which an object controls what it has created."""
+    return {
+        "apiVersion": api_version, "kind": kind, "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": True,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +66,32 @@ class PlayedAudits:
     async def begin(self, name: str, started_at: str, pod: str = "first") -> None:
         """Start the pod of an audit's Job."""
         job = names.audit_job(name)
-        template = self.namespace.get("jobs", job, BATCH)["spec"]["template"]
+        found = self.namespace.get("jobs", job, BATCH)
+        owner = owner_of("batch/v1", "Job", found)
+        await self.create_pod(f"{job}-{pod}", found["spec"]["template"], owner)
+        await self._status("jobs", job, {"startTime": started_at, "active": 1}, BATCH)
+        await self._container(f"{job}-{pod}", {"running": {"startedAt": started_at}})
+
+    async def create_pod(self, name: str, template: Object, *owners: Object) -> None:
+        """Create a pod from the template of a Job."""
+        labels = template["metadata"]["labels"]
         made = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"{job}-{pod}", "labels": template["metadata"]["labels"]},
+            "metadata": {"name": name, "labels": labels, "ownerReferences": list(owners)},
             "spec": template["spec"],
         }
         await self._request("POST", self.namespace.path("pods"), made)
-        await self._status("jobs", job, {"startTime": started_at, "active": 1}, BATCH)
-        await self._container(f"{job}-{pod}", {"running": {"startedAt": started_at}})
+
+    async def begin_executor(self, name: str, executor: str, driver: str = "first") -> None:
+        """Let the driver of an audit create the pod of an executor, which finds no node."""
+        job = names.audit_job(name)
+        template = self.namespace.get("jobs", job, BATCH)["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        variables = {each["name"]: each.get("value", "") for each in container["env"]}
+        pod = json.loads(variables["DLEDGER_AUDIT_EXECUTOR_POD"])
+        owner = owner_of("v1", "Pod", self.namespace.get("pods", f"{job}-{driver}"))
+        await self.create_pod(executor, pod, owner)
 
     async def lose(self, name: str, pod: str = "first") -> None:
         """Evict the pod of an audit's Job."""
@@ -74,7 +99,7 @@ class PlayedAudits:
         await self._container(f"{names.audit_job(name)}-{pod}", ended, "Failed")
 
     async def end(self, name: str, verdict: Verdict, ended_at: str, pod: str = "first") -> None:
-        """Let the pod of an audit's Job leave its result."""
+        """Let the pod of an audit's Job, or another pod with its label, leave a result."""
         summary = AuditSummary(
             verdict=verdict, message=f"told by {name}", members=["n0"], entries=1, record_bytes=1,
             agreed_index=0, findings=0, first_findings=[],

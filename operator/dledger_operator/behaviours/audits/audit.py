@@ -1,5 +1,6 @@
 """Runs a `DLedgerAudit`: creates its Job and reports the Job's result in the object's status."""
 
+import contextlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Final
 from dledger_formats.audit import Verdict
 from dledger_formats.json_objects import encode
 from dledger_operator import names
-from dledger_operator.api_objects import Manifest
+from dledger_operator.api_objects import JobPodView, Manifest
 from dledger_operator.behaviours.audits.judging import (
     ENDED_PHASES,
     FAILED,
@@ -25,7 +26,7 @@ from dledger_operator.behaviours.one_off.order import earlier
 from dledger_operator.behaviours.one_off.status import status_of
 from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import AUDIT_FINISHED, EventNote
-from dledger_operator.clients.errors import InvalidError, NotFoundError, RefusedError
+from dledger_operator.clients.errors import ConflictError, InvalidError, NotFoundError, RefusedError
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.resources import audit_executors, audit_job, network_policies
 from dledger_operator.resources.event import NORMAL, WARNING
@@ -36,6 +37,7 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=15.0, gap_s=0.5, failure_gap_s_max=30.0)
+INVALID_SPEC: Final = "InvalidSpec"
 JOB_REFUSED: Final = "JobRefused"
 NO_ROLE: Final = "ExecutorsNotAllowed"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
@@ -117,6 +119,8 @@ class AuditWorker(OneOffWorker):
         if self.ended():
             return
         outcome = self._bounded(await self._advance())
+        if outcome.phase in ENDED_PHASES:
+            await self._end_executors(outcome)
         status = build_status(
             outcome,
             generation=self._body["metadata"].get("generation", 1),
@@ -130,7 +134,7 @@ class AuditWorker(OneOffWorker):
         try:
             request = AuditRequest.from_body(self._body)
         except InvalidSpecError as error:
-            return Outcome(phase=FAILED, reason="InvalidSpec", message=str(error))
+            return Outcome(phase=FAILED, reason=INVALID_SPEC, message=str(error))
         name = names.audit_job(request.name)
         job = await self._context.api.job(request.namespace, name)
         if job is None and self._status.get("job"):
@@ -144,11 +148,45 @@ class AuditWorker(OneOffWorker):
                 "Job is deleted"
             )
             return Outcome(phase=PENDING, reason=JOB_NAME_TAKEN, message=message)
-        pods = await self._context.api.job_pods(request.namespace, name)
+        pods = await self._context.api.job_pods(request.namespace, name, job.uid)
         executors = None
-        if request.executors is not None and any(pod.running for pod in pods):
-            executors = await self._context.api.executor_pods(request.namespace, request.name)
+        if request.executors is not None:
+            executors = await self._executors(request, pods)
+        if not any(pod.running for pod in pods):
+            executors = None
         return judge(job, pods, name=name, executors=executors)
+
+    async def _executors(
+        self, request: AuditRequest, pods: Sequence[JobPodView]
+    ) -> list[JobPodView]:
+        """Return the executors of the drivers that live, and delete those of drivers that ended.
+
+        Kubernetes deletes an executor with its driver's pod, which stays as long as the Job. An
+        executor that runs ends by itself; one that waits for a node would wait until then.
+        """
+        api, ended = self._context.api, {pod.uid for pod in pods if pod.exit_code is not None}
+        found = await api.executor_pods(request.namespace, request.name, {pod.uid for pod in pods})
+        for pod in found:
+            if pod.controller_uid in ended:
+                with contextlib.suppress(NotFoundError, ConflictError):
+                    await api.delete_executor(request.namespace, pod)
+        return [pod for pod in found if pod.controller_uid not in ended]
+
+    async def _end_executors(self, outcome: Outcome) -> None:
+        """Take the permissions of the audit's account away, which nothing uses from now on."""
+        role = self._context.audit_driver_role
+        if not role or outcome.reason == INVALID_SPEC:
+            return
+        request = AuditRequest.from_body(self._body)
+        if request.executors is None:
+            return
+        try:
+            await self._context.api.apply(audit_executors.binding(request, role, is_bound=False))
+        except (InvalidError, RefusedError) as error:
+            logger.warning(
+                "audit %s/%s: its account keeps its permissions until the audit is deleted: %s",
+                self.namespace, self.name, error,
+            )  # fmt: skip
 
     async def _start(self, request: AuditRequest, job: str) -> Outcome:
         """Create the Job if the group exists and its spec is valid."""
@@ -174,7 +212,7 @@ class AuditWorker(OneOffWorker):
             return Outcome(phase=PENDING, reason="EarlierAudit", message=message)
         members = audited_members(body.get("status") or {}, group)
         try:
-            for manifest in self._manifests(request, group, members):
+            for manifest in self._manifests(request, group, members, await self._around(request)):
                 await self._context.api.apply(manifest)
         except InvalidError as error:
             message = f"{error}; create another audit, whose spec differs in what the answer names"
@@ -185,8 +223,21 @@ class AuditWorker(OneOffWorker):
             phase=PENDING, reason="JobCreated", message=f"Job {job} is starting", job=job
         )
 
+    async def _around(self, request: AuditRequest) -> audit_executors.Surroundings:
+        if request.executors is None:
+            return audit_executors.Surroundings(role="")
+        return audit_executors.Surroundings(
+            role=self._context.audit_driver_role,
+            api_ports=self._context.audit_api_ports,
+            pull_secrets=await self._context.api.pull_secrets_of_default(request.namespace),
+        )
+
     def _manifests(
-        self, request: AuditRequest, group: Group, members: Sequence[str]
+        self,
+        request: AuditRequest,
+        group: Group,
+        members: Sequence[str],
+        around: audit_executors.Surroundings,
     ) -> list[Manifest]:
         """Return what the audit needs; the Job comes last."""
         image = self._context.audit_image
@@ -194,7 +245,7 @@ class AuditWorker(OneOffWorker):
             *audit_executors.build(
                 request,
                 group,
-                role=self._context.audit_driver_role,
+                around,
                 guarded=network_policies.is_wanted(group),
             ),
             audit_job.build(
