@@ -176,6 +176,24 @@ def test_a_problem_has_the_reason_and_message_from_kubernetes(
     assert part in problem.message
 
 
+def test_what_a_container_said_last_is_whole_although_the_kubelet_says_much() -> None:
+    said = "delete the group, " + "and its claims, " * 24 + "and create it again"
+    kubelet = (
+        "back-off 5m0s restarting failed container=dledger-seed "
+        "pod=flights-0_air(0b0f7c0e-7d0a-4f8e-9a43-0a1d2c3b4e5f)"
+    )
+    status = container(
+        "dledger-seed",
+        state={"waiting": {"reason": "CrashLoopBackOff", "message": kubelet}},
+        lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": said}},
+    )
+
+    problem = translate.pod_view(pod(initContainerStatuses=[status])).problem
+
+    assert problem is not None
+    assert said in problem.message
+
+
 @pytest.mark.parametrize(
     "status",
     [

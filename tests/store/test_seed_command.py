@@ -186,6 +186,8 @@ def test_a_group_never_begins_again_under_the_identity_of_its_own_archive(
     assert run(settings, own) == 1
     assert "was made of this very group" in (told := capsys.readouterr().err)
     assert "delete the group and its volume claims, and create it again" in told
+    assert "`kubectl delete pvc -l dledger.io/group=g`" in told
+    assert len(told) < 450, "a condition would not show the end"
     assert names_in(tmp_path) == (["dledger-n0"] if blank else [])
     if blank:
         store, _, _ = open_store(settings)

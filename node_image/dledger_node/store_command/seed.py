@@ -212,11 +212,11 @@ def _check(
     """Raise SeedError if the archive is not the one that is wanted, or does not fit the group."""
     if info.group_identity and info.group_identity == settings.group_identity:
         raise SeedError(
-            f"{archive} was made of this very group, which has begun with the identity "
-            f"{info.group_identity}: its members and producers may still live, and must not meet "
-            "those of a group that begins again. Begin it with another identity: delete the group "
-            "and its volume claims, and create it again (without the operator: another "
-            "DLEDGER_GROUP_IDENTITY)"
+            f"{archive} was made of this very group: the volume claims keep its identity, and its "
+            "members and producers may still live. If no volume has a later log, delete the group "
+            "and its volume claims, and create it again: `kubectl delete dlg "
+            f"{settings.group}`, `kubectl delete pvc -l dledger.io/group={settings.group}` "
+            "(without the operator: another DLEDGER_GROUP_IDENTITY)"
         )
     if info.group != source_group:
         raise SeedError(

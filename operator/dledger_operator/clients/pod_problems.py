@@ -64,7 +64,8 @@ def _container_problem(container: ContainerStatus) -> Problem | None:
     ended = container.lastState.terminated if container.lastState else None
     if ended is None:
         return problem_of(waiting.reason, waiting.message)
-    message = f"{waiting.message or ''}; {_how_ended(ended)}".lstrip("; ")
+    # What the container said may be an instruction, so it comes before what is cut.
+    message = f"{_how_ended(ended)}; {waiting.message or ''}".rstrip("; ")
     return problem_of(waiting.reason, message)
 
 
