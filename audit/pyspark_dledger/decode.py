@@ -293,7 +293,7 @@ def _predecessors(values: Longs, first: int | None) -> Longs:
 def _differs(units: Records, headers: Records, located: Located, at: Longs) -> Bools:
     """Tell for which entries the index file has no unit, or one that does not match.
 
-    The magic is not compared: Java's leader writes 1 there even for a NOOP.
+    Java's leader writes the magic 1 there even for a NOOP.
     """
     differs = np.ones(len(headers), np.bool_)
     units = units[: len(headers)]
@@ -303,5 +303,6 @@ def _differs(units: Records, headers: Records, located: Located, at: Longs) -> B
         | (units["size"] != located.sizes[:count])
         | (units["index"] != headers["index"][:count])
         | (units["term"] != headers["term"][:count])
+        | ((units["magic"] != headers["magic"][:count]) & (units["magic"] != disk.NORMAL))
     )
     return differs

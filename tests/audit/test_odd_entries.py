@@ -193,6 +193,20 @@ def test_a_bad_index_unit_deep_in_the_log_is_damage_and_near_its_end_is_not(
     assert "empty its folder" in summary.first_findings[0].detail
 
 
+def test_an_index_unit_has_the_magic_of_its_entry_or_that_of_java(tmp_path: Path) -> None:
+    """Java writes 1 for a no-op, too."""
+    log = alone(tmp_path, ENTRIES)
+    no_op = next(n for n, each in enumerate(ENTRIES) if n and each.magic == disk.NOOP)
+    damage.flip_unit(log, no_op, byte=3, mask=3)
+    damage.flip_unit(log, 57, byte=3, mask=3)
+    damage.flip_unit(log, 99, byte=0, mask=8)
+
+    assert findings(local_audit({"n0": log})) == {
+        ("index_file_differs", "n0", 57, 57),
+        ("index_file_differs", "n0", 99, 99),
+    }
+
+
 @pytest.mark.parametrize("window_bytes", [400, 700, 4096])
 def test_a_shift_of_javas_is_sound_wherever_a_block_ends(window_bytes: int, tmp_path: Path) -> None:
     """Each run of one shift begins at another entry, so that some begin on a block's last one."""
