@@ -18,6 +18,7 @@ from dledger_formats.audit import AuditSummary, Verdict
 from dledger_formats.http.retention import RemovalRule
 from dledger_formats.http.served_files import SNAPSHOT_DATA, snapshot_file
 from dledger_formats.protocol.register import SET
+from dledger_node import passing_reads
 from dledger_scan.local_audit import RemotePasses
 from dledger_scan.log_rows import rows_of
 from pyspark_dledger.http_reader import HttpFiles
@@ -213,3 +214,44 @@ def test_a_group_that_writes_snapshots_and_removes_its_front_while_it_is_read_is
         assert summary.verdict is Verdict.SOUND, summary
         assert not summary.first_findings, summary
     assert summaries[-1].agreed_index > summaries[0].agreed_index
+
+
+def resident_bytes(files: list[Path]) -> int:
+    """Return how much of the files the page cache has."""
+    found = 0
+    for file in files:
+        with file.open("rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            absent = passing_reads.absent_runs(opened.fileno(), 0, size)
+            found += size - sum(length for _, length in absent)
+    return found
+
+
+def test_an_audit_leaves_no_log_in_the_page_cache_of_the_members(tmp_path: Path) -> None:
+    with NodeGroup(
+        tmp_path, segment_size_bytes=1 << 22, index_segment_size_bytes=1 << 16
+    ) as group:  # fmt: skip
+        asyncio.run(append_mebibytes(group, 32))
+        sealed = [
+            file
+            for member in group.peers
+            for file in sorted((group.folder / f"dledger-{member}" / "data").iterdir())[:-1]
+        ]
+        for file in sealed:
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        before = resident_bytes(sealed)
+        summary = audited(group)
+        after = resident_bytes(sealed)
+        total = sum(file.stat().st_size for file in sealed)
+
+    assert (summary.verdict, summary.findings) == (Verdict.SOUND, 0)
+    assert total > 80 << 20
+    assert after - before <= 1 << 20, f"{before} before, {after} afterwards, of {total}"
+
+
+async def append_mebibytes(group: NodeGroup, count: int) -> None:
+    async with DLedgerClient(group.servers, "g") as client:
+        for _ in range(count):
+            await client.append_batch([os.urandom(1 << 16) for _ in range(16)], deadline_s=60)

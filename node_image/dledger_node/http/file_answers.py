@@ -8,6 +8,7 @@ file that was removed keeps its room on the volume while it is open; so such an 
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,6 +17,7 @@ from typing import BinaryIO, Final
 from aiohttp import web
 
 from dledger_formats.http.status import DAMAGE_HEADER
+from dledger_node import passing_reads
 from dledger_node.http import byte_ranges
 
 FILES_MAX: Final = 32
@@ -86,26 +88,31 @@ def unreadable(error: Exception) -> web.HTTPInternalServerError:
 
 
 class _Opened:
-    """An open file. All methods block; the file's own lock lets no read meet the close."""
+    """An open file. All methods block; a lock lets no read meet the close."""
 
     def __init__(self, name: str, open_file: Callable[[str], BinaryIO]) -> None:
         self._name = name
         self._file = open_file(name)
+        self._lock = threading.Lock()
         self._removed_at = 0.0
         self.size_bytes = os.fstat(self._file.fileno()).st_size
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes from `start` to before `end`. Raises OSError."""
+        with self._lock:
+            return self._read(start, end)
+
+    def _read(self, start: int, end: int) -> bytes:
         self._check_time()
-        self._file.seek(start)
-        data = self._file.read(end - start)
+        data = passing_reads.read(self._file.fileno(), start, end - start)
         if len(data) < end - start:
             raise OSError(f"{self._name} ends at byte {start + len(data)}")
         return data
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def _check_time(self) -> None:
         if os.fstat(self._file.fileno()).st_nlink:

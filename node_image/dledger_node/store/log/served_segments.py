@@ -10,6 +10,7 @@ from typing import Literal
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE
+from dledger_node import passing_reads
 from dledger_node.errors import Damage, NotYetCommittedError, StoreDamagedError
 from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.files import LogFiles
@@ -56,9 +57,10 @@ class ServedSegments:
         ]
 
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
-        """Read bytes of a segment by its name; blocks; any thread may call.
+        """Read bytes of a segment by its name for an auditor; blocks; any thread may call.
 
-        Raises FileNotFoundError if no such segment exists, or if it has been removed, and
+        The page cache has no more of the file afterwards than before. Raises FileNotFoundError if
+        no such segment exists, or if it has been removed, and
         StoreDamagedError if it was cut short.
         """
         try:
@@ -67,7 +69,7 @@ class ServedSegments:
             raise FileNotFoundError(str(error)) from None
         fd = os.open(self._folder / folder / name, os.O_RDONLY)
         try:
-            data = os.pread(fd, end - start, start)
+            data = passing_reads.read(fd, start, end - start)
         finally:
             os.close(fd)
         if len(data) < end - start:
