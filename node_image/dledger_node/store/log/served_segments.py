@@ -59,7 +59,7 @@ class ServedSegments:
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
         """Read bytes of a segment by its name for an auditor; blocks; any thread may call.
 
-        The page cache has no more of the file afterwards than before. Raises FileNotFoundError if
+        The page cache has as much of the file afterwards as before. Raises FileNotFoundError if
         no such segment exists, or if it has been removed, and
         StoreDamagedError if it was cut short.
         """
