@@ -3,13 +3,21 @@
 import pytest
 from hypothesis import settings
 
+from dledger_samples import plugin as samples
+
 # Property tests use the same examples in every run, without a deadline for slow machines.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let `--sample` choose tests."""
+    config.pluginmanager.register(samples)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options; pytest only accepts them in this file."""
+    samples.add_option(parser)
     parser.addoption(
         "--write-pages",
         action="store_true",

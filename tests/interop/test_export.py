@@ -15,7 +15,7 @@ from dledger_formats.log import disk
 from tools.groups.java_group import JavaGroup
 from tools.groups.node_group import NodeGroup
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="java_store")]
 
 COMMAND = [
     sys.executable, "-c", "import sys; from dledger_client.cli import main; sys.exit(main())",

@@ -10,7 +10,10 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_java.client import JavaClient
 from tools.groups.node_group import NodeGroup
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.sampled(2, by="java", among="test_java_client"),
+]
 
 BODIES = [b"", b"hello", bytes(range(256)), bytes(100_000), *(b"%d" % n for n in range(20))]
 

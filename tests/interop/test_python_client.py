@@ -17,7 +17,10 @@ from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_java.client import JavaClient
 from tools.groups.java_group import JavaGroup
 
-pytestmark = pytest.mark.interop
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.sampled(2, by="java", among="test_python_client"),
+]
 
 BODIES = [b"", b"hello", bytes(range(256)), bytes(100_000), *(b"%d" % n for n in range(200))]
 COMMAND_LINE = "import sys; from dledger_client.cli import main; sys.exit(main())"

@@ -8,7 +8,7 @@ from dledger_formats.log.checksum import crc32
 from dledger_java.rocketmq import of_kind, play
 from tools.groups.broker_group import BrokerGroup
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="rocketmq")]
 
 
 def test_the_administration_client_makes_changes_shows_and_deletes_topics_and_groups(

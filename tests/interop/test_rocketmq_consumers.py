@@ -14,7 +14,7 @@ from dledger_java.rocketmq import Event, PushConsumer, Scenario, of_kind, play
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="rocketmq")]
 
 
 @contextmanager

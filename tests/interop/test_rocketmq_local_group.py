@@ -12,7 +12,7 @@ from dledger_java.rocketmq import Event, PushConsumer, Scenario, of_kind, play
 from tools.groups.ports import consecutive_ports
 from tools.groups.waiting import wait_for
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="rocketmq")]
 
 
 @pytest.fixture

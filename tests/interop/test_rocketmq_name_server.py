@@ -19,7 +19,7 @@ from tools.groups.node_group import next_port
 from tools.groups.waiting import wait_for
 from tools.java_dledger import JavaMissingError
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="name_server")]
 
 MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 
@@ -81,6 +81,7 @@ def wait_for_route(name_server: str, group: BrokerGroup, leader: str) -> None:
     wait_for(is_right, f"the route names {leader} as the master")
 
 
+@pytest.mark.sampled(1, by="rocketmq")
 def test_java_clients_find_the_group_at_the_name_server(
     rocketmq: str, name_server: str, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from tools.groups.java_group import DATA_BYTES, INDEX_BYTES, JavaGroup
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import WAIT_S, wait_for
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="java_store")]
 
 SIZES = {"segment_size_bytes": 8192, "index_segment_size_bytes": 3200}
 # The defaults of JavaGroup; everything that these tests append fits into one segment.

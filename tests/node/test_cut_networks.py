@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fault", ["freeze", "transfer", "cut-out", "cut-in", "cut-both"])
 def test_nothing_is_lost_moved_or_doubled_when_the_leader_suffers(
     fault: str, tmp_path: Path

@@ -43,6 +43,7 @@ def group(tmp_path: Path) -> Iterator[NodeGroup]:
         yield running
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "how",
     [

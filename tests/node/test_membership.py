@@ -225,6 +225,7 @@ async def test_a_group_that_restarts_completely_knows_its_members(group: NodeGro
             pass
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("moment", range(4))
 async def test_a_change_whose_leader_is_killed_succeeds_when_it_is_repeated(
     group: NodeGroup, moment: int

@@ -147,6 +147,7 @@ async def test_a_missing_segment_comes_from_two_peers_that_rotted_in_it_elsewher
     await check_that_nothing_is_lost(group, stored)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "how",
     [

@@ -203,6 +203,7 @@ def start_and_wait_for_fetch(group: NodeGroup, member: str, least_bytes: int) ->
     wait_for(has_fetched, f"{member} fetches {least_bytes} bytes of a snapshot")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_member_that_is_killed_while_it_fetches_the_state_gets_it_in_the_end(
     tmp_path: Path, seed: int
@@ -369,6 +370,7 @@ async def test_a_member_that_cannot_restore_its_state_stays_out_and_gives_the_re
         assert not group.status("n0").ready
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 async def test_kills_at_any_moment_cost_no_acknowledged_value(tmp_path: Path, seed: int) -> None:
     choices = random.Random(seed)

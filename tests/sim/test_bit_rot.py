@@ -218,6 +218,7 @@ def test_seeds_with_rot_reach_every_outcome_of_rot() -> None:
 
 
 @pytest.mark.simulation
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
 def test_no_seed_with_rot_breaks_a_rule(chunk: int) -> None:
     first_seed = SEEDS.stop + chunk * SEEDS_PER_CHUNK

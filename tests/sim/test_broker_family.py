@@ -82,6 +82,7 @@ def test_a_few_seeds_find_a_bug_of_the_broker(name: str) -> None:
 
 
 @pytest.mark.simulation
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("chunk", range(2))
 def test_no_group_of_brokers_breaks_a_rule(chunk: int) -> None:
     first_seed = FAST_SEED_COUNT + chunk * SEED_COUNT
@@ -89,6 +90,7 @@ def test_no_group_of_brokers_breaks_a_rule(chunk: int) -> None:
 
 
 @pytest.mark.simulation
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PLANTED)
 def test_seeds_find_a_bug_of_the_broker(name: str) -> None:
     found = mutants.hunt_apart(name, HUNTED_SEEDS)

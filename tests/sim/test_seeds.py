@@ -42,6 +42,7 @@ def test_a_few_seeds_break_no_rule() -> None:
 
 
 @pytest.mark.simulation
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
 def test_no_seed_breaks_a_rule(chunk: int) -> None:
     first_seed = FAST_SEED_COUNT + chunk * SEEDS_PER_CHUNK

@@ -119,6 +119,7 @@ def holds(folder: Path, truth: dict[int, bytes]) -> bool:
         store.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", ["flip", "zero"])
 @pytest.mark.parametrize(
     "kind", ["first segment", "last segment", "index", "checkpoint", "currterm"]

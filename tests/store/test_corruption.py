@@ -15,6 +15,7 @@ PARTS = 2
 
 
 @pytest.mark.timeout(0)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(PARTS))
 def test_no_corruption_is_accepted(
     request: pytest.FixtureRequest, memory_path: Path, seed: int

@@ -15,6 +15,7 @@ PARTS = 4
 
 
 @pytest.mark.timeout(0)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(PARTS))
 def test_no_crash_state_loses_a_promise(
     request: pytest.FixtureRequest, memory_path: Path, seed: int

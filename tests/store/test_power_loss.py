@@ -187,6 +187,7 @@ class Story:
         self.store._lock.close()
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(80))
 def test_a_power_cut_at_any_moment_keeps_every_promise(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

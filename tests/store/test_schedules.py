@@ -30,6 +30,7 @@ QUICK = {
 
 
 @pytest.mark.storefaults
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first_seed", [1, 5001])
 def test_no_schedule_breaks_a_promise(memory_path: Path, first_seed: int) -> None:
     tally = run_many(memory_path, first_seed, COUNT)
@@ -41,6 +42,7 @@ def test_no_schedule_breaks_a_promise(memory_path: Path, first_seed: int) -> Non
 
 
 @pytest.mark.storefaults
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_found(name: str) -> None:
     needed, _ = hunt.hunt_apart(name, QUICK[name])

@@ -1,0 +1,78 @@
+"""A pytest plugin for the marker `sampled` and the option `--sample`.
+
+`@pytest.mark.sampled(3)` keeps three cases of a parametrized test in each sample. `by` names a
+parameter whose values are chosen instead of cases: `sampled(1, by="java")` keeps all cases of one
+value of `java`, and cases without that parameter. `among` names a set that several tests share:
+`sampled(1, among="growth")` keeps one case of all tests that name it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pytest
+
+from dledger_samples.choice import ALL, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a case stands in a set that is sampled."""
+
+    among: str
+    name: str
+    count: int
+
+
+def add_option(parser: pytest.Parser) -> None:
+    """Declare the option; the conftest of the suite calls this, since no plugin is that early."""
+    parser.addoption(
+        "--sample",
+        default=ALL,
+        metavar="NAME",
+        help="run a part of each test that is marked `sampled`; the name, for example a commit, "
+        f"determines the part; {ALL}, the default: everything",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what the sample leaves out."""
+    sample = config.getoption("--sample")
+    places = {item: place for item in items if (place := place_of(item)) is not None}
+    counts: dict[str, int] = {}
+    names: dict[str, set[str]] = defaultdict(set)
+    for place in places.values():
+        names[place.among].add(place.name)
+        if counts.setdefault(place.among, place.count) != place.count:
+            raise pytest.UsageError(f"the set {place.among!r} is sampled with different counts")
+
+    kept = {among: chosen(sample, among, names[among], counts[among]) for among in names}
+    left_out = {item for item, place in places.items() if place.name not in kept[place.among]}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say how the same part of the tests runs again, which a failure needs."""
+    sample = config.getoption("--sample")
+    if sample != ALL:
+        terminalreporter.write_line(
+            f"Tests that are marked `sampled` ran in part; --sample={sample} runs that part again."
+        )
+
+
+def place_of(item: pytest.Item) -> Place | None:
+    """Return a case's place, or None if the case is in every sample."""
+    marker = item.get_closest_marker("sampled")
+    if marker is None:
+        return None
+    (count,), by = marker.args, marker.kwargs.get("by")
+    callspec = getattr(item, "callspec", None)
+    values = {} if callspec is None else callspec.params
+    if by is not None and by not in values:
+        return None
+    name = item.nodeid if by is None else str(values[by])
+    return Place(marker.kwargs.get("among", item.nodeid.partition("[")[0]), name, count)

@@ -1,0 +1,104 @@
+"""`--sample` runs a part of the tests that are marked `sampled`, and only of those."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dledger_samples.choice import ALL, chosen
+
+LIBRARY = Path(__file__).resolve().parent / "lib"
+NAMES = [f"case {number}" for number in range(40)]
+MODULE = """
+import pytest
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(20))
+def test_seeds(seed):
+    pass
+
+@pytest.mark.sampled(1, by="version")
+@pytest.mark.parametrize("way", ["a", "b"])
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_versions(version, way):
+    pass
+
+@pytest.mark.sampled(1, among="growth")
+def test_growth_to_five():
+    pass
+
+@pytest.mark.sampled(1, among="growth")
+def test_growth_to_seven():
+    pass
+
+def test_always():
+    pass
+"""
+CONFTEST = """
+from dledger_samples import plugin
+
+def pytest_addoption(parser):
+    plugin.add_option(parser)
+
+def pytest_configure(config):
+    config.pluginmanager.register(plugin)
+"""
+
+
+def test_a_sample_chooses_the_same_each_time() -> None:
+    first, second = (chosen("642dab44", "seeds", NAMES, 10) for _ in range(2))
+
+    assert first == second
+    assert len(first) == 10
+
+
+def test_samples_choose_everything_in_the_end() -> None:
+    parts = [chosen(f"commit {number}", "seeds", NAMES, 10) for number in range(40)]
+
+    assert set.union(*parts) == set(NAMES)
+
+
+def test_nothing_is_left_out_of_the_sample_of_all() -> None:
+    assert chosen(ALL, "seeds", NAMES, 1) == set(NAMES)
+
+
+def run(folder: Path, *options: str) -> str:
+    """Run the module's tests and return what pytest prints."""
+    (folder / "test_module.py").write_text(MODULE)
+    (folder / "conftest.py").write_text(CONFTEST)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:xdist",
+            f"--rootdir={folder}", "-W", "ignore", "-o", f"pythonpath={LIBRARY}", *options, ".",
+        ],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_run_without_a_sample_runs_every_case(tmp_path: Path) -> None:
+    printed = run(tmp_path)
+
+    assert "29 passed" in printed
+    assert "deselected" not in printed
+
+
+def test_a_sample_keeps_part_of_each_test_that_is_sampled(tmp_path: Path) -> None:
+    printed = run(tmp_path, "--sample=642dab44")
+
+    assert "6 passed, 23 deselected" in printed
+    counts = {
+        test: printed.count(f"::{test}")
+        for test in ("test_seeds", "test_versions", "test_growth", "test_always")
+    }
+    assert counts == {"test_seeds": 2, "test_versions": 2, "test_growth": 1, "test_always": 1}
+    assert "--sample=642dab44 runs that part again" in printed
+
+
+def test_other_samples_keep_other_parts(tmp_path: Path) -> None:
+    passed = [
+        {line.split()[0] for line in run(tmp_path, f"--sample={name}").splitlines() if "::" in line}
+        for name in ("first", "second")
+    ]
+
+    assert passed[0] != passed[1]
