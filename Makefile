@@ -49,44 +49,53 @@ fmt: setup ## Format the code and apply the linter's fixes
 # Markers say what a test needs (see pyproject.toml). `make check` runs tests/test_tidy.py.
 FAST := not apiserver and not group and not local and not storage and not powercut and not storefaults and not spark and not cluster \
   and not simulation and not interop and not fuzz
-PYTEST := $(RUN) -m pytest -q
+# Each stage names the folders that have its tests: a collection of all tests takes 15 s. tests/test_stages.py finds what is left out.
+# Tests that are marked `sampled` run in part. The commit chooses the part, so that commits take turns; `all` leaves nothing out.
+SAMPLE ?= $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo none)
+PYTEST := $(RUN) -m pytest -q --sample=$(SAMPLE)
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about four minutes on two cores)
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 
 .PHONY: test
-test: setup check ## Run all checks and tests: units, node groups, API server, Spark, end to end
-	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
-	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group)
-	$(call stage,hostile bytes,$(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
-	$(call stage,floods,$(PYTEST) -m fuzz tests/node)
-	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut)
-	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults)
+test: setup programs ## Run all checks and tests, with a sample of each campaign; SAMPLE=642dab44 repeats that commit's sample
+	@printf '\n== sample %s\n' '$(SAMPLE)'
+	$(MAKE) --jobs=4 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) end-to-end-lane waiting-lane members-lane processor-lane
+
+.PHONY: test-all
+test-all: ## Run all checks and tests, with every case of each campaign: before a release
+	$(MAKE) test SAMPLE=all
+
+.PHONY: programs
+programs: setup ## Build the programs that tests need: of the cluster, of Java DLedger and of RocketMQ
 	$(call stage,cluster programs,$(RUN) -m tools.local_cluster build || echo "NO CLUSTER PROGRAMS: the tests that need them are skipped")
-	$(MAKE) --jobs=2 --output-sync=target --no-print-directory spark-tests system-tests
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: the tests that need it are skipped")
 	$(call stage,RocketMQ,$(RUN) -m tools.java_rocketmq || echo "NO ROCKETMQ: the tests that need it are skipped")
-	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop)
-	$(MAKE) --jobs=2 --output-sync=target --no-print-directory end-to-end-tests simulator-tests
 
-# The cluster leaves two cores partly idle; the simulator runs on the rest at the lowest priority.
-.PHONY: end-to-end-tests simulator-tests
-end-to-end-tests:
-	$(call stage,end-to-end tests,$(PYTEST) -m cluster)
+# Lanes run at the same time, and the stages of a lane one after the other. Two lanes mostly wait: for the cluster, and for Spark and
+# disks. Groups of members have the third. What only computes has the rest of the processor, at lower priorities.
+.PHONY: end-to-end-lane waiting-lane members-lane processor-lane
+end-to-end-lane:
+	$(call stage,end-to-end tests,$(PYTEST) -m cluster tests/e2e)
 
-simulator-tests:
-	$(call stage,simulator tests,nice -n 19 $(PYTEST) -n $(WORKERS) -m simulation)
+waiting-lane:
+	$(call stage,Spark tests,$(PYTEST) -m spark tests/audit tests/kube)
+	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage tests/node)
+	$(call stage,local group tests,$(PYTEST) -m local tests/client)
+	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store)
+	$(call stage,floods,$(PYTEST) -m fuzz tests/broker tests/node)
 
-# Run in parallel: the system tests mostly wait, and the Spark tests use little over one core.
-.PHONY: spark-tests system-tests
-spark-tests:
-	$(call stage,Spark tests,$(PYTEST) -m spark)
+members-lane:
+	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
+	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
+	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
 
-system-tests:
-	$(call stage,local group tests,$(PYTEST) -m local)
-	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage)
-	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile -m apiserver)
+processor-lane: check
+	$(call stage,fast tests,nice -n 5 $(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
+	$(call stage,store faults,nice -n 10 $(PYTEST) -n $(WORKERS) -m storefaults tests/store)
+	$(call stage,hostile bytes,nice -n 10 $(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
+	$(call stage,simulator tests,nice -n 19 $(PYTEST) -n $(WORKERS) -m simulation tests/sim)
 
 # $(call sim,OPTIONS): run the simulator with these options.
 sim = PYTHONPATH=tests/lib $(RUN) -m dledger_sim $(1)

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test that starts a Spark session, so that `-m spark` selects it."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Start the audit's own session, once per test process."""
