@@ -14,7 +14,7 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.membership import Membership, MembershipEntry
 from dledger_node.raft.messages import AppendRequest, HeartBeatRequest, Message
 from dledger_node.raft.ready import HardState
-from dledger_node.remoting import native
+from dledger_node.remoting import native, peer_link
 from dledger_node.remoting.links import Links
 from dledger_wire.listener import Listener, hello_to, listening, until
 
@@ -147,3 +147,28 @@ async def test_a_member_without_an_address_is_logged_once(caplog: pytest.LogCapt
 
     assert caplog.text.count("n9 belongs to the group, but the settings have no address") == 1
     assert "n9" not in links
+
+
+async def test_the_link_to_a_member_that_has_started_again_leads_to_its_new_address_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the next pre-votes go to an address where its pod is no more."""
+    monkeypatch.setattr(peer_link, "STEADY_S", 0.0)
+    monkeypatch.setattr(peer_link, "RETRY_DELAY_MIN_S", 3600)
+    monkeypatch.setattr(peer_link, "RETRY_DELAY_MAX_S", 3600)
+    core = core_of(MembershipEntry(3, GROWN))
+    async with listening() as old, listening() as new, linked(core, old) as (links, _):
+        await until(lambda: links.up()["n2"])
+        links.heard_hello("n2", 7)
+        (link,) = [link for link in links if link.peer_id == "n2"]
+        link.address = f"127.0.0.1:{new.port}"
+
+        links.heard_hello("n2", 7)
+        links.send_one(heartbeat("n2"))
+        await until(lambda: len(old.messages) == 1)
+        links.heard_hello("n2", 8)
+        await until(lambda: new.gate.connections == 1 and links.up()["n2"])
+        links.send_one(heartbeat("n2"))
+
+        await until(lambda: len(new.messages) == 1)
+        assert len(old.messages) == 1

@@ -1,9 +1,13 @@
 """A connection that this member opens to another one, from the first frame for it to its end."""
 
 import asyncio
-from typing import cast
+from typing import Final, cast
 
 from dledger_formats.net.dialing import dial
+from dledger_node.remoting.keep_alive import keep_alive
+
+DEAD_AFTER_MS: Final = 5000
+"""About as long as a request waits for its answer."""
 
 
 class DialedLink(asyncio.Protocol):
@@ -69,6 +73,8 @@ class DialedLink(asyncio.Protocol):
         if self._has_ended:
             made.abort()
             return
+        # A pod that is gone resets nothing, and a request on the link to it would be lost.
+        keep_alive(made.get_extra_info("socket"), DEAD_AFTER_MS)
         self._made(made)
         self._transport = made
         unsent, self._unsent = self._unsent, []

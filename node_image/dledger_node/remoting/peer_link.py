@@ -20,6 +20,7 @@ from dledger_formats.protocol import codes, frames, requests
 from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
+from dledger_node.remoting.keep_alive import keep_alive
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.traffic import Traffic, Transferred
 
@@ -30,8 +31,6 @@ WRITE_BUFFER_BYTES_HIGH: Final = 4 << 20
 QUEUED_MESSAGES_MAX: Final = 4096
 CONNECT_TIMEOUT_S: Final = 1.0
 HELLO_TIMEOUT_S: Final = 2.0
-PROBE_INTERVAL_S: Final = 1
-"""How long a link may be idle before the kernel asks whether the peer's host is there."""
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
 STEADY_S: Final = 1.0
@@ -200,12 +199,7 @@ class PeerLink:
         opened: socket.socket | None = transport.get_extra_info("socket")
         if opened is not None:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Without this, the kernel retries for minutes when the peer's host has vanished.
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._dead_after_ms)
-            # The timeout above counts unanswered data; an idle link has none, so the kernel probes.
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_INTERVAL_S)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL_S)
+        keep_alive(opened, self._dead_after_ms)
         return connection
 
 
