@@ -192,7 +192,7 @@ class Upkeep:
             )
             if self._is_saving() or first_index <= self._core.ledger_begin_index:
                 return  # the leader's log may replace this one, or has replaced it in the meantime
-            files = front.forget_before(begin)
+            files = front.forget_before(begin, mend_first=mend_first)
         except StoreDamagedError as error:
             if self._store.generation == generation and self._store.damage is None:
                 self._store.damage = error  # it is mended first

@@ -33,11 +33,17 @@ def beginning_at(
 ) -> Beginning:
     """Return the beginning of a log once the entries before one of its segments are removed.
 
-    Raises StoreDamagedError if the header of that entry cannot be read, as its index unit says.
-    With `mend_first`, also raises it if that entry is damaged, and BorderDamagedError if the one
-    before it is.
+    Raises StoreDamagedError if the index does not tell where that entry is. With `mend_first`, also
+    raises it if that entry is damaged, and BorderDamagedError if the one before it is.
     """
-    first = files.header(first_index)
+    try:
+        first = files.header(first_index)
+    except StoreDamagedError:
+        if mend_first or not files.begins_segment(first_index):
+            raise
+        # The index tells where it is, which is enough to remove what is before it.
+        last = _last_removed(files, first_index - 1, begin)
+        return Beginning(first_index, last.chain_crcs[0] if last.is_sound else None)
     wanted = chain_crc_before(first)
     if wanted is None:
         return Beginning(first_index, None)

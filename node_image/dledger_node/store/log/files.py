@@ -199,6 +199,14 @@ class LogFiles:
         self._check_unit(index, unit, header)
         return header
 
+    def begins_segment(self, index: int) -> bool:
+        """Whether a data segment begins with this entry, as its index unit says."""
+        try:
+            unit = self.unit(index)
+            return unit.index == index and self.data.file_at(unit.pos).start == unit.pos
+        except (StoreDamagedError, IndexError):
+            return False
+
     def checked_entry(self, index: int, begin: Beginning) -> tuple[EntryHeader, bytes]:
         """Read an entry and verify every checksum that covers it. Raises StoreDamagedError."""
         raw = self.checked_bytes(index, begin)

@@ -93,14 +93,16 @@ class LogFront:
                 self.delete(self.forget_before(begin))
         self._checkpoints.removals.restore(checkpoint, self._log.begin_index)
 
-    def forget_before(self, begin: Beginning) -> tuple[Segment, ...]:
+    def forget_before(self, begin: Beginning, *, mend_first: bool = True) -> tuple[Segment, ...]:
         """Forget all entries before one that begins a segment; `save_begin` has returned it.
 
         Returns the files, for `delete`. Raises StoreDamagedError, before anything is forgotten, if
-        the index no longer names the place of that entry.
+        the index no longer names the place of that entry; with `mend_first` also if the entry is
+        not there.
         """
         first_index = begin.first_index
-        self._files.header(first_index)  # raises if it is not where the index says
+        if mend_first or not self._files.begins_segment(first_index):
+            self._files.header(first_index)  # raises if it is not where the index says
         pos = self._files.pos(first_index)
         self._log.begin_at(begin)
         index_pos = first_index * INDEX_UNIT_SIZE
