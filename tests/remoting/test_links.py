@@ -152,7 +152,7 @@ async def test_a_member_without_an_address_is_logged_once(caplog: pytest.LogCapt
 async def test_the_link_to_a_member_that_has_started_again_leads_to_its_new_address_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise the next pre-votes go to an address where its pod is no more."""
+    """Otherwise the next pre-votes go to the address that its pod had before."""
     monkeypatch.setattr(peer_link, "STEADY_S", 0.0)
     monkeypatch.setattr(peer_link, "RETRY_DELAY_MIN_S", 3600)
     monkeypatch.setattr(peer_link, "RETRY_DELAY_MAX_S", 3600)

@@ -321,7 +321,9 @@ def test_a_full_volume_waits_for_no_mending(store: LogStore, folder: Path) -> No
     assert saved_chain_crc(folder) == sound.chain_crc
 
 
-@pytest.mark.parametrize("also", [hurt_body, partial(hurt, at=CHAIN_AT)])
+@pytest.mark.parametrize(
+    "also", [hurt_body, partial(hurt, at=CHAIN_AT), partial(hurt_header, whole=True)]
+)
 def test_two_rotten_entries_at_a_border_are_not_both_believed(
     store: LogStore, folder: Path, also: Callable[..., None]
 ) -> None:
@@ -351,15 +353,18 @@ def test_a_first_entry_that_rotted_is_mended_before_the_front_goes(
     assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
 
 
-@pytest.mark.parametrize("at", [CHANNEL_AT, CHAIN_AT])
+@pytest.mark.parametrize(
+    "hurts",
+    [partial(hurt, at=CHANNEL_AT), partial(hurt, at=CHAIN_AT), partial(hurt_header, whole=True)],
+)
 def test_a_full_volume_keeps_the_proof_against_a_first_entry_that_rotted(
-    store: LogStore, folder: Path, twin: Path, at: int
+    store: LogStore, folder: Path, twin: Path, hurts: Callable[..., None]
 ) -> None:
     sound = store.entry(LAST_GONE)[0]
-    hurt(folder, at, FIRST_KEPT)
+    hurts(folder, index=FIRST_KEPT)
 
     begin = store.front.save_begin(FIRST_KEPT, mend_first=False)
-    store.front.delete(store.front.forget_before(begin))
+    store.front.delete(store.front.forget_before(begin, mend_first=False))
 
     assert saved_chain_crc(folder) == sound.chain_crc
     mender, totals = mender_of(store, folder, twin)
@@ -368,35 +373,6 @@ def test_a_full_volume_keeps_the_proof_against_a_first_entry_that_rotted(
     mender.step(start, 1 << 20)
     assert totals.entries == 1
     assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
-
-
-@pytest.mark.parametrize("is_last_rotten", [False, True])
-def test_a_full_volume_waits_for_no_mending_of_a_header_that_the_index_contradicts(
-    store: LogStore, folder: Path, twin: Path, is_last_rotten: bool
-) -> None:
-    """It waited for a peer, perhaps for ever, while the volume filled up."""
-    sound = store.entry(LAST_GONE)[0]
-    hurt_header(folder, FIRST_KEPT, whole=True)
-    if is_last_rotten:
-        hurt_header(folder, LAST_GONE, whole=True)
-    with pytest.raises(StoreDamagedError):
-        store.front.save_begin(FIRST_KEPT)
-
-    begin = store.front.save_begin(FIRST_KEPT, mend_first=False)
-    store.front.delete(store.front.forget_before(begin, mend_first=False))
-
-    assert saved_chain_crc(folder) == (None if is_last_rotten else sound.chain_crc)
-    assert store.begin_index == FIRST_KEPT
-    assert store.entry(FIRST_KEPT + 2)[0].index == FIRST_KEPT + 2
-    with pytest.raises(StoreDamagedError):
-        store.entry(FIRST_KEPT)
-    if not is_last_rotten:
-        mender, totals = mender_of(store, folder, twin)
-        start = mender.first_place()
-        assert start is not None
-        mender.step(start, 1 << 20)
-        assert totals.entries == 1
-        assert store.entry(FIRST_KEPT)[0].index == FIRST_KEPT
 
 
 def test_a_removal_after_a_larger_one_that_was_only_saved_keeps_its_proof(

@@ -163,6 +163,8 @@ class NodeStatus:
     """The position up to which the current pass has read; 0 between two passes."""
     mended_ranges: int = 0
     """Damaged ranges that were mended in place since the member's process started."""
+    unmended: str = ""
+    """Which damage a member in service has found, and why it is not mended yet; empty without."""
     recovery_size_bytes: int = 0
     """Bytes of the log that the opening of the store verifies; 0 once the member is in service."""
     recovery_verified_bytes: int = 0

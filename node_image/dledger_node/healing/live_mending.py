@@ -91,6 +91,14 @@ class LiveMender:
             return None
         return beginning(self._shape, checkpoint)[0]
 
+    def place_before(self, index: int) -> Cursor | None:
+        """Return the place before an entry, or a little earlier; None if it is not known."""
+        checkpoint = self._store.checkpoints.last
+        if checkpoint is None or not self._store.begin_index < index <= checkpoint.committed_index:
+            return None
+        first, end = beginning(self._shape, checkpoint)
+        return None if first is None else self._sound_place(index, first, end)
+
     def _checkpoint(self) -> Checkpoint:
         checkpoint = self._store.checkpoints.last
         if checkpoint is None or checkpoint.committed_index < 0:
@@ -103,10 +111,13 @@ class LiveMender:
         if first is None:
             raise CannotMendError("it is not known where the log begins")
         if damage.index is not None and damage.index > self._store.begin_index:
-            with closing(self._shape.read(first.pos, end)) as files:
-                begin = Beginning(self._store.begin_index, first.chain_crc)
-                first = place_before(files, damage.index, begin) or first
+            first = self._sound_place(damage.index, first, end) or first
         return first
+
+    def _sound_place(self, index: int, first: Cursor, end: int) -> Cursor | None:
+        with closing(self._shape.read(first.pos, end)) as files:
+            begin = Beginning(self._store.begin_index, first.chain_crc)
+            return place_before(files, index, begin)
 
     def _mend(self, damaged: DamagedRange, checkpoint: Checkpoint, generation: int) -> None:
         mender = Mender(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from dledger_formats.http.broker_status import BrokerStatus
-from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, StorageState
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreDamagedError
 from dledger_node.http import status
@@ -73,6 +73,9 @@ class MemberView:
         )
         broker = self.program.report()
         reason = told.reason or (broker.reason if broker else "")
+        storage = told.storage
+        if self.scrub.problem and storage is StorageState.SOUND:
+            storage = StorageState.HEALING
         return replace(
             told,
             ready=not reason,
@@ -82,6 +85,11 @@ class MemberView:
             admin_tokens_version=self.live.tokens.version,
             volume_size_bytes=volume.size_bytes,
             volume_available_bytes=volume.available_bytes,
+            scrub_passes=self.scrub.passes,
+            scrub_position_bytes=self.scrub.position,
+            mended_ranges=self.scrub.totals.ranges,
+            unmended=self.scrub.problem,
+            storage=storage,
         )
 
     def leader_view(self) -> LeaderView:

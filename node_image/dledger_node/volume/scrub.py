@@ -13,13 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from dledger_formats.settings import NodeSettings, OnDamage
-from dledger_node.errors import BorderDamagedError, Damage, StoreDamagedError, StoreError
+from dledger_node.config import store_folder
+from dledger_node.errors import (
+    BorderDamagedError,
+    Damage,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+)
 from dledger_node.healing.closed_log import shape_of
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
 from dledger_node.healing.peer_bytes import HttpPeer
 from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files import scrub_file
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +38,8 @@ BYTES_PER_S_MIN: Final = 256 << 10
 BYTES_PER_S_MAX: Final = 32 << 20
 HEADROOM: Final = 1.5
 """A pass is planned to take the interval divided by this."""
+SAVED_S: Final = 60.0
+"""How often the place of a pass is saved, for the next start."""
 SIZES_CHECKED_S: Final = 5.0
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
@@ -60,6 +70,9 @@ class Scrub:
         self._interval_s = float(settings.scrub_interval_s)
         self._mends = settings.on_damage is OnDamage.HEAL
         self._store = store
+        self._folder = store_folder(settings)
+        self._was_resumed = False
+        self._save_due_s = 0.0
         self._leave = leave
         self._peers = {
             peer_id: HttpPeer(settings.http_address_of(peer_id))
@@ -147,7 +160,7 @@ class Scrub:
     async def _scrub_slice(self) -> int:
         """Verify the next entries of the pass; return how many bytes were read."""
         if self._cursor is None or self._cursor.index < self._store.begin_index:
-            self._cursor = await self._in_thread(self._mender.first_place)
+            self._cursor = await self._in_thread(self._first_place)
         cursor = self._cursor
         if cursor is None:
             return 0
@@ -161,7 +174,26 @@ class Scrub:
         self.read_bytes += scanned.read_bytes
         self._cursor = None if scanned.is_done else scanned.end
         self.passes += scanned.is_done
+        await self._save_place()
         return scanned.read_bytes
+
+    def _first_place(self) -> Cursor | None:
+        """Return where the log begins, or where the pass was when this member last stopped."""
+        place = None
+        if not self._was_resumed:
+            self._was_resumed = True
+            place = self._mender.place_before(scrub_file.load(self._folder))
+        return place or self._mender.first_place()
+
+    async def _save_place(self) -> None:
+        """Save the place of the pass now and then, and that there is none once it has ended."""
+        cursor, now_s = self._cursor, asyncio.get_running_loop().time()
+        if cursor is not None and now_s < self._save_due_s:
+            return
+        self._save_due_s = now_s + SAVED_S
+        next_index = 0 if cursor is None else cursor.index
+        with contextlib.suppress(StoreFullError):  # the next start begins a little earlier
+            await self._in_thread(lambda: scrub_file.save(self._folder, next_index))
 
     def _rate(self) -> float:
         """Return the bytes per second that read the whole log in good time."""

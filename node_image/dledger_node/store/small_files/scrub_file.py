@@ -1,0 +1,43 @@
+"""How far a pass of scrubbing has come, on disk: the file `scrub`, beside the checkpoint.
+
+A restart would otherwise begin the pass again, and a member that restarts more often than a pass
+ends would never read the end of its log. Nothing else depends on the file: one that is missing,
+damaged or of another log costs a pass, or delays the entries before its place until the next one.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from dledger_node.errors import NodeError, StoreError, StoreFullError
+from dledger_node.store.segments.segment import NO_ROOM
+from dledger_node.store.small_files.properties import (
+    parse_number,
+    read_properties,
+    write_properties,
+)
+
+FILE_NAME: Final = "scrub"
+_NEXT_INDEX: Final = "nextIndex"
+
+
+def save(folder: Path, next_index: int) -> None:
+    """Save the entry that is read next, 0 between two passes, durably; blocks for two fsyncs.
+
+    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
+    """
+    path = folder / FILE_NAME
+    try:
+        write_properties(path, {_NEXT_INDEX: next_index})
+    except OSError as error:
+        kind = StoreFullError if error.errno in NO_ROOM else StoreError
+        raise kind(f"cannot save {path}: {error}") from error
+
+
+def load(folder: Path) -> int:
+    """Return the entry that is read next; 0 if the file is missing or damaged."""
+    path = folder / FILE_NAME
+    try:
+        values = read_properties(path, (_NEXT_INDEX,))
+        return 0 if values is None else parse_number(path, values, _NEXT_INDEX, 0)
+    except NodeError:
+        return 0

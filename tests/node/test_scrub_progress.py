@@ -1,0 +1,111 @@
+"""The progress of scrubbing: told truthfully, and kept over a restart; real processes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.http.status import StorageState
+from dledger_formats.log import disk
+from dledger_formats.settings import NodeSettings
+from dledger_group.damaged import SEGMENT_BYTES, SIZES, append_all, counted, wait_until_level
+from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.store.small_files import scrub_file
+from dledger_node.volume.scrub import SLICE_BYTES
+from dledger_store_files.damage import flip
+from tools.groups.node_group import NodeGroup
+
+BODIES = [bytes([number % 251]) * 10_000 for number in range(400)]
+
+
+def began_at(group: NodeGroup, beyond: int) -> int:
+    """Return where this process began to scrub, once it has read beyond a position."""
+    group.wait_for_status(
+        "n0", lambda view: view.scrub_position_bytes > beyond, f"has read beyond {beyond}"
+    )
+    position = counted(group, "n0", "scrub_position_bytes")
+    return round(position - counted(group, "n0", "scrubbed_bytes_total"))
+
+
+@pytest.mark.storage
+async def test_a_pass_of_scrubbing_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> None:
+    """At the lowest rate, a pass over this log takes 16 s. Each restart once began it again."""
+    with NodeGroup(tmp_path, members=1) as group:
+        await append_all(group, BODIES)
+        group.stop("n0")
+        group.start("n0")
+        assert began_at(group, 0) == 0
+        reached = group.status("n0").scrub_position_bytes
+        assert reached >= SLICE_BYTES
+
+        group.kill("n0")
+        group.start("n0")
+
+        # The place is saved after the first piece, and then once a minute.
+        assert 0.9 * SLICE_BYTES <= began_at(group, reached) <= reached
+
+
+@pytest.mark.storage
+async def test_a_status_tells_the_progress_of_scrubbing_and_mending_as_the_metrics_do(
+    tmp_path: Path,
+) -> None:
+    with NodeGroup(tmp_path, scrub_interval_s=1, **SIZES) as group:
+        await append_all(group, [body[:1000] for body in BODIES])
+        wait_until_level(group)
+        flip(group.store_folder("n0") / disk.DATA_FOLDER, 5000, segment_bytes=SEGMENT_BYTES)
+
+        group.wait_for_status("n0", lambda view: view.mended_ranges == 1, "tells what it mended")
+        group.wait_for_status("n0", lambda view: view.scrub_passes > 1, "tells its passes")
+
+        assert counted(group, "n0", "mended_ranges_total") == 1
+        assert counted(group, "n0", "scrub_passes_total") > 1
+
+
+class SilentPages(NodeGroup):
+    """Members that do not reach each other's pages, from which they would mend."""
+
+    def settings(self, member: str) -> NodeSettings:
+        """See `NodeGroup`."""
+        found = super().settings(member)
+        return replace(found, http_peers=dict.fromkeys(found.http_peers, "127.0.0.1:1"))
+
+
+@pytest.mark.storage
+async def test_a_member_says_which_damage_waits_for_a_peer_and_serves_on(tmp_path: Path) -> None:
+    with SilentPages(tmp_path, scrub_interval_s=1, **SIZES) as group:
+        await append_all(group, [body[:1000] for body in BODIES])
+        wait_until_level(group)
+        assert group.status("n0").storage is StorageState.SOUND
+        flip(group.store_folder("n0") / disk.DATA_FOLDER, 5000, segment_bytes=SEGMENT_BYTES)
+
+        group.wait_for_status(
+            "n0",
+            lambda view: view.storage is StorageState.HEALING and view.ready,
+            "is healing and ready",
+        )
+
+        assert "Not mended yet" in group.status("n0").unmended
+        assert b'dledger_node_storage{state="Healing"} 1.0' in group.get("n0", "/metrics")[1]
+        await append_all(group, [b"the group goes on"])
+
+
+def test_the_place_of_a_pass_is_read_back(tmp_path: Path) -> None:
+    assert scrub_file.load(tmp_path) == 0
+
+    scrub_file.save(tmp_path, 4711)
+
+    assert scrub_file.load(tmp_path) == 4711
+
+
+@pytest.mark.parametrize("raw", [b"", b"nextIndex=12\n#crc32=00000000\n", b"\xff" * 5000, b"x=1\n"])
+def test_a_damaged_place_of_a_pass_counts_as_missing(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / scrub_file.FILE_NAME).write_bytes(raw)
+
+    assert scrub_file.load(tmp_path) == 0
+
+
+def test_a_place_that_cannot_be_saved_raises_a_store_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as found:
+        scrub_file.save(tmp_path / "missing", 1)
+
+    assert not isinstance(found.value, StoreFullError)
