@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import http.client
+import re
 import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -103,6 +105,25 @@ def test_a_loop_that_is_busy_has_no_deputy(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(deputy, "LATE_S", 0.1)
 
     assert while_blocked(lambda asked: asked.get("/healthz")) == (200, "from the loop\n")
+
+
+def test_a_deputy_sleeps_while_nobody_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle member is not woken for it."""
+    monkeypatch.setattr(deputy, "LATE_S", 0.01)
+
+    def wakes(_: Asked) -> tuple[int, int]:
+        [thread] = [each for each in threading.enumerate() if each.name == "deputy"]
+        status = Path(f"/proc/self/task/{thread.native_id}/status")
+        switches = re.compile(r"^voluntary_ctxt_switches:\t(\d+)$", re.MULTILINE)
+        seen = []
+        for _pause in range(2):
+            time.sleep(BLOCKED_S / 4)  # its start is over, and then: what it does all the time
+            seen += switches.findall(status.read_text())
+        return int(seen[0]), int(seen[1])
+
+    before, after = while_blocked(wakes)  # type: ignore[misc]
+
+    assert after == before
 
 
 @pytest.mark.parametrize(

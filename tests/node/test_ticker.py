@@ -89,6 +89,51 @@ async def test_an_input_finds_the_ticks_of_the_sleep_passed() -> None:
     assert to_next_tick_s < (SLEEP_TICKS_MAX - passed_ticks) * TICK_S
 
 
+async def test_a_member_sleeps_again_after_an_input_that_leaves_no_work() -> None:
+    member = Member(idle=1000)
+    await member.next_tick_s()
+    ticks = member.core.ticks
+    await asyncio.sleep(5.5 * TICK_S)
+
+    member.ticker.catch_up()
+    passed_ticks = member.core.passed_ticks
+    slept_s = await member.next_tick_s()
+    await member.stop()
+
+    assert passed_ticks >= 5, "the core has the right time for its input"
+    assert slept_s >= (SLEEP_TICKS_MAX - 1) * TICK_S
+    assert member.core.ticks == ticks + 1
+    assert member.core.passed_ticks - passed_ticks == SLEEP_TICKS_MAX
+
+
+async def test_a_member_ticks_after_an_input_that_leaves_work() -> None:
+    busy = False
+    member = Member(idle=1000, at_rest_until_s=lambda: -math.inf if busy else math.inf)
+    await member.next_tick_s()
+    await asyncio.sleep(2.5 * TICK_S)
+
+    member.ticker.catch_up()
+    busy = True
+    to_next_tick_s = await member.next_tick_s()
+    await member.stop()
+
+    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 4
+
+
+async def test_the_input_of_a_client_in_the_same_turn_gets_a_tick_soon() -> None:
+    """It may be handled in a later turn, and must not wait for the end of a sleep."""
+    member = Member(idle=1000)
+    await member.next_tick_s()
+    await asyncio.sleep(2.5 * TICK_S)
+
+    member.ticker.catch_up()
+    member.ticker.wake()
+    to_next_tick_s = await member.next_tick_s()
+    await member.stop()
+
+    assert to_next_tick_s < SLEEP_TICKS_MAX * TICK_S / 4
+
+
 async def test_a_member_with_work_ticks_at_the_steady_rate() -> None:
     member = Member(idle=1000, at_rest_until_s=lambda: -math.inf)
     for _ in range(5):

@@ -5,18 +5,22 @@ waits for the disk too while the file system's journal waits for it, and the loo
 would then kill a member for its disk, which helps nobody: the process cannot even end before the
 disk has answered.
 
-So a thread watches the loop. When the loop is late and waits for the disk, the deputy accepts the
-connections of the HTTP port: it answers that the process lives, that the member is not ready, and
-nothing else. The loop waits for the disk while its thread is in an uninterruptible sleep, which
-only the kernel's IO is, or while it sleeps and another thread is in such a sleep: an append waits
-for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). A loop that is late
-for any other reason, such as an endless one, gets no deputy, and is killed as it should be.
+So a thread watches the HTTP port. When the loop leaves a connection waiting, is late and waits for
+the disk, the deputy accepts the connections: it answers that the process lives, that the member is
+not ready, and nothing else. The loop waits for the disk while its thread is in an uninterruptible
+sleep, which only the kernel's IO is, or while it sleeps and another thread is in such a sleep: an
+append waits for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). A loop
+that is late for any other reason, such as an endless one, gets no deputy, and is killed as it
+should be.
+
+While nobody connects, the thread sleeps, and so an idle member is not woken for it.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
+import select
 import selectors
 import socket
 import threading
@@ -27,11 +31,14 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.25
 LATE_S: Final = 1.0
-"""How late the loop must be. The limit of a liveness probe is 5 s."""
+"""How late the loop must be: for half of this time, a connection waits for it, and then it does not
+answer the deputy for as long. The limit of a liveness probe is 5 s.
+"""
 LOOK_S: Final = 1.0
 """Time between two looks at what the loop's thread does, while the deputy answers."""
+TURN_S: Final = 0.05
+"""How soon the deputy notices that the loop goes on."""
 CONNECTIONS_MAX: Final = 64
 REQUEST_S: Final = 1.0
 """How long a connection may take to ask. A probe sends its request at once."""
@@ -46,41 +53,65 @@ class Deputy:
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_native_id()
         self._listeners = [socket.socket(fileno=os.dup(fd)) for fd in listeners]
-        self._beat_s = time.monotonic()
-        self._beat: asyncio.TimerHandle | None = None
+        self._asked_s = 0.0
+        self._answered = threading.Event()
+        """Set when the loop has answered the deputy, or the deputy is to end."""
         self._closing = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="deputy", daemon=True)
-        self._go_on()
         self._thread.start()
 
     def close(self) -> None:
         """Stand in no longer."""
-        if self._beat is not None:
-            self._beat.cancel()
         self._closing.set()
+        self._answered.set()
+        os.eventfd_write(self._wake, 1)
         self._thread.join()
+        os.close(self._wake)
         for listener in self._listeners:
             listener.close()
-
-    def _go_on(self) -> None:
-        self._beat_s = time.monotonic()
-        self._beat = self._loop.call_later(BEAT_S, self._go_on)
 
     # -- in the thread ---------------------------------------------------------------------------
 
     @property
     def _late_s(self) -> float:
-        return time.monotonic() - self._beat_s - BEAT_S
+        return time.monotonic() - self._asked_s
 
     def _run(self) -> None:
-        while not self._closing.wait(BEAT_S):
-            if self._late_s > LATE_S and self._waits_for_the_disk():
+        with select.epoll() as arrivals:
+            arrivals.register(self._wake, select.EPOLLIN)
+            for listener in self._listeners:
+                # Edges: the loop accepts most connections before this thread looks.
+                arrivals.register(listener, select.EPOLLIN | select.EPOLLET)
+            while not self._closing.is_set():
+                arrivals.poll()
+                self._watch_loop()
+
+    def _watch_loop(self) -> None:
+        """Watch the loop until it has accepted the connections that have come."""
+        while not self._closing.wait(LATE_S / 2) and self._somebody_waits():
+            if not self._loop_answers(LATE_S / 2) and self._waits_for_the_disk():
                 logger.error("the event loop waits for the disk; only probes are answered")
                 try:
                     self._stand_in()
                 except (OSError, ValueError) as error:
                     logger.warning("probes are not answered: %s", error)
                 logger.warning("the event loop goes on")
+
+    def _somebody_waits(self) -> bool:
+        waiting = select.poll()
+        for listener in self._listeners:
+            waiting.register(listener, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def _loop_answers(self, timeout_s: float) -> bool:
+        """Ask the loop to answer; return whether it does so in time."""
+        self._answered.clear()
+        self._asked_s = time.monotonic()
+        if self._closing.is_set():
+            return True
+        self._loop.call_soon_threadsafe(self._answered.set)
+        return self._answered.wait(timeout_s)
 
     def _waits_for_the_disk(self) -> bool:
         return waits_for_the_disk(self._loop_thread, thread_states())
@@ -92,8 +123,8 @@ class Deputy:
                 selector.register(listener, selectors.EVENT_READ, None)
             guests: dict[socket.socket, _Guest] = {}
             looked_s = time.monotonic()
-            while self._late_s > 0 and not self._closing.is_set():
-                for key, _ in selector.select(BEAT_S / 5):
+            while not self._answered.is_set():
+                for key, _ in selector.select(TURN_S):
                     guest = key.data
                     if guest is None:
                         self._accept(key.fileobj, selector, guests, opened)  # type: ignore[arg-type]

@@ -222,7 +222,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Decode and dispatch; all frames of one read are dispatched together."""
-        self._gate.begin_turn()
+        if self.peer_id is None:
+            self._gate.begin_turn()
+        else:
+            self._gate.begin_peer_turn()
         self._active_at_s = self._gate.now_s()
         self._transferred.received_bytes += len(data)
         self._undecoded += data

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from dledger_node.common_times import next_common_time
 from dledger_node.drain import Drain
 from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import InputTurns
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 HELD_UP_S: Final = 3.0
 """A longer time between two sweeps means that this member itself was stopped or delayed."""
+SWEEP_INTERVAL_S: Final = 1.0
 SWEEP_SLICE: Final = 8
 """Connections that one turn of the loop sweeps. To close one with a large frame takes 130 µs."""
 UNREAD_SHARE: Final = 0.9
@@ -70,15 +72,20 @@ class Gate:
         self,
         limits: Limits,
         now_s: Callable[[], float],
-        begin_turn: Callable[[], None] = lambda: None,
         traffic: Traffic | None = None,
+        *,
+        begin_turn: Callable[[], None] = lambda: None,
+        begin_peer_turn: Callable[[], None] = lambda: None,
     ) -> None:
-        """`begin_turn` is called before a connection handles input."""
+        """`begin_turn` is called before a connection handles a client's input, `begin_peer_turn`
+        before one handles a peer's.
+        """
         self.limits = limits
         self.traffic = traffic or Traffic()
         """Counts what all connections receive and send."""
         self.now_s = now_s
         self.begin_turn = begin_turn
+        self.begin_peer_turn = begin_peer_turn
         self.quotas = Quotas(limits, now_s)
         """What each address may send in a second."""
         self.input_turns = InputTurns()
@@ -184,6 +191,13 @@ class Gate:
         if guest in links:
             links.remove(guest)
         self._drain.notice(self.connections)
+
+    async def keep_times(self) -> None:
+        """Sweep once a second, until cancelled."""
+        while True:
+            await next_common_time(SWEEP_INTERVAL_S)
+            for _ in self.sweep():
+                await asyncio.sleep(0)
 
     def sweep(self) -> Iterator[None]:
         """Cut every connection that exceeds a time limit; run this about once a second.

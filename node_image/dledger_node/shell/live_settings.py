@@ -17,6 +17,7 @@ from typing import Final
 
 from dledger_formats import live_settings
 from dledger_formats.settings import NodeSettings, SettingsError
+from dledger_node.common_times import wait_s
 from dledger_node.shell.token_file import TokenFile
 
 logger = logging.getLogger(__name__)
@@ -51,10 +52,11 @@ class LiveSettings:
     async def run(self, apply: Callable[[NodeSettings], None]) -> None:
         """Watch the files until cancelled; call `apply` with the settings after each change."""
         is_watched = self._path is not None or self.tokens.is_demanded
-        interval_s = INTERVAL_S if is_watched else None
+        now_s = asyncio.get_running_loop().time
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), interval_s)
+                async with asyncio.timeout(wait_s(now_s(), INTERVAL_S) if is_watched else None):
+                    await self._wake.wait()
             self._wake.clear()
             before = self.current
             await asyncio.to_thread(self._read_files)

@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
@@ -51,7 +52,6 @@ from dledger_node.volume.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-SWEEP_INTERVAL_S: Final = 1.0
 ASYNC_FLUSH_INTERVAL_S: Final = 0.01
 """Java's `flushFileInterval`; Java only flushes at this interval."""
 
@@ -87,7 +87,13 @@ class DLedgerServer:
         meters = meters or Meters()
         self._loop_lag, traffic = meters.loop_lag, meters.traffic
         self._ticker = self._member_ticker()
-        self._gate = Gate(Limits.of(settings), self._loop.time, self._begin_turn, traffic)
+        self._gate = Gate(
+            Limits.of(settings),
+            self._loop.time,
+            traffic=traffic,
+            begin_turn=partial(self._begin_turn, self._ticker.wake),
+            begin_peer_turn=partial(self._begin_turn, self._ticker.catch_up),
+        )
         self._executor = ThreadPoolExecutor(3, thread_name_prefix="store")
         async_flush = settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH
         self._group_commit = GroupCommit(
@@ -170,7 +176,7 @@ class DLedgerServer:
             confirm_unflushed=confirm_unflushed,
             release_reads=self._release_reads,
             fail=self.fail,
-            catch_up=self._ticker.wake,
+            catch_up=self._ticker.catch_up,
         )
 
     def _member_ticker(self) -> Ticker:
@@ -237,7 +243,7 @@ class DLedgerServer:
             tasks.create_task(self._ticker.run(), name="ticks")
             tasks.create_task(self._upkeep.run(), name="upkeep")
             tasks.create_task(self._scrub.run(), name="scrub")
-            tasks.create_task(self._sweep_until_cancelled(), name="connections")
+            tasks.create_task(self._gate.keep_times(), name="connections")
             tasks.create_task(self._live.run(self._take_settings), name="settings")
 
     def _take_settings(self, settings: NodeSettings) -> None:
@@ -282,10 +288,10 @@ class DLedgerServer:
 
     # -- the clock -------------------------------------------------------------------------------
 
-    def _begin_turn(self) -> None:
-        """Measure the turn that begins with a connection's input, and give it the right time."""
+    def _begin_turn(self, wake: Callable[[], None]) -> None:
+        """Measure the turn that begins with input, and give the core the right time."""
         self._loop_lag.begin_turn()
-        self._ticker.wake()
+        wake()
 
     def _tick(self, elapsed_ticks: int) -> None:
         """Let one tick pass, and end the waits that are too long."""
@@ -302,13 +308,6 @@ class DLedgerServer:
         if self._departure.begun or self._store.damage is not None or not self._health.is_quiet:
             return -math.inf
         return self.clients.next_deadline_s
-
-    async def _sweep_until_cancelled(self) -> None:
-        """Once a second, close the connections that exceed a time limit."""
-        while True:
-            await asyncio.sleep(SWEEP_INTERVAL_S)
-            for _ in self._gate.sweep():
-                await asyncio.sleep(0)
 
     def _watch_storage(self) -> None:
         if (damage := self._departure.due()) is not None:

@@ -2,7 +2,8 @@
 
 A member that has nothing to do sleeps until the core's clock can change anything. Whatever wakes
 it, the ticks of its sleep are passed to the core first, so that the core's time is right for every
-input.
+input. If the input has left nothing to do, such as a heartbeat, it sleeps again in the same turn of
+the loop.
 """
 
 import asyncio
@@ -12,8 +13,10 @@ from typing import Final, Protocol
 
 from dledger_node.shell.clock import CATCH_UP_TICKS_MAX, TICK_S, TickClock
 
-SLEEP_TICKS_MAX: Final = 25
-"""The longest sleep. What a member watches without an event is seen after this time at most."""
+SLEEP_TICKS_MAX: Final = 100
+"""The longest sleep. What a member watches without an event is seen after this time at most. It is
+longer than the time between two heartbeats, which end a sleep anyway.
+"""
 WAKING_TICKS: Final = CATCH_UP_TICKS_MAX + 3
 """A sleep ends this many ticks before a timeout does: if the process was stopped meanwhile, it must
 read the messages that wait for it first.
@@ -50,6 +53,8 @@ class Ticker:
         self._late = late
         self._loop = asyncio.get_running_loop()
         self._asleep = False
+        self._sleeps_again = False
+        """Whether the input that ended a sleep was the core's alone."""
         self._clock = TickClock(self._loop.time())
         self._due: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -63,21 +68,49 @@ class Ticker:
                 self._set_timer()
                 await self._due
                 self._late(self._loop.time() - self._clock.due_s)
-                self.wake()
+                self._pass_sleep()
                 self._tick(self._clock.tick(self._loop.time()))
                 self._sleep_if_idle()
         finally:
+            self._due = None
             self._stop_timer()
 
     def wake(self) -> None:
-        """Tick at the steady rate again; call this before the core gets any input."""
+        """Tick at the steady rate again; call this before a client's input.
+
+        The input may lead to more work in later turns of the loop, and so the next tick looks
+        whether there is any.
+        """
+        self._sleeps_again = False
+        if self._pass_sleep():
+            self._set_timer_if_waiting()
+
+    def catch_up(self) -> None:
+        """Pass the ticks of the sleep; call this before the core gets any input.
+
+        If nothing else woke this member, it sleeps again after the current turn of the loop, unless
+        the input has left work.
+        """
+        if self._pass_sleep():
+            self._sleeps_again = True
+            self._loop.call_soon(self._settle)
+
+    def _pass_sleep(self) -> bool:
+        """End a sleep, and pass its ticks to the core; return whether there was one."""
         if not self._asleep:
-            return
+            return False
         self._asleep = False
         passed, elapsed_ticks = self._clock.wake(self._loop.time())
         self._core.pass_idle_ticks(passed, elapsed_ticks)
-        if self._due is not None and not self._due.done():
-            self._set_timer()
+        return True
+
+    def _settle(self) -> None:
+        """Plan the next tick after an input of the core that ended a sleep."""
+        if self._asleep:
+            return  # a tick came in between
+        if self._sleeps_again and self._clock.due_s > self._loop.time():
+            self._sleep_if_idle()
+        self._set_timer_if_waiting()
 
     def _sleep_if_idle(self) -> None:
         """Sleep through the core's idle ticks, unless something else needs a tick before."""
@@ -90,6 +123,11 @@ class Ticker:
         if count > 0:
             self._asleep = True
             self._clock.sleep(count)
+
+    def _set_timer_if_waiting(self) -> None:
+        """Set the timer, unless the tick that is due is about to run."""
+        if self._due is not None and not self._due.done():
+            self._set_timer()
 
     def _set_timer(self) -> None:
         self._stop_timer()

@@ -150,8 +150,11 @@ class VolumeHealth:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the volume has room and no work is in flight: there is nothing to watch."""
-        busy = self._stalled or self._in_flight_s > 0
+        """Whether the volume has room, and no work is in flight or about to begin: there is nothing
+        to watch.
+        """
+        unflushed = self._store.durable_index < self._store.end_index
+        busy = self._stalled or unflushed or self._in_flight_s > 0
         return not (busy or self.full or self.nearly_full)
 
     @property

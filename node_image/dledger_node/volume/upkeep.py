@@ -19,6 +19,7 @@ from typing import Final
 from dledger_formats.http.retention import RemovalRule, RetentionState
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
+from dledger_node.common_times import next_common_time
 from dledger_node.config import store_folder
 from dledger_node.errors import BorderDamagedError, StoreDamagedError, StoreError, StoreFullError
 from dledger_node.healing.progress import HealingProgress
@@ -29,6 +30,7 @@ from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.retention import Decision, Policy, Situation, decide
 from dledger_node.store.segments.segment import SegmentClosedError
+from dledger_node.store.small_files import ballast
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.retention_state import grounds_of, retention_state
 from dledger_node.volume.wall_clock import WallClock
@@ -68,7 +70,7 @@ class Upkeep:
         self._is_saving = is_saving
         self._no_room_count = 0
         self._clock = WallClock()
-        self._folder = Path(settings.store_base_dir)
+        self._folder, self._store_folder = Path(settings.store_base_dir), store_folder(settings)
         self.take_settings(settings)
         self._store = store
         self._core = core
@@ -86,22 +88,23 @@ class Upkeep:
         """Run until cancelled; errors that break the store go to `fail`."""
         await self._health.check_room()
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            await next_common_time(INTERVAL_S)
             try:
                 await self.once()
             except (StoreError, OSError) as error:
                 self._fail(error)
 
     async def once(self) -> None:
-        """Do everything that is due."""
-        # On a full volume the last checkpoint stays, and `reserve` fails once room is needed.
-        with contextlib.suppress(StoreFullError):
-            await asyncio.to_thread(self._store.save_checkpoint, self._core.readable_index)
-            await self._save_producers()
+        """Do everything that is due. Where nothing is, a thread is asked only once."""
+        saved, self.volume, has_ballast = await asyncio.to_thread(
+            self._save_and_look, self._core.readable_index
+        )
+        if saved:
+            with contextlib.suppress(StoreFullError):
+                await self._save_producers()
         with contextlib.suppress(StoreFullError):
             await self._state.save_if_due()
         self._announce_held_by_all()
-        self.volume = await asyncio.to_thread(volume_usage, self._folder)
         used_percent = self.volume.used_percent
         self._health.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
         await self.healing.clean_up(short_of_room=self._is_short_of_room(used_percent))
@@ -109,9 +112,21 @@ class Upkeep:
             await self._remove_due(used_percent)
         if self._is_saving():
             return  # the log that is replaced now must not get the room of the new one
-        with contextlib.suppress(StoreFullError):
-            await asyncio.to_thread(self._store.preallocate)
+        if self._store.room_is_short or not has_ballast:
+            with contextlib.suppress(StoreFullError):
+                await asyncio.to_thread(self._store.preallocate)
         await self._health.check_room()
+
+    def _save_and_look(self, readable_index: int) -> tuple[bool, "VolumeUsage", bool]:
+        """Save the checkpoint and look at the volume; blocks. Return whether there was room for the
+        checkpoint, how full the volume is, and whether it has its ballast.
+        """
+        saved = True
+        try:
+            self._store.save_checkpoint(readable_index)
+        except StoreFullError:  # the last one stays, and `reserve` fails once room is needed
+            saved = False
+        return saved, volume_usage(self._folder), ballast.exists(self._store_folder)
 
     def view(self) -> StoreView:
         """Return the view of the store that the status reports."""

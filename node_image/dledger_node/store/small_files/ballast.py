@@ -54,10 +54,14 @@ def restore(folder: Path) -> bool:
 
     Writes nothing if the ballast exists, so that an idle member leaves its disk alone.
     """
+    return exists(folder) or create(folder)
+
+
+def exists(folder: Path) -> bool:
+    """Whether the ballast holds its blocks."""
     with contextlib.suppress(FileNotFoundError):
-        if (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES:
-            return True
-    return create(folder)
+        return (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES
+    return False
 
 
 def release(folder: Path) -> bool:

@@ -1,0 +1,20 @@
+"""When work is due that is repeated at intervals: at times that all such work has in common.
+
+So what an idle member does once a second wakes it once a second, however many tasks there are.
+"""
+
+import asyncio
+
+
+async def next_common_time(interval_s: float) -> None:
+    """Sleep until the event loop's time is a multiple of the interval again."""
+    await asyncio.sleep(wait_s(asyncio.get_running_loop().time(), interval_s))
+
+
+def wait_s(now_s: float, interval_s: float) -> float:
+    """Return the time to the next multiple of the interval that is at least half of one away.
+
+    A timer may fire a little early, so the very next one may be that of the wait which has ended.
+    """
+    left_s = interval_s - now_s % interval_s
+    return left_s if left_s >= interval_s / 2 else left_s + interval_s
