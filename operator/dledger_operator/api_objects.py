@@ -68,6 +68,8 @@ class PodView:
     """Since when it succeeds; None if it does not, or that is not known."""
     runs: bool = True
     """Whether the kubelet reports that the member's container runs."""
+    copies_archive: bool = False
+    """Whether the kubelet reports that the init container runs which copies `spec.seed`."""
     ended: bool = False
     """Whether the kubelet reports that every container has terminated."""
     finalizers: Sequence[str] = ()

@@ -222,15 +222,21 @@ def _leadership(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
         "1 while the group has no pods, because spec.hibernate asks for it.",
         labels=_GROUP,
     )
+    copies = GaugeMetricFamily(
+        "dledger_group_copies_archive",
+        "1 while members of a new group copy the archive of spec.seed, before it has a leader.",
+        labels=_GROUP,
+    )
     for observed in groups:
         key = [observed.namespace, observed.name]
         hibernates.add_metric(key, float(observed.hibernates))
+        copies.add_metric(key, float(observed.copies_archive))
         behind.add_metric(key, len(observed.behind))
         slack.add_metric(key, observed.quorum_slack)
         if observed.leader and observed.leading:
             leader.add_metric([*key, observed.leading.pod], 1)
             term.add_metric(key, observed.leader.term)
-    return leader, term, slack, behind, hibernates
+    return leader, term, slack, behind, hibernates, copies
 
 
 def _brokers(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:

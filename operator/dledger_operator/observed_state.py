@@ -263,6 +263,8 @@ class ObservedGroup:
     """`spec.broker`; None if the members are no broker."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
+    copies_archive: bool = False
+    """Whether members of a new group still copy the archive that it begins with."""
 
     @property
     def hibernates(self) -> bool:

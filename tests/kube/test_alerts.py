@@ -208,6 +208,12 @@ SLEEPS = {
     labeled("dledger_group_condition", condition="LeaderElected"): "0x20",
     labeled("dledger_group_hibernates"): "1x20",
 }
+COPIES = {
+    labeled("dledger_group_condition", condition="LeaderElected"): "0x20",
+    labeled("dledger_group_hibernates"): "0x20",
+    labeled("dledger_group_copies_archive"): "1x20",
+}
+WAITS_FOR_LEADER = COPIES | {labeled("dledger_group_copies_archive"): "1x5 0x14"}
 
 
 def test_each_alert_is_raised_by_what_it_is_about(
@@ -218,7 +224,8 @@ def test_each_alert_is_raised_by_what_it_is_about(
         raised(name, series | (acting if name != "DLedgerOperatorMissing" else {}), minute)
         for name, (series, minute) in CASES.items()
     ]
-    tests += [never("DLedgerNoLeader", SLEEPS | acting)]
+    tests += [never("DLedgerNoLeader", series | acting) for series in (SLEEPS, COPIES)]
+    tests += [raised("DLedgerNoLeader", WAITS_FOR_LEADER | acting, 9)]
     assert CASES.keys() == {alert["alert"] for alert in alerts(spec)}
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
     file = tmp_path / "tests.yaml"

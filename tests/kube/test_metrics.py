@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -101,6 +102,13 @@ def test_a_group_that_hibernates_says_so() -> None:
     for members, hibernates in ((gone, 1.0), ((member(0), *gone[1:]), 0.0)):
         read = samples(shown(observed_group(hibernate=True, members=members)))
         assert read["dledger_group_hibernates"] == [(FLIGHTS, hibernates)]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_group_that_copies_its_archive_says_so(copies: bool) -> None:
+    read = samples(shown(observed_group(copies_archive=copies)))
+
+    assert read["dledger_group_copies_archive"] == [(FLIGHTS, float(copies))]
 
 
 def test_a_silent_member_has_no_committed_index() -> None:

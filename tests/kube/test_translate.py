@@ -46,6 +46,24 @@ def test_the_member_id_of_a_pod_follows_from_its_ordinal() -> None:
     assert (view.member_id, view.ip, view.resource_version) == ("n1", "198.18.0.7", "12")
 
 
+@pytest.mark.parametrize(
+    ("name", "state", "copies"),
+    [
+        ("dledger-seed", {"running": {}}, True),
+        ("dledger-seed", {"waiting": {"reason": "CrashLoopBackOff"}}, False),
+        ("dledger-seed", {"terminated": {"exitCode": 0}}, False),
+        ("somebody-else", {"running": {}}, False),
+    ],
+    ids=["runs", "fails", "has-ended", "another"],
+)
+def test_a_pod_copies_the_archive_while_its_init_container_runs(
+    name: str, state: dict[str, Any], copies: bool
+) -> None:
+    view = translate.pod_view(pod(initContainerStatuses=[container(name, state=state)]))
+
+    assert view.copies_archive == copies
+
+
 def test_a_pod_has_its_members_image_and_its_revision() -> None:
     view = translate.pod_view(pod(annotations={"dledger.io/revision": '{"image": "node:1"}'}))
 

@@ -326,4 +326,6 @@ class GroupSnapshot:
             placement=self.placement,
             broker=group.broker if group else None,
             starting=self.startup.is_active(members, now),
+            copies_archive=self.history.leader is None
+            and any(pod.copies_archive for pod in followed.pods),
         )

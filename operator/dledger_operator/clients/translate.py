@@ -72,6 +72,7 @@ def pod_view(pod: Pod) -> PodView:
         ready=_condition(pod, "Ready") == "True",
         ready_since=_ready_since(pod),
         runs=_runs(pod),
+        copies_archive=_copies_archive(pod),
         ended=_has_ended(pod),
         finalizers=tuple(metadata.finalizers or ()),
         problem=pod_problem(pod, names.NODE_CONTAINER),
@@ -278,6 +279,14 @@ def _runs(pod: Pod) -> bool:
     if not states:
         return _condition(pod, "Ready") == "True"
     return any(state is not None and state.running is not None for state in states)
+
+
+def _copies_archive(pod: Pod) -> bool:
+    """Return whether the init container runs that copies the archive of a new group."""
+    return any(
+        each.name == names.SEED_CONTAINER and each.state is not None and each.state.running
+        for each in (pod.status.initContainerStatuses if pod.status else None) or []
+    )
 
 
 def _has_ended(pod: Pod) -> bool:
