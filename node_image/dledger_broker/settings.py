@@ -4,21 +4,35 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.rocketmq import broker_variables as variables
 from dledger_formats.rocketmq import topic_names
-from dledger_formats.settings import NO_STATE_MACHINE, PREFIX, NodeSettings, SettingsError
+from dledger_formats.settings import (
+    NO_STATE_MACHINE,
+    PREFIX,
+    NodeSettings,
+    SettingsError,
+    variable_name,
+)
 
 NAME_SERVERS_MAX: Final = 16
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
-_THRESHOLD: Final = f"{PREFIX}SNAPSHOT_THRESHOLD"
 SNAPSHOT_THRESHOLD: Final = 100_000
 """Entries between two snapshots, if no setting says otherwise. A state is larger than a register,
 and each message is an entry.
 """
+CONNECTIONS_PER_ADDRESS_MAX: Final = 1000
+"""Connections of one address, if no setting says otherwise. kube-proxy and NAT make many clients
+one address, and a RocketMQ client has a connection of its own.
+"""
+_NODE_DEFAULTS: Final = {
+    "snapshot_threshold": SNAPSHOT_THRESHOLD,
+    "connections_per_address_max": CONNECTIONS_PER_ADDRESS_MAX,
+}
+"""The settings of the member whose default is another one in a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +85,12 @@ class BrokerSettings:
                 f"{PREFIX}STATE_MACHINE is {node.state_machine!r}; a broker's state is its own, so "
                 "leave it out"
             )
-        if _THRESHOLD not in environment:
-            node = replace(node, snapshot_threshold=SNAPSHOT_THRESHOLD)
+        defaults: dict[str, Any] = {
+            name: value
+            for name, value in _NODE_DEFAULTS.items()
+            if variable_name(name) not in environment
+        }
+        node = replace(node, **defaults)
         addresses = _addresses(given, node)
         group_address = _group_address(given.get(variables.GROUP_ADDRESS, ""))
         return cls(

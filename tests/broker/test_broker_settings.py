@@ -3,6 +3,7 @@
 import pytest
 
 from dledger_broker.settings import SNAPSHOT_THRESHOLD, BrokerSettings
+from dledger_formats import live_settings
 from dledger_formats.settings import SettingsError
 
 MEMBER = {
@@ -50,6 +51,22 @@ def test_a_given_snapshot_threshold_is_kept() -> None:
     settings = BrokerSettings.from_environment(MEMBER | ADDRESSES | given)
 
     assert settings.node.snapshot_threshold == 1000
+
+
+def test_one_address_may_have_a_thousand_connections_since_gateways_hide_clients() -> None:
+    settings = BrokerSettings.from_environment(MEMBER | ADDRESSES)
+
+    assert settings.node.connections_per_address_max == 1000
+    kept = live_settings.overlay(settings.node, "DLEDGER_CONNECTIONS_MAX=5000")
+    assert kept.connections_per_address_max == 1000, "a file without the setting changes nothing"
+
+
+def test_a_given_limit_of_one_address_is_kept() -> None:
+    given = {"DLEDGER_CONNECTIONS_PER_ADDRESS_MAX": "64"}
+
+    settings = BrokerSettings.from_environment(MEMBER | ADDRESSES | given)
+
+    assert settings.node.connections_per_address_max == 64
 
 
 @pytest.mark.parametrize(
