@@ -7,6 +7,7 @@ from typing import Final
 
 from dledger_broker import services
 from dledger_broker.door import door_frames, listening_sockets
+from dledger_broker.door.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.dispatcher import BrokerRequests
@@ -17,7 +18,9 @@ from dledger_broker.door.heartbeats import Heartbeats
 from dledger_broker.door.isolation import Isolation
 from dledger_broker.door.leader import Leadership, MemberLinks
 from dledger_broker.door.listeners import AcceptAt, Listeners
+from dledger_broker.door.planned_stop import PlannedStop
 from dledger_broker.door.presence import Presence
+from dledger_broker.door.proofs import Proofs
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.sends import Sends
 from dledger_broker.door.to_leader import ToLeader
@@ -76,7 +79,9 @@ class Broker:
         self._leases = ClientLeases(self._owner, self._changes, now_s)
         self._locks = QueueLocks(self._owner, self._changes, now_s)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
-        self._sends = Sends(settings, member, self._owner, self._threads, store_host)
+        self._awaited = AwaitedRepeats(member, now_s)
+        self._proofs = Proofs(member)
+        self._sends = Sends(settings, member, self._owner, self._awaited, self._threads, store_host)
         self._to_leader = ToLeader(
             Leadership(member, self._owner),
             MemberLinks(settings.node, member).open,
@@ -89,7 +94,7 @@ class Broker:
         self._figures = StateFigures(lambda: self._owner.state, counters, now_s)
         self._presence = Presence(
             member.self_id, self._clients, self._to_leader, now_s,
-            may_send=lambda: member.leader_id is not None and self._idle is None,
+            may_send=lambda: member.leader_id is not None and not self._stop.takes_no_more,
         )  # fmt: skip
         self._heartbeats = Heartbeats(
             self._owner, self._clients, self._leases, self._presence, self._to_leader
@@ -109,15 +114,14 @@ class Broker:
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
         self._listeners: Listeners | None = None
-        self._idle: asyncio.Event | None = None
-        """Set once all requests are answered; there only while this member drains."""
+        self._stop = PlannedStop(settings)
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 
     @property
     def why_not_serving(self) -> str:
         """Why this member should get no clients, in words; empty if it should."""
-        if self._idle is not None:
+        if self._stop.has_begun:
             return "the broker is stopping"
         if self._listeners is None or not self._listeners.is_open:
             return "the broker is opening its consume queues"
@@ -135,7 +139,7 @@ class Broker:
         )  # fmt: skip
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._threads, member,
-            self._to_leader.take,
+            self._proofs, self._to_leader.take,
         )  # fmt: skip
         self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
@@ -144,7 +148,8 @@ class Broker:
             settings=self._settings, addresses=self.addresses, member=member,
             counters=self._counters, threads=self._threads, owner=self._owner,
             changes=self._changes, commits=self._commits, queue_locks=self._locks,
-            feed=self._feed, sends=self._sends, heartbeats=self._heartbeats, groups=self._groups,
+            feed=self._feed, sends=self._sends, awaited=self._awaited, proofs=self._proofs,
+            heartbeats=self._heartbeats, groups=self._groups,
         )  # fmt: skip
         requests = self._requests = BrokerRequests(
             services.of_every_member(parts, self._pulls, reader),
@@ -180,15 +185,11 @@ class Broker:
             await self._member.leader_changed(token)
 
     async def drain(self) -> None:
-        """Read no further requests; answer those that were read, and the pulls that are held."""
+        """Send clients away, and answer what was read; see `planned_stop`."""
         self._announcer.close()
-        if self._listeners is not None:
-            self._listeners.close()
-        self._member.gate.take_no_more()
-        self._idle = asyncio.Event()
-        await self._idle.wait()
-        if self._pulls is not None:
-            self._pulls.close()
+        if self._listeners is None or self._pulls is None or self._requests is None:
+            return  # no client has been accepted
+        await self._stop.run(self._listeners, self._requests, self._pulls, self._member.gate)
 
     async def close(self) -> None:
         """Close all parts, whatever fails. Raises the first error."""
@@ -213,12 +214,12 @@ class Broker:
     def _applied(self) -> None:
         """Let those go on who wait until this leader is ready."""
         self._member.drafts.go_on()
+        self._awaited.go_on()
         self._to_leader.go_on()
         self._heartbeats.go_on()
         self._clients.notify_changed()
         self._changes.go_on()
-        if self._pulls is not None:
-            self._pulls.applied()
+        self._proofs.go_on()
 
     def _forget(self, line: BrokerConnection) -> None:
         """Forget a connection that is gone."""
@@ -248,6 +249,7 @@ class Broker:
             self._to_leader.count == 0
             and self._member.drafts.pending_count == 0
             and self._sends.is_idle
+            and self._awaited.is_idle
             and self._changes.is_idle
             and self._commits.is_idle
             and self._heartbeats.is_idle
@@ -260,8 +262,10 @@ class Broker:
 
     def _tick(self) -> None:
         """End the waits that are too long, and show what waits."""
-        if self._idle is not None and self._has_answered_all():
-            self._idle.set()
+        if self._stop.takes_no_more and self._has_answered_all():
+            self._stop.has_answered_all()
+        self._awaited.go_on()
+        self._proofs.expire()
         self._to_leader.tick()
         self._heartbeats.go_on()
         self._presence.tick()

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from dledger_broker.door import door_frames
 from dledger_broker.door.administration import Administration
+from dledger_broker.door.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.dispatcher import Serve
 from dledger_broker.door.groups import GroupRequests
 from dledger_broker.door.heartbeats import Heartbeats
 from dledger_broker.door.locks import LockRequests
 from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.proofs import Proofs
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.door.returns import Returns
 from dledger_broker.door.sends import Sends
@@ -43,6 +45,8 @@ class Parts:
     queue_locks: QueueLocks
     feed: QueueFeed
     sends: Sends
+    awaited: AwaitedRepeats
+    proofs: Proofs
     heartbeats: Heartbeats
     groups: GroupRequests
 
@@ -53,7 +57,7 @@ def of_every_member(parts: Parts, pulls: Pulls, reader: MessageReader) -> dict[i
 
 
 def _of_clients(parts: Parts, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
-    queues = QueueOffsets(parts.owner, parts.feed, reader, parts.threads)
+    queues = QueueOffsets(parts.owner, parts.feed, reader, parts.proofs, parts.threads)
     names = Names(parts.settings, parts.member, parts.owner, parts.addresses)
     code = RequestCode
     return {
@@ -98,7 +102,10 @@ def of_the_leader(parts: Parts, reader: MessageReader) -> dict[int, Serve]:
     """Return the services that only the leader offers."""
     send = parts.sends.send
     offsets = GroupOffsets(parts.commits)
-    returns = Returns(parts.member, parts.owner, reader, parts.threads, parts.addresses.store_host)
+    returns = Returns(
+        parts.member, parts.owner, reader, parts.awaited, parts.threads,
+        parts.addresses.store_host,
+    )  # fmt: skip
     locks = LockRequests(parts.owner, parts.queue_locks, parts.settings.name)
     changes = Administration(parts.owner, parts.commits, parts.changes)
     code = RequestCode

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 HAND_OVER_TIMEOUT_S: Final = 3.0
 DRAIN_TIMEOUT_S: Final = 2.0
-PROGRAM_DRAIN_TIMEOUT_S: Final = 3.0
+PROGRAM_DRAIN_TIMEOUT_S: Final = 6.0
 EXIT_SETTINGS: Final = 2
 EXIT_FATAL: Final = 1
 CHATTY: Final = ("aiohttp.access",)

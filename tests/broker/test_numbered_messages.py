@@ -96,3 +96,28 @@ def test_a_batch_with_too_few_numbers_is_refused(door: DoorClient) -> None:
     assert answer is not None
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert answer.remark == "3 messages have 2 numbers"
+
+
+def test_a_message_that_comes_again_shares_the_outcome_of_the_first_copy(
+    group: BrokerGroup, door: DoorClient, leader: BrokerClient
+) -> None:
+    """Its entry is in the log and waits for a quorum; the second copy does, too."""
+    producer = door.register()
+    leader.send("shared")
+    [follower] = (member for member in group.running() if member != group.master())
+    group.freeze(follower)
+    try:
+        copies = [door.begin_send("shared", b"one", producer, 1) for _ in range(2)]
+        batch = message_batch.encode(BatchMessage(0, body, b"") for body in (b"two", b"three"))
+        copies += [door.begin_send("shared", batch, producer, 2, 2) for _ in range(2)]
+        door.note_presence()  # is answered without a quorum, after the leader has taken the copies
+    finally:
+        group.thaw(follower)
+    ways, answers = zip(*map(door.answer, copies), strict=True)
+    leader.wait_until_visible("shared", 4)
+
+    assert set(ways) == {Way.STORED}
+    fields = [answer.ext_fields for answer in answers]
+    assert fields[0] == fields[1]
+    assert fields[2] == fields[3]
+    assert bodies(leader.pull("shared")) == [b"body", b"one", b"two", b"three"]

@@ -4,13 +4,20 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from dledger_broker_client.client import BrokerClient, bodies, pull_ext, send_ext
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.codes import (
+    VERSION_5_3_1,
+    VERSION_5_3_3,
+    RequestCode,
+    ResponseCode,
+)
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
 
@@ -71,6 +78,15 @@ def test_a_member_that_stops_answers_what_it_has_read_and_stores_nothing_else(
     assert sender.unanswered > 0, "the client was still sending"
 
 
+@contextlib.contextmanager
+def stopping(group: BrokerGroup, member: str) -> Iterator[None]:
+    """Tell a member to stop; it has ended when this ends."""
+    stop = threading.Thread(target=group.stop, args=(member,))
+    stop.start()
+    yield
+    stop.join(60)
+
+
 def all_bodies(client: BrokerClient, topic: str, count: int) -> list[bytes]:
     client.wait_until_visible(topic, count)
     pulled: list[bytes] = []
@@ -81,6 +97,71 @@ def all_bodies(client: BrokerClient, topic: str, count: int) -> list[bytes]:
 
 def waiting_pull(topic: str) -> dict[str, str]:
     return pull_ext(topic, 1, sysFlag="6", suspendTimeoutMillis="20000")
+
+
+def test_a_client_that_knows_go_away_is_told_to_ask_elsewhere(tmp_path: Path) -> None:
+    """Its held pull is answered, and whatever it asks then has no effect."""
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        with BrokerClient(group.broker_addresses[leader], version=VERSION_5_3_3) as client:
+            client.send("away")
+            client.wait_until_visible("away", 1)
+            held = client.begin(Code.PULL_MESSAGE, waiting_pull("away"))
+            with stopping(group, leader):
+                answer = client.answer(held)
+                asked = [
+                    client.begin(Code.PULL_MESSAGE, waiting_pull("away")),
+                    client.begin(Code.SEND_MESSAGE_V2, send_ext("away"), b"late"),
+                    client.begin(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"}),
+                ]
+                codes = [client.answer(each).code for each in asked]
+        with BrokerClient(group.broker_addresses[group.master()]) as client:
+            client.send("away", b"last")
+            pulled = all_bodies(client, "away", 2)
+
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert codes == [ResponseCode.GO_AWAY] * 3
+    assert pulled == [b"body", b"last"]
+
+
+def test_a_client_that_knows_no_go_away_notices_the_stop_at_once(tmp_path: Path) -> None:
+    """Clients of 4.9 notice a reset, and would wait 30 s for the answer to their next pull."""
+    with BrokerGroup(tmp_path) as group:
+        leader = group.master()
+        with BrokerClient(group.broker_addresses[leader], version=VERSION_5_3_1) as client:
+            client.send("stopped")
+            client.wait_until_visible("stopped", 1)
+            held = client.begin(Code.PULL_MESSAGE, waiting_pull("stopped"))
+            with stopping(group, leader):
+                answer = client.answer(held)
+                unread = client.begin(Code.PULL_MESSAGE, waiting_pull("stopped"))
+                with pytest.raises(ConnectionResetError):
+                    client.answer(unread)
+
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_behind_a_service_a_member_that_stops_goes_on_as_a_door_for_a_while(
+    tmp_path: Path, leads: bool
+) -> None:
+    """kube-proxy may still lead new clients to it."""
+    with BrokerGroup(tmp_path, reached_at="127.0.0.1") as group:
+        leader = group.master()
+        stopped = leader if leads else next(each for each in group.peers if each != leader)
+        address = group.broker_addresses[stopped]
+        with BrokerClient(address) as client:
+            client.send("going")
+            with stopping(group, stopped):
+                wait_for(lambda: group.get(stopped, "/readyz")[0] != HTTPStatus.OK, "it stops")
+                sent = client.send("going", b"by an old client").code
+                with BrokerClient(address) as another:
+                    sent_by_another = another.send("going", b"by a new client").code
+        with BrokerClient(group.broker_addresses[group.master()]) as client:
+            pulled = all_bodies(client, "going", 3)
+
+    assert sent == sent_by_another == ResponseCode.SUCCESS
+    assert pulled == [b"body", b"by an old client", b"by a new client"]
 
 
 def test_clients_of_a_member_that_is_cut_off_are_told_in_time(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dledger_broker.door.call import Call
+from dledger_broker.door.proofs import Proofs
 from dledger_broker.door.pulls import Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
@@ -108,9 +109,10 @@ async def pulled(
     feed: Any = SimpleNamespace(has_all=has_all, built_index=5, rebuilds=0)
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
     line: Any = Line()
+    member = ProvenMember()
     with ThreadPoolExecutor(1) as threads:
         reader = reader_of([], front)
-        pulls = Pulls(owner, clients, feed, reader, threads, ProvenMember(), pass_on)
+        pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), pass_on)
         held = {"sysFlag": "6", "suspendTimeoutMillis": str(held_ms)} if held_ms else {}
         request = RemotingCommand(
             code=int(RequestCode.PULL_MESSAGE), opaque=1, ext_fields=pull_ext("t", 3) | held

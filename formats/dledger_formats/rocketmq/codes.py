@@ -7,6 +7,7 @@ The codes of other requests are left out: a broker answers REQUEST_CODE_NOT_SUPP
 from enum import IntEnum, IntFlag
 from typing import Final
 
+VERSION_5_3_1: Final = 475
 VERSION_5_3_3: Final = 479
 """`version` of the frames of RocketMQ 5.3.3. It steers what the other side sends and accepts."""
 
@@ -81,6 +82,8 @@ class ResponseCode(IntEnum):
     SUBSCRIPTION_NOT_LATEST = 25
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
     INVALID_PARAMETER = 29
+    GO_AWAY = 1500
+    """The broker stops and has done nothing. Clients above 5.3.1 connect again and ask there."""
 
 
 class MessageSysFlag(IntFlag):

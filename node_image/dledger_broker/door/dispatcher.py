@@ -44,7 +44,12 @@ class BrokerRequests:
         self._leaders = leaders
         self._members = {**leaders, **members}
         self._door = door
+        self._goes_away = False
         self._now_s = asyncio.get_running_loop().time
+
+    def go_away(self) -> None:
+        """Tell clients to ask elsewhere from now on, if they understand that."""
+        self._goes_away = True
 
     def dispatch(
         self,
@@ -67,8 +72,11 @@ class BrokerRequests:
                 line.put_off(commands[number:])
                 return
             if not command.is_response:
+                line.client_version = command.version
                 call = Call(line, command, self._door, now_s)
-                if command.code in self._leaders:
+                if self._goes_away and line.knows_go_away and not command.is_oneway:
+                    call.answer(ResponseCode.GO_AWAY, remark="this member stops")
+                elif command.code in self._leaders:
                     self._door.take(call)
                 else:
                     _serve(call, self._services.get(command.code))

@@ -81,6 +81,11 @@ class Listeners:
                 if (left_out := self._log.admit("share")) is not None:
                     logger.warning("%s; trying again%s", error, left_out)
 
+    def leave(self) -> None:
+        """Leave new clients at the shared port to the other members: this one stops."""
+        self._has_closed = True
+        _close(self._shared)
+
     def close(self) -> None:
         """Accept no further clients."""
         self._has_closed = True

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import Way
+from dledger_broker.door.proofs import Proofs
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.messages.send_checks import RefusedError
@@ -76,25 +77,39 @@ class GroupOffsets:
 
 
 class QueueOffsets:
-    """Offsets of queues (29 to 32), from this member's own queues and log."""
+    """Offsets of queues (29 to 32), from this member's own queues and log.
+
+    A member that lags would name an end that lies behind messages that are acknowledged. So each
+    answer counts everything that was acknowledged before its request came.
+    """
 
     def __init__(
-        self, owner: LogOwner, feed: QueueFeed, reader: MessageReader, threads: ThreadPoolExecutor
+        self,
+        owner: LogOwner,
+        feed: QueueFeed,
+        reader: MessageReader,
+        proofs: Proofs,
+        threads: ThreadPoolExecutor,
     ) -> None:
         self._owner = owner
         self._feed = feed
         self._reader = reader
+        self._proofs = proofs
         self._threads = threads
         self._loop = asyncio.get_running_loop()
 
     def max_offset(self, call: Call) -> None:
-        """Answer the offset that the next message gets. Raises FormatError, RefusedError."""
+        """Answer the offset that the next message gets. Raises FormatError."""
         fields = call.fields(MaxOffsetFields)
-        end_offset = self._end_offset(fields)
-        call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=end_offset))
+
+        def answer() -> None:
+            end_offset = self._end_offset(fields)
+            call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=end_offset))
+
+        self._prove(call, answer)
 
     def min_offset(self, call: Call) -> None:
-        """Answer the offset of the first message. Raises FormatError, RefusedError."""
+        """Answer the offset of the first message. Raises FormatError."""
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
@@ -103,7 +118,7 @@ class QueueOffsets:
         self._look_up(call, fields, look)
 
     def search(self, call: Call) -> None:
-        """Answer the first message that is not older than a time. Raises FormatError, RefusedError.
+        """Answer the first message that is not older than a time. Raises FormatError.
 
         An UPPER boundary means the last message that is not younger.
         """
@@ -119,7 +134,7 @@ class QueueOffsets:
         self._look_up(call, fields, look)
 
     def earliest(self, call: Call) -> None:
-        """Answer when the first message was stored. Raises FormatError, RefusedError."""
+        """Answer when the first message was stored. Raises FormatError."""
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
@@ -138,11 +153,33 @@ class QueueOffsets:
             )
         return state.next_offset(fields.topic, fields.queue_id)
 
+    def _prove(self, call: Call, answer: Callable[[], None]) -> None:
+        """Answer once the state has all that was acknowledged before the request; `answer` may
+        raise RefusedError.
+        """
+
+        def decided(is_proved: bool) -> None:
+            try:
+                if not is_proved:
+                    raise RefusedError(
+                        ResponseCode.SYSTEM_ERROR,
+                        "no leader confirmed in time which messages are acknowledged; try again",
+                    )
+                answer()
+            except RefusedError as error:
+                call.refuse(error)
+
+        self._proofs.ask(call, decided)
+
     def _look_up(self, call: Call, fields: QueueFields, look: Look) -> None:
-        """Look something up in a thread, and answer. Raises RefusedError."""
-        self._end_offset(fields)
-        call.line.reads_waiting += 1
-        self._loop.create_task(self._look_up_and_answer(call, fields, look))
+        """Look something up in a thread, and answer."""
+
+        def begin() -> None:
+            self._end_offset(fields)
+            call.line.reads_waiting += 1
+            self._loop.create_task(self._look_up_and_answer(call, fields, look))
+
+        self._prove(call, begin)
 
     async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
         deadline_s = self._loop.time() + BUILD_WAIT_S

@@ -15,7 +15,7 @@ from dledger_broker.door.call import Call
 from dledger_broker.door.connection import BrokerConnection
 from dledger_broker.door.door_frames import Way
 from dledger_broker.door.group_clients import GroupClients
-from dledger_broker.door.offsets_beyond import OffsetsBeyond, Prover
+from dledger_broker.door.proofs import Proofs
 from dledger_broker.door.pull_requests import Pull, PullRequests
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
@@ -42,7 +42,7 @@ SWEEP_S: Final = 0.25
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 
 
-class PullsMember(Prover, Protocol):
+class PullsMember(Protocol):
     """The member, as far as it is asked here."""
 
     @property
@@ -61,12 +61,14 @@ class Pulls:
         reader: MessageReader,
         threads: ThreadPoolExecutor,
         member: PullsMember,
+        proofs: Proofs,
         pass_on: Callable[[Call], None],
     ) -> None:
         """`pass_on` lets the leader answer a pull."""
         self._owner = owner
         self._requests = PullRequests(owner, clients)
         self._member = member
+        self._proofs = proofs
         self._pass_on = pass_on
         self._feed = feed
         self._reader = reader
@@ -75,7 +77,7 @@ class Pulls:
         self._held: dict[QueueId, dict[Pull, None]] = {}
         self._held_by_line: dict[object, dict[Pull, None]] = {}
         self.held_count = 0
-        self._beyond = OffsetsBeyond[Pull](member, self._judged)
+        self._is_closed = False
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -88,10 +90,6 @@ class Pulls:
                 self._release(pull)
                 self._serve(pull)
 
-    def applied(self) -> None:
-        """Take note that further entries are applied."""
-        self._beyond.go_on()
-
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
         for pull in list(self._held_by_line.get(line, ())):
@@ -99,7 +97,6 @@ class Pulls:
 
     def expire(self) -> None:
         """Answer the pulls that were held long enough."""
-        self._beyond.expire()
         now_s = self._loop.time()
         for waiting in list(self._held.values()):
             for pull in [pull for pull in waiting if pull.deadline_s <= now_s]:
@@ -114,7 +111,8 @@ class Pulls:
                 line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
 
     def close(self) -> None:
-        """Answer all held pulls, so that clients ask another member."""
+        """Answer all held pulls, and hold no further ones, so that clients ask another member."""
+        self._is_closed = True
         for waiting in list(self._held.values()):
             for pull in list(waiting):
                 self._release(pull)
@@ -134,15 +132,19 @@ class Pulls:
         elif pull.is_proved:
             self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
         else:
-            self._beyond.judge(pull)
+            self._judge(pull)
 
-    def _judged(self, pull: Pull, is_proved: bool) -> None:
+    def _judge(self, pull: Pull) -> None:
         """Go on with a pull once the state has all that was acknowledged before it, or cannot."""
-        pull.is_proved = is_proved
-        if is_proved:
-            self._serve_again(pull)
-        else:
-            self._hold(pull)
+
+        def decided(is_proved: bool) -> None:
+            pull.is_proved = is_proved
+            if is_proved:
+                self._serve_again(pull)
+            else:
+                self._hold(pull)
+
+        self._proofs.ask(pull.call, decided)
 
     def _below(self, pull: Pull, min_offset: int) -> None:
         """Answer a pull of messages that this member no longer has.
@@ -152,7 +154,7 @@ class Pulls:
         call = pull.call
         if self._owner.is_proven:
             if not pull.is_proved:
-                self._beyond.judge(pull)
+                self._judge(pull)
                 return
             if pull.door_min_offset is not None:
                 min_offset = min(min_offset, pull.door_min_offset)
@@ -276,6 +278,9 @@ class Pulls:
         """Hold a pull, or answer it if it must not wait."""
         if pull.call.is_passed_on:
             pull.call.turned(Way.NOT_STORED)  # the other member asks again
+            return
+        if self._is_closed:
+            self._answer_nothing(pull, ResponseCode.PULL_RETRY_IMMEDIATELY)
             return
         if not pull.fields.sys_flag & _SUSPEND or pull.deadline_s <= self._loop.time():
             self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)

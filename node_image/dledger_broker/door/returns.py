@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door import repeats
+from dledger_broker.door.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
@@ -34,12 +35,14 @@ class Returns:
         member: Member,
         owner: LogOwner,
         reader: MessageReader,
+        awaited: AwaitedRepeats,
         threads: ThreadPoolExecutor,
         store_host: Callable[[], bytes],
     ) -> None:
         self._member = member
         self._owner = owner
         self._reader = reader
+        self._awaited = awaited
         self._threads = threads
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
@@ -102,17 +105,31 @@ class Returns:
         owner.propose(draft, call.arrived_s)
 
     def _answer(self, call: Call, draft: RecordDraft, outcome: Outcome) -> None:
-        is_stored = outcome is Outcome.COMMITTED
-        if not is_stored and draft.numbers is not None and repeats.is_repeated(draft):
+        if outcome is Outcome.COMMITTED:
+            self._answer_stored(call)
+        elif draft.numbers is not None and repeats.is_repeated(draft):
             [index] = self._member.find_numbers(draft.numbers)
-            is_stored = index is not None and index <= self._member.readable_index
-            if not is_stored:
-                call.turned(Way.IN_DOUBT)
-                return
-        if is_stored:
-            call.note_stored()
-            call.answer(ResponseCode.SUCCESS)
+            self._await_first_copy(call, index)
         elif (way := repeats.way_of(draft, outcome)) is not None:
             call.turned(way)
         else:
             call.refuse(not_committed())
+
+    def _await_first_copy(self, call: Call, index: int | None) -> None:
+        """Answer once the entry of the first copy, which is at `index`, is committed."""
+
+        def ended(is_committed: bool) -> None:
+            if is_committed:
+                self._answer_stored(call)
+            else:
+                call.turned(Way.IN_DOUBT)  # the door asks again
+
+        if index is None:
+            ended(False)
+        else:
+            self._awaited.wait(index, call.arrived_s, ended)
+
+    @staticmethod
+    def _answer_stored(call: Call) -> None:
+        call.note_stored()
+        call.answer(ResponseCode.SUCCESS)

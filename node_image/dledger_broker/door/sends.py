@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from dledger_broker.door import repeats
+from dledger_broker.door.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.call import Call, Line
 from dledger_broker.door.door_frames import Way
 from dledger_broker.leading.log_owner import LogOwner
@@ -69,12 +70,14 @@ class Sends:
         settings: BrokerSettings,
         member: Member,
         owner: LogOwner,
+        awaited: AwaitedRepeats,
         threads: ThreadPoolExecutor,
         store_host: Callable[[], bytes],
     ) -> None:
         self._settings = settings
         self._member = member
         self._owner = owner
+        self._awaited = awaited
         self._threads = threads
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
@@ -184,13 +187,24 @@ class Sends:
         indexes = self._member.find_numbers(numbers)
         found = [index for index in indexes if index is not None]
         if found and max(found) > self._member.readable_index:
-            draft.call.turned(Way.IN_DOUBT)  # the door asks again
+            self._await_first_copy(draft, numbers, max(found))
         elif len(found) == len(indexes):
             task = self._loop.create_task(self._look_up(draft, found))
             self._lookups.add(task)
             task.add_done_callback(self._lookups.discard)
         else:
             self._write_missing(draft, numbers, indexes)
+
+    def _await_first_copy(self, draft: SendDraft, numbers: Numbers, index: int) -> None:
+        """Answer a send once the entries of its first copy are committed."""
+
+        def ended(is_committed: bool) -> None:
+            if is_committed:
+                self._answer_repeated(draft, numbers)
+            else:
+                draft.call.turned(Way.IN_DOUBT)  # the door asks again
+
+        self._awaited.wait(index, draft.call.arrived_s, ended)
 
     def _write_missing(
         self, draft: SendDraft, numbers: Numbers, indexes: Sequence[int | None]

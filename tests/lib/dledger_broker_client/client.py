@@ -26,12 +26,14 @@ Ext = dict[str, str]
 class BrokerClient:
     """A context manager around one connection."""
 
-    def __init__(self, address: str, timeout_s: float = 30.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 30.0, version: int = 0) -> None:
+        """`version` is the release that this client says to be of."""
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self._decoder = FrameDecoder()
         self._answers: dict[int, RemotingCommand] = {}
         self._opaque = 0
+        self._version = version
         self.requests: list[RemotingCommand] = []
         """What the broker has asked of this client."""
 
@@ -45,8 +47,9 @@ class BrokerClient:
         """Send a request; return its opaque."""
         self._opaque += 1
         command = RemotingCommand(
-            code=code, opaque=self._opaque, flag=flag, ext_fields=ext or {}, body=body
-        )
+            code=code, opaque=self._opaque, flag=flag, ext_fields=ext or {}, body=body,
+            version=self._version,
+        )  # fmt: skip
         self._socket.sendall(frames.encode(command))
         return self._opaque
 

@@ -4,7 +4,14 @@ import socket
 from typing import Self
 
 from dledger_broker.door import door_frames
-from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
+from dledger_broker.door.door_frames import (
+    PRESENCE,
+    REGISTER,
+    DoorAnswer,
+    DoorRequest,
+    PresenceNote,
+    Way,
+)
 from dledger_broker_client.client import Ext, send_ext
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode
@@ -52,23 +59,46 @@ class DoorClient:
         """Send a message, or a batch of `count`, under numbers from `sequence` on; return what
         became of it, and the client's answer.
         """
+        return self.answer(self.begin_send(topic, body, producer, sequence, count))
+
+    def begin_send(
+        self, topic: str, body: bytes, producer: int, sequence: int, count: int = 0
+    ) -> int:
+        """Send the same without waiting; return the number of the request."""
         code = RequestCode.SEND_BATCH_MESSAGE if count else RequestCode.SEND_MESSAGE_V2
         ext = send_ext(topic, m="true" if count else "false")
-        answer = self._ask(code, ext, body, producer, sequence, count or 1)
+        return self._begin(code, ext, body, producer, sequence, count or 1)
+
+    def answer(self, request: int) -> tuple[Way, RemotingCommand | None]:
+        """Wait for what became of a request."""
+        answer = self._wait(request)
         found = FrameDecoder().feed(answer.frame)
         return answer.way, found[0] if found else None
+
+    def note_presence(self) -> None:
+        """Tell the leader that a member without clients is there."""
+        note = door_frames.encode_presence(PresenceNote("a member", True, [], []))
+        assert self._ask(PRESENCE, {}, note, -1, 0, 0).way is Way.ANSWERED
 
     def _ask(
         self, code: int, ext: Ext, body: bytes, producer: int, sequence: int, count: int
     ) -> DoorAnswer:
+        return self._wait(self._begin(code, ext, body, producer, sequence, count))
+
+    def _begin(
+        self, code: int, ext: Ext, body: bytes, producer: int, sequence: int, count: int
+    ) -> int:
         self._number += 1
         request = DoorRequest(
             self._number, code, 1, 0, 0, ext, body, bytes(8), producer, sequence, count
         )
         self._socket.sendall(door_frames.encode_requests([request]))
-        while self._number not in self._answers:
+        return self._number
+
+    def _wait(self, request: int) -> DoorAnswer:
+        while request not in self._answers:
             self._read()
-        return self._answers.pop(self._number)
+        return self._answers.pop(request)
 
     def _read(self) -> None:
         data = self._socket.recv(65536)
