@@ -76,7 +76,7 @@ class Broker:
         self._changes = StateChanges(self._owner)
         self._commits = OffsetCommits(self._owner, self._changes)
         self._clients = GroupClients(self._owner)
-        self._leases = ClientLeases(self._owner, self._changes, now_s)
+        self._leases = ClientLeases(self._owner, self._changes, now_s, lambda: member.member_ids)
         self._locks = QueueLocks(self._owner, self._changes, now_s)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
         self._awaited = AwaitedRepeats(member, now_s)

@@ -56,6 +56,11 @@ class Member:
         """This member's id."""
         return self._core.config.self_id
 
+    @property
+    def member_ids(self) -> Sequence[str]:
+        """Voters and learners, by the last membership entry of this member's log."""
+        return self._core.membership.members
+
     def wall_ms(self) -> int:
         """Return the time of the wall clock, in ms since 1970."""
         return time.time_ns() // 1_000_000

@@ -23,6 +23,7 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_node.services.drafts import Outcome
 
 ONE, TWO = ("g", "c1"), ("g", "c2")
+MEMBERS = ("n0", "n1", "n2")
 
 
 class Leader:
@@ -33,7 +34,12 @@ class Leader:
         self.members = set(memberships)
         self.term, self.is_proven = 1, True
         self.state = self
-        self.leases = ClientLeases(self, self, lambda: self.now_s)  # type: ignore[arg-type]
+        self.leases = ClientLeases(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            lambda: self.now_s,
+            lambda: MEMBERS,
+        )
 
     def memberships(self) -> list[Membership]:
         return sorted(self.members)
@@ -185,6 +191,56 @@ def test_a_member_that_was_silent_for_long_must_tell_of_all_its_clients() -> Non
     assert not leader.note("n1")
 
 
+def told(leader: Leader, member: str, *seen: Membership, is_new: bool = False) -> None:
+    """Let a member tell about all of its clients."""
+    leader.leases.noted(member, seen, (), is_first=True, is_last=True, is_new=is_new)
+
+
+def test_a_client_that_no_member_has_leaves_a_new_leader_once_all_have_told() -> None:
+    leader = Leader(ONE, TWO)
+    told(leader, "n0")
+    told(leader, "n1", ONE)
+    leader.wait(GONE_S + TICK_S, *MEMBERS)
+    assert leader.members == {ONE, TWO}, "n2 may have it"
+
+    told(leader, "n2")
+    leader.wait(GONE_S + TICK_S, *MEMBERS)
+    assert leader.members == {ONE}
+
+
+def test_a_member_that_has_begun_to_tell_may_have_further_clients() -> None:
+    leader = Leader(ONE)
+    told(leader, "n0")
+    told(leader, "n1")
+    leader.note("n2", first=True)
+    leader.wait(GONE_S + TICK_S, *MEMBERS)
+
+    assert leader.members == {ONE}
+
+
+def test_a_member_that_has_just_started_cannot_tell_of_its_earlier_clients() -> None:
+    """They may be elsewhere by now, and send no heartbeat for up to 30 s."""
+    leader = Leader(ONE)
+    told(leader, "n0", is_new=True)
+    told(leader, "n1")
+    told(leader, "n2")
+    leader.wait(ADOPTED_S - 2 * TICK_S, *MEMBERS)
+    assert leader.members == {ONE}
+
+    leader.wait(3 * TICK_S, *MEMBERS)
+    assert leader.members == set()
+
+
+def test_a_silent_client_is_as_old_to_a_new_leader() -> None:
+    leader = Leader(ONE, TWO)
+    leader.leases.noted("n1", (ONE, TWO), (), is_first=True, ages_s=[int(SILENT_S) - 50])
+    leader.wait(50 - TICK_S, "n1")
+    assert leader.members == {ONE, TWO}
+
+    leader.wait(2 * TICK_S, "n1")
+    assert leader.members == {TWO}, "nothing was said of its age"
+
+
 class Member:
     """A member with clients, whose notes may get lost."""
 
@@ -233,7 +289,8 @@ class Group:
         self.losses = 0.5
         self.has_leader = True
         self.leader = Leader()
-        self.members = [Member(f"n{number}", self) for number in range(3)]
+        self.members = [Member(member_id, self) for member_id in MEMBERS]
+        self.leader.now_s += 2 * ADOPTED_S  # no process has just started
 
     @property
     def now_s(self) -> float:
@@ -244,8 +301,10 @@ class Group:
 
     def take(self, note: PresenceNote) -> bool:
         assert len(note.seen) + len(note.gone) <= PART_MAX
-        seen, gone = note.seen, note.gone
-        return self.leader.leases.noted(note.member, seen, gone, is_first=note.is_first)
+        return self.leader.leases.noted(
+            note.member, note.seen, note.gone, is_first=note.is_first, is_new=note.is_new,
+            is_last=note.is_last, ages_s=note.ages_s,
+        )  # fmt: skip
 
     def elect(self) -> None:
         self.leader = Leader(*self.leader.members, now_s=self.now_s)
@@ -299,6 +358,44 @@ def test_exactly_the_clients_that_are_connected_somewhere_stay(seed: int) -> Non
         group.tick()
 
     assert group.leader.members == {client for member in group.members for client in member.clients}
+
+
+def notes_taken(group: Group) -> list[PresenceNote]:
+    """Return a list that gets the notes of all members, none of which is lost."""
+    group.losses = 0.0
+    notes: list[PresenceNote] = []
+
+    def take(note: PresenceNote) -> bool:
+        notes.append(note)
+        return True
+
+    group.take = take  # type: ignore[method-assign]
+    return notes
+
+
+def test_a_member_tells_how_long_its_clients_are_silent() -> None:
+    group = Group(0)
+    notes, member = notes_taken(group), group.members[0]
+    member.connect(ONE)
+    group.leader.now_s += 70
+    member.connect(TWO)
+    member.presence.tick()
+
+    assert [(note.is_first, note.is_last) for note in notes] == [(True, True)]
+    assert dict(zip(notes[0].seen, notes[0].ages_s, strict=True)) == {ONE: 70, TWO: 0}
+
+
+def test_the_last_of_many_parts_says_so() -> None:
+    group = Group(0)
+    notes, member = notes_taken(group), group.members[0]
+    member.clients = {("g", f"c{number}") for number in range(2 * PART_MAX + 1)}
+    for _ in range(3):
+        member.presence.tick()
+    member.connect(("g", "another"))
+    member.presence.tick()
+
+    assert [note.is_first for note in notes] == [True, False, False, False]
+    assert [note.is_last for note in notes] == [False, False, True, False]
 
 
 def test_many_clients_are_told_in_parts() -> None:

@@ -102,6 +102,12 @@ class PresenceNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Those whose last connection to it has closed."""
     is_new: bool = False
     """Whether its process has just started, so that it may have had others before."""
+    is_last: bool = False
+    """Whether this is the last part of all that it holds."""
+    ages_s: list[Int32] = []
+    """Whole seconds since the heartbeat of each that was seen; 0 where the list ends, as that of a
+    release without it.
+    """
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -51,8 +51,9 @@ class GroupRequests:
         """Take a note of a member about the clients that it holds. Raises FormatError."""
         note = door_frames.decode_presence(call.command.body)
         knows_all = self._leases.noted(
-            note.member, note.seen, note.gone, is_first=note.is_first, is_new=note.is_new
-        )
+            note.member, note.seen, note.gone, is_first=note.is_first, is_new=note.is_new,
+            is_last=note.is_last, ages_s=note.ages_s,
+        )  # fmt: skip
         call.answer(ResponseCode.SUCCESS if knows_all else ResponseCode.QUERY_NOT_FOUND)
 
     def leave(self, call: Call) -> None:

@@ -2,7 +2,8 @@
 
 A client may be connected to any member, but only the leader removes the silent ones. So each member
 notes whose heartbeats it has got and whose last connection has closed, and says so soon; every 5 s
-it says that it is there. A leader that does not know the member asks for all of its clients.
+it says that it is there. A leader that does not know the member asks for all of its clients. Each
+is told with the time since its last heartbeat, so that it is as old to every leader.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from dledger_broker.door.call import Call
 from dledger_broker.door.door_frames import PRESENCE, PresenceNote, encode_presence
 from dledger_broker.door.group_clients import GroupClients
 from dledger_broker.door.to_leader import ToLeader
-from dledger_broker.leading.client_leases import Membership
+from dledger_broker.leading.client_leases import ADOPTED_S, Membership
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.codes import ResponseCode
 
@@ -44,9 +45,15 @@ class Presence:
         self._may_send = may_send
         self._changes: dict[Membership, bool] = {}
         """Whether a membership was seen; False for one whose last connection has closed."""
+        self._beaten_s: dict[Membership, float] = {}
+        """When the last heartbeat of each came."""
         self._must_send_all = True
+        self._left_of_all = 0
+        """How many clients are to be told until the leader knows of all."""
         self._is_new = True
         """Whether no leader has taken a note of this process yet."""
+        self._new_until_s = now_s() + ADOPTED_S
+        """Until when clients of an earlier process may be elsewhere, and silent."""
         self._is_waiting = False
         """Whether a note has no answer yet."""
         self._next_s = 0.0
@@ -56,10 +63,12 @@ class Presence:
     def seen(self, membership: Membership) -> None:
         """Take note of a heartbeat."""
         self._changes[membership] = True
+        self._beaten_s[membership] = self._now_s()
 
     def gone(self, membership: Membership) -> None:
         """Take note that the last connection of a client to this member has closed."""
         self._changes[membership] = False
+        self._beaten_s.pop(membership, None)
 
     def leader_changed(self) -> None:
         """Tell another leader everything."""
@@ -73,24 +82,34 @@ class Presence:
             return
         if not self._may_send():
             return
-        is_first, self._must_send_all = self._must_send_all, False
-        if is_first:
-            self._changes.update(dict.fromkeys(self._clients.held(), True))
-        part = list(self._changes.items())[:PART_MAX]
-        for membership, _ in part:
-            del self._changes[membership]
-        note = PresenceNote(
-            self._self_id,
-            is_first,
-            [membership for membership, is_seen in part if is_seen],
-            [membership for membership, is_seen in part if not is_seen],
-            self._is_new,
-        )
+        note = self._next_note(now_s)
         self._is_waiting = True
         self._next_s = now_s + ALIVE_S
         self._last += 1
         command = RemotingCommand(code=PRESENCE, opaque=self._last, body=encode_presence(note))
         self._to_leader.take(Call(self, command, self._to_leader, now_s))
+
+    def _next_note(self, now_s: float) -> PresenceNote:
+        """Return what is to be told next, and keep it no longer."""
+        is_first, self._must_send_all = self._must_send_all, False
+        if is_first:
+            self._changes.update(dict.fromkeys(self._clients.held(), True))
+            self._left_of_all = len(self._changes)
+        part = list(self._changes.items())[:PART_MAX]
+        for membership, _ in part:
+            del self._changes[membership]
+        is_of_all = is_first or self._left_of_all > 0
+        self._left_of_all = max(0, self._left_of_all - len(part))
+        seen = [membership for membership, is_seen in part if is_seen]
+        return PresenceNote(
+            self._self_id,
+            is_first,
+            seen,
+            [membership for membership, is_seen in part if not is_seen],
+            self._is_new or now_s < self._new_until_s,
+            is_of_all and not self._left_of_all,
+            [int(now_s - self._beaten_s.get(membership, now_s)) for membership in seen],
+        )
 
     def send(self, data: bytes) -> None:
         """Take the leader's answer."""

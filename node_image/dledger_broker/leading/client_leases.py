@@ -1,14 +1,17 @@
 """Which clients of consumer groups are still there.
 
 The log says which clients belong to a group; the leader alone removes them. Every member tells it
-which clients are connected there. A client leaves when it says so, 2 s after its last connection to
-the last member has closed, when it was silent for 120 s, or 40 s after its member was heard last or
-has started again. A
-new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
-of a member about it: the word of one member does not say that no other member has the client.
+which clients are connected there, and how long ago each sent its heartbeat. A client leaves when it
+says so, 2 s after its last connection to the last member has closed, when it was silent for 120 s,
+or 40 s after its member was heard last or has started again.
+
+A new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
+of a member about it: the word of one member does not say that no other member has the client. Once
+every member has told of all of its clients, a client that none of them has leaves after 2 s.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain, repeat
 from typing import Final, TypeAlias
 
 from dledger_broker.leading.log_owner import NO_TERM, LogOwner
@@ -39,16 +42,27 @@ Membership: TypeAlias = tuple[str, str]
 class ClientLeases:
     """The time until which each client belongs to its groups, while this member leads."""
 
-    def __init__(self, owner: LogOwner, changes: StateChanges, now_s: Callable[[], float]) -> None:
-        """`now_s` returns seconds that never go back."""
+    def __init__(
+        self,
+        owner: LogOwner,
+        changes: StateChanges,
+        now_s: Callable[[], float],
+        members: Callable[[], Collection[str]],
+    ) -> None:
+        """`now_s` returns seconds that never go back, and `members` the members of the group."""
         self._owner = owner
         self._changes = changes
         self._now_s = now_s
+        self._members = members
         self._term = NO_TERM
         self._until_s: dict[Membership, dict[str, float]] = {}
         """By the member that has said so; or `NOBODY` or `FROM_LOG`, which are no member's id."""
         self._heard_s: dict[str, float] = {}
         """When each member was heard last that has told this leader about all of its clients."""
+        self._told: set[str] = set()
+        """The members that have told this leader about all of their clients."""
+        self._restarted: set[str] = set()
+        """Those that had other clients before they started; they do not count as having told."""
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
@@ -61,30 +75,44 @@ class ClientLeases:
     def noted(
         self,
         member: str,
-        seen: Iterable[Membership],
+        seen: Sequence[Membership],
         gone: Iterable[Membership],
         *,
         is_first: bool,
         is_new: bool = False,
+        is_last: bool = False,
+        ages_s: Sequence[int] = (),
     ) -> bool:
         """Take a note of a member about the clients whose heartbeats it got, and those that went.
 
-        `is_first` says that it begins to tell about all of them, and `is_new` that its process has
-        just started. Returns False if it must tell about all.
+        `is_first` says that it begins to tell about all of them, `is_last` that it has done so, and
+        `is_new` that its process has just started. `ages_s` has the time since the heartbeat of
+        each that was seen; 0 where it ends. Returns False if the member must tell about all.
         """
         self._follow_term()
         now_s = self._now_s()
         if is_first:
             # The clients of an earlier process may be elsewhere, and send no heartbeat for 30 s.
             self._limit(member, now_s + (ADOPTED_S if is_new else TOLD_S))
-        for membership in seen:
-            self._count(membership, member, now_s, SILENT_S)
+            self._told.discard(member)
+            if is_new:
+                self._restarted.add(member)
+        for membership, age_s in zip(seen, chain(ages_s, repeat(0)), strict=False):
+            self._count(membership, member, now_s, max(0.0, SILENT_S - age_s))
         for membership in gone:
             self._count(membership, member, now_s, GONE_S)
         is_known = is_first or member in self._heard_s
         if is_known:
             self._heard_s[member] = now_s
+            if is_last and member not in self._restarted:
+                self._told.add(member)
+                self._end_adoption(now_s)
         return is_known
+
+    def _end_adoption(self, now_s: float) -> None:
+        """Let clients leave soon that no member has, once every member has told of all it has."""
+        if self._told.issuperset(self._members()):
+            self._limit(FROM_LOG, now_s + GONE_S)
 
     def _count(self, membership: Membership, member: str, now_s: float, lease_s: float) -> None:
         """Let the word of a member about a client count for so long."""
@@ -151,4 +179,5 @@ class ClientLeases:
         self._term = self._owner.term
         until_s = self._now_s() + ADOPTED_S
         self._heard_s = {}
+        self._told, self._restarted = set(), set()
         self._until_s = {each: {FROM_LOG: until_s} for each in self._owner.state.memberships()}
