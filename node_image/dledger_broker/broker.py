@@ -6,24 +6,25 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_broker import services
-from dledger_broker.door import door_frames, listening_sockets
-from dledger_broker.door.awaited_repeats import AwaitedRepeats
-from dledger_broker.door.call import Call
-from dledger_broker.door.connection import BrokerConnection
-from dledger_broker.door.dispatcher import BrokerRequests
-from dledger_broker.door.from_doors import FromDoors
-from dledger_broker.door.group_clients import GroupClients
-from dledger_broker.door.groups import GroupRequests
-from dledger_broker.door.heartbeats import Heartbeats
-from dledger_broker.door.isolation import Isolation
-from dledger_broker.door.leader import Leadership, MemberLinks
-from dledger_broker.door.listeners import AcceptAt, Listeners
-from dledger_broker.door.planned_stop import PlannedStop
-from dledger_broker.door.presence import Presence
-from dledger_broker.door.proofs import Proofs
-from dledger_broker.door.pulls import Pulls
-from dledger_broker.door.sends import Sends
-from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.between_members.leader import Leadership, MemberLinks
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.dispatcher import BrokerRequests
+from dledger_broker.door.connections import listening_sockets
+from dledger_broker.door.connections.connection import BrokerConnection
+from dledger_broker.door.connections.listeners import AcceptAt, Listeners
+from dledger_broker.door.consumer_groups.group_clients import GroupClients
+from dledger_broker.door.consumer_groups.group_requests import GroupRequests
+from dledger_broker.door.consumer_groups.heartbeats import Heartbeats
+from dledger_broker.door.consumer_groups.presence import Presence
+from dledger_broker.door.passing_on.from_doors import FromDoors
+from dledger_broker.door.passing_on.to_leader import ToLeader
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
+from dledger_broker.door.sending.sends import Sends
+from dledger_broker.door.sending_away.isolation import Isolation
+from dledger_broker.door.sending_away.planned_stop import PlannedStop
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner

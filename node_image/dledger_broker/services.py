@@ -3,20 +3,20 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.administration import Administration
-from dledger_broker.door.awaited_repeats import AwaitedRepeats
-from dledger_broker.door.dispatcher import Serve
-from dledger_broker.door.groups import GroupRequests
-from dledger_broker.door.heartbeats import Heartbeats
-from dledger_broker.door.locks import LockRequests
-from dledger_broker.door.lookups import GroupOffsets, Names, QueueOffsets
-from dledger_broker.door.proofs import Proofs
-from dledger_broker.door.pulls import Pulls
-from dledger_broker.door.returns import Returns
-from dledger_broker.door.sends import Sends
-from dledger_broker.door.tables import TableRequests
-from dledger_broker.door.views import MessageViews
+from dledger_broker.door.administration.changes import Administration
+from dledger_broker.door.administration.tables import TableRequests
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.calls.dispatcher import Serve
+from dledger_broker.door.consumer_groups.group_requests import GroupRequests
+from dledger_broker.door.consumer_groups.heartbeats import Heartbeats
+from dledger_broker.door.consumer_groups.locks import LockRequests
+from dledger_broker.door.reading.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.door.reading.views import MessageViews
+from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
+from dledger_broker.door.sending.returns import Returns
+from dledger_broker.door.sending.sends import Sends
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.queue_locks import QueueLocks

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dledger_broker.door import awaited_repeats
-from dledger_broker.door.awaited_repeats import AwaitedRepeats
+from dledger_broker.door.sending import awaited_repeats
+from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_node.services.drafts import WAIT_S
 
 

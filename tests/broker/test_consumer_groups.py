@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_broker.door.group_clients import ids_changed
+from dledger_broker.door.consumer_groups.group_clients import ids_changed
 from dledger_broker_client.client import BrokerClient, bodies, consumer
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.call import Call
-from dledger_broker.door.door_frames import DoorAnswer, DoorRequest, Way
-from dledger_broker.door.door_link import BYTES_MAX, DoorLink, LinkOwner
-from dledger_broker.door.hearing import GRACE_S
-from dledger_broker.door.refusals import AVOIDED_S
-from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.between_members.door_frames import DoorAnswer, DoorRequest, Way
+from dledger_broker.door.between_members.door_link import BYTES_MAX, DoorLink, LinkOwner
+from dledger_broker.door.between_members.hearing import GRACE_S
+from dledger_broker.door.between_members.refusals import AVOIDED_S
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker_client.played_leaders import Group, Line
 from dledger_formats.protocol import frames

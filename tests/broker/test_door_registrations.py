@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.call import Call
-from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
-from dledger_broker.door.from_doors import FromDoors
-from dledger_broker.door.registrations import ANSWER_S
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.between_members.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
+from dledger_broker.door.between_members.registrations import ANSWER_S
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.passing_on.from_doors import FromDoors
 from dledger_broker_client.played_leaders import Group, Line, Link, call_of
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.codes import DLedgerResponseCode

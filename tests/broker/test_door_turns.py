@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from dledger_broker.door.call import Call
-from dledger_broker.door.door_frames import DoorAnswer, Way
+from dledger_broker.door.between_members.door_frames import DoorAnswer, Way
+from dledger_broker.door.calls.call import Call
 from dledger_broker_client.played_leaders import Group, Line, Link
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode

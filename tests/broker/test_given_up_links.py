@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from dledger_broker.door.door_frames import DoorRequest
-from dledger_broker.door.door_link import DoorLink
-from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.between_members.door_frames import DoorRequest
+from dledger_broker.door.between_members.door_link import DoorLink
+from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker_client.played_leaders import Group
 from dledger_formats.rocketmq.codes import RequestCode

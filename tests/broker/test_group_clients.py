@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_broker.door import group_clients
-from dledger_broker.door.connection import BrokerConnection
-from dledger_broker.door.group_clients import Client, GroupClients
+from dledger_broker.door.connections.connection import BrokerConnection
+from dledger_broker.door.consumer_groups import group_clients
+from dledger_broker.door.consumer_groups.group_clients import Client, GroupClients
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state.broker_state import BrokerState

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger_broker.door.listeners import Listeners
+from dledger_broker.door.connections.listeners import Listeners
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.settings import NodeSettings
 from tools.groups.ports import free_ports

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger_broker.door import listening_sockets
+from dledger_broker.door.connections import listening_sockets
 
 HOSTS = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dledger_broker.door.door_frames import Way
+from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker_client.client import BrokerClient, bodies, number
 from dledger_broker_client.door import DoorClient
 from dledger_formats.rocketmq import message_batch

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger_broker.door import proofs
-from dledger_broker.door.proofs import Proofs
+from dledger_broker.door.reading import proofs
+from dledger_broker.door.reading.proofs import Proofs
 
 
 class Member:

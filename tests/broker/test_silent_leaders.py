@@ -2,9 +2,9 @@
 
 import random
 
-from dledger_broker.door.door_frames import Way
-from dledger_broker.door.hearing import GRACE_S
-from dledger_broker.door.refusals import AVOIDED_S
+from dledger_broker.door.between_members.door_frames import Way
+from dledger_broker.door.between_members.hearing import GRACE_S
+from dledger_broker.door.between_members.refusals import AVOIDED_S
 from dledger_broker_client.played_leaders import Group, Line, call_of
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 

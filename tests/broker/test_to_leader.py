@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from dledger_broker.door.call import Call
-from dledger_broker.door.door_frames import REGISTER, Way
-from dledger_broker.door.door_numbers import COUNT_MAX
-from dledger_broker.door.waiting import Waiting
-from dledger_broker.door.waiting_room import CLIENT_BYTES_MAX, CLIENT_MAX, WAITING_MAX
+from dledger_broker.door.between_members.door_frames import REGISTER, Way
+from dledger_broker.door.between_members.door_numbers import COUNT_MAX
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.passing_on.waiting import Waiting
+from dledger_broker.door.passing_on.waiting_room import CLIENT_BYTES_MAX, CLIENT_MAX, WAITING_MAX
 from dledger_broker_client.played_leaders import Group, Line, Link, call_of
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from dledger_broker.door.call import Call
-from dledger_broker.door.proofs import Proofs
-from dledger_broker.door.pulls import Pulls
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed

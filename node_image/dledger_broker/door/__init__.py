@@ -1,13 +1,12 @@
 """Clients of the broker: their connections and requests, and the answers.
 
-connection   one accepted connection
-dispatcher   the requests of one connection, by their codes
-call         one request, and its answer
-sends        messages of producers
-pulls        messages for consumers; pulls that wait for one
-lookups      offsets of queues and groups, routes
-returns      messages that consumers return
-locks        queues that ordered consumers lock
-groups       clients that join and leave consumer groups
-group_clients  the connections behind these clients
+connections      accepted connections, and the sockets that accept them
+calls            one request and its answer; who answers which code
+between_members  frames, links and numbers of what members pass on to the leader
+passing_on       the way of requests to the leader, where they wait, and what arrives there
+sending          messages of producers, and those that consumers return
+consumer_groups  who belongs to a group, and who has locked its queues
+reading          pulls, offsets, routes, messages by id: from a member's own queues and log
+administration   changes of topics and groups, and whole tables
+sending_away     a member that stops, or is cut off
 """

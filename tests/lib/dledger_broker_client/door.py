@@ -3,8 +3,8 @@
 import socket
 from typing import Self
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.door_frames import (
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.between_members.door_frames import (
     PRESENCE,
     REGISTER,
     DoorAnswer,

@@ -7,11 +7,11 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dledger_broker.door import door_frames
-from dledger_broker.door.call import Call
-from dledger_broker.door.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
-from dledger_broker.door.door_link import LinkOwner
-from dledger_broker.door.to_leader import ToLeader
+from dledger_broker.door.between_members import door_frames
+from dledger_broker.door.between_members.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
+from dledger_broker.door.between_members.door_link import LinkOwner
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.answers import encode_answer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from dledger_broker.door.door_frames import (
+from dledger_broker.door.between_members.door_frames import (
     DoorAnswer,
     DoorRequest,
     PresenceNote,

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,8 @@ class PushConsumer:
 
     def __init__(self, scenario: Scenario) -> None:
         self.events: list[Event] = []
+        self.times_s: list[float] = []
+        """When the messages came, on a clock that never goes back."""
         self._scenario = scenario
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -84,6 +87,8 @@ class PushConsumer:
     def _read(self) -> None:
         for event in self._scenario.events():
             self.events.append(event)
+            if event["event"] == "received":
+                self.times_s.append(time.monotonic())
 
 
 def play(

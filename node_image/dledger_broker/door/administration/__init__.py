@@ -1,0 +1,1 @@
+"""What administrators ask: changes of topics and groups, and whole tables."""

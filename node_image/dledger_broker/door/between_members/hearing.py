@@ -1,0 +1,77 @@
+"""Whether the link to the leader lives, and whether the leader answers this member at all. No IO.
+
+A leader answers the HELLO of a link at once, also while it is not ready or has no quorum. So a link
+over which not even that has come is dead, and other requests may take their time.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from dledger_broker.door.between_members import refusals
+from dledger_broker.door.between_members.leadership import Leader
+from dledger_broker.door.between_members.refusals import AVOIDED_S, AvoidedLeader
+from dledger_broker.messages.send_checks import RefusedError
+
+SILENT_S: Final = 1.0
+"""How long a request must have been on its way before nothing on the link means that it is dead."""
+GRACE_S: Final = 0.25
+"""How long the link is kept after a request on it has ended without an answer. A leader without a
+quorum answers then, a little later than this member gives up, and what is on its way stays there.
+"""
+
+
+class Hearing:
+    """What has come over the present link."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.heard_s = -math.inf
+        """When something came over the link last."""
+        self._now_s = now_s
+        self._opened_s = 0.0
+        self._doubted_s: float | None = None
+        """Since when the link is taken for dead."""
+        self._mute = AvoidedLeader(now_s, refusals.MUTE)
+
+    def opened(self) -> None:
+        """Take note that another link takes the place of the last one."""
+        self.heard_s, self._opened_s = -math.inf, self._now_s()
+        self._doubted_s = None
+
+    def heard(self) -> None:
+        """Take note that something came over the link."""
+        self.heard_s = self._now_s()
+        self._doubted_s = None
+        self._mute.forgive()
+
+    def leader_changed(self) -> None:
+        """Let the leader be asked."""
+        self._mute.forgive()
+
+    def unanswered(self, sent_s: float) -> None:
+        """Take note that a request has ended without its answer."""
+        now_s = self._now_s()
+        if self._doubted_s is None and self.heard_s <= sent_s <= now_s - SILENT_S:
+            self._doubted_s = now_s
+
+    def is_dead(self) -> bool:
+        """Tell whether nothing has come since an unanswered request was sent."""
+        return self._doubted_s is not None and self._now_s() >= self._doubted_s + GRACE_S
+
+    def is_of_no_use(self) -> bool:
+        """Tell whether nothing ever came over a link that was opened long ago."""
+        return self.heard_s == -math.inf and self._now_s() >= self._opened_s + AVOIDED_S
+
+    def gives_up(self, leader: Leader) -> bool:
+        """Tell whether the leader of a silent link has never answered over it.
+
+        Then its requests are refused for a while.
+        """
+        is_mute = self.heard_s == -math.inf
+        if is_mute:
+            self._mute.avoid(leader)
+        return is_mute
+
+    def refusal(self, leader: Leader) -> RefusedError | None:
+        """Return the answer to clients if the leader does not answer this member; else None."""
+        return self._mute.refusal(leader)

@@ -1,0 +1,1 @@
+"""One request of a client: its answer, and who gives it."""

@@ -1,0 +1,158 @@
+"""One request of a client, and the way of its answer."""
+
+from typing import Protocol, TypeVar
+
+from dledger_broker.door.between_members.door_frames import PRESENCE, Way
+from dledger_broker.door.between_members.door_numbers import Number
+from dledger_broker.door.connections.connection import BrokerConnection
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.metrics import BrokerCounters
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq.answers import encode_answer
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.ext_fields import ExtFields, NoFields
+from dledger_formats.rocketmq.json_bodies import JsonBody
+from dledger_formats.rocketmq.requests import FORMS
+
+_NO_FIELDS = NoFields()
+_KNOWN = frozenset(map(int, RequestCode)) | {PRESENCE}
+FieldsT = TypeVar("FieldsT", bound=ExtFields)
+
+
+class Line(Protocol):
+    """The connection of a client: this member's own, or another member's, which passes on."""
+
+    reads_waiting: int
+    """The number of reads that are not answered."""
+
+    @property
+    def born_host(self) -> bytes:
+        """The client's address, as messages carry it."""
+
+    def send(self, data: bytes) -> None:
+        """Send frames."""
+
+    def go_on(self) -> None:
+        """Handle the requests that were put off."""
+
+
+class Wait(Protocol):
+    """What became of a request that could not be served at once."""
+
+    number: Number | None
+    """The numbers of its messages."""
+    is_stored: bool
+    """Whether its messages are in the log."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether an earlier copy of its messages may be stored."""
+
+
+class Door(Protocol):
+    """The way of a request that this member may not be able to serve."""
+
+    @property
+    def counters(self) -> BrokerCounters:
+        """Counts what is answered."""
+
+    def turned(self, call: "Call", way: Way) -> None:
+        """Take back a request that this member could not serve as the leader."""
+
+    def ended(self, call: "Call") -> None:
+        """Take note that a request is answered that has waited."""
+
+
+class Call:
+    """A request that is answered once, now or later."""
+
+    __slots__ = ("arrived_s", "command", "door", "line", "waiting")
+
+    is_passed_on = False
+    """Whether another member has passed it on."""
+
+    def __init__(self, line: Line, command: RemotingCommand, door: Door, arrived_s: float) -> None:
+        """`arrived_s` is a time of the event loop."""
+        self.line = line
+        self.command = command
+        self.door = door
+        self.arrived_s = arrived_s
+        self.waiting: Wait | None = None
+        """Set once the request has waited for a leader."""
+
+    @property
+    def counters(self) -> BrokerCounters:
+        """Counts what is answered."""
+        return self.door.counters
+
+    @property
+    def number(self) -> Number | None:
+        """The numbers of the messages; None if they have none."""
+        return None if self.waiting is None else self.waiting.number
+
+    @property
+    def connection(self) -> BrokerConnection:
+        """The client's own connection, for requests that are never passed on."""
+        assert isinstance(self.line, BrokerConnection)
+        return self.line
+
+    def turned(self, way: Way) -> None:
+        """Let another leader serve it, or this one later: this member could not."""
+        self.door.turned(self, way)
+
+    def note_stored(self) -> None:
+        """Take note that its messages are in the log."""
+        if self.waiting is not None:
+            self.waiting.is_stored = True
+
+    def fields(self, kind: type[FieldsT]) -> FieldsT:
+        """Read the ext fields. Raises FormatError."""
+        return kind.from_ext(self.command.ext_fields)
+
+    def body(self, kind: type[JsonBody]) -> JsonBody:
+        """Read the JSON body. Raises FormatError."""
+        assert FORMS[RequestCode(self.command.code)].body is kind
+        return kind.from_json(self.command.body)
+
+    def encoded(
+        self,
+        code: ResponseCode,
+        fields: ExtFields = _NO_FIELDS,
+        *,
+        remark: str | None = None,
+        body: bytes = b"",
+    ) -> bytes:
+        """Count and encode the answer; empty for a one-way request, which gets none."""
+        command = self.command
+        if self.waiting is not None:
+            self.door.ended(self)
+        self.counters.requests[command.code if command.code in _KNOWN else 0, int(code)] += 1
+        if command.is_oneway:
+            return b""
+        return encode_answer(command.opaque, int(code), fields, remark=remark, body=body)
+
+    def answer(
+        self,
+        code: ResponseCode,
+        fields: ExtFields = _NO_FIELDS,
+        *,
+        remark: str | None = None,
+        body: bytes = b"",
+    ) -> None:
+        """Send the answer."""
+        self.line.send(self.encoded(code, fields, remark=remark, body=body))
+
+    def refuse(self, error: RefusedError) -> None:
+        """Send a refusal."""
+        self.line.send(self.encoded_refusal(error))
+
+    def encoded_refusal(self, error: RefusedError) -> bytes:
+        """Count and encode a refusal, unless an earlier copy of the request may have succeeded."""
+        if self.waiting is not None and self.waiting.is_in_doubt:
+            error = may_be_stored()
+        return self.encoded(error.code, remark=error.remark)
+
+
+def may_be_stored(doubt: str = "no quorum answered in time") -> RefusedError:
+    """Return the refusal of a message whose end is not known, and why it is not."""
+    return RefusedError(ResponseCode.SYSTEM_ERROR, f"{doubt}; the message may be stored")

@@ -1,0 +1,187 @@
+"""The clients of consumer groups that are connected to this member.
+
+A heartbeat says which groups the client of a connection belongs to. The log says who belongs to a
+group on any member; this table says only whom this member can tell that a group has changed, and
+which subscriptions a pull of the connection means.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from dledger_broker.door.connections.connection import BrokerConnection
+from dledger_broker.leading.client_leases import Membership
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.state.groups import CLIENTS_BYTES_MAX, CLIENTS_MAX
+from dledger_formats.protocol import frames
+from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
+from dledger_formats.rocketmq.codes import VERSION_5_3_3, RequestCode, ResponseCode
+from dledger_formats.rocketmq.consumer_groups import (
+    Consumer,
+    ConsumerGroupFields,
+    Subscription,
+)
+
+_OPAQUES: Final = 1 << 31
+BROADCASTING: Final = "BROADCASTING"
+
+
+class Client(NamedTuple):
+    """What the last heartbeat of a connection said."""
+
+    client_id: str
+    consumers: Mapping[str, Consumer]
+    """By group."""
+    body_bytes: int
+
+
+_NOBODY: Final = Client("", {}, 0)
+
+
+class GroupClients:
+    """Connections, and the groups of the clients behind them."""
+
+    def __init__(self, owner: LogOwner) -> None:
+        self._owner = owner
+        self._by_line: dict[BrokerConnection, Client] = {}
+        self._lines: dict[str, dict[BrokerConnection, None]] = {}
+        """By group."""
+        self._holders: Counter[Membership] = Counter()
+        """The number of connections of each client, by group."""
+        self._memberships = self._body_bytes = 0
+        self._opaque = 0
+        self._tables = owner.state.tables
+
+    def seen(self, line: BrokerConnection, client: Client) -> list[Membership]:
+        """Take over what a heartbeat says; return the memberships that it no longer has.
+
+        Raises RefusedError if this member knows too many clients.
+        """
+        before = self._by_line.get(line)
+        if before is not None and before == client:
+            return []
+        count = self._memberships + len(client.consumers)
+        size = self._body_bytes + client.body_bytes
+        if before is not None:
+            count, size = count - len(before.consumers), size - before.body_bytes
+        if count > CLIENTS_MAX or size > CLIENTS_BYTES_MAX:
+            raise RefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"clients with {self._memberships} memberships in groups and {self._body_bytes} "
+                f"bytes of subscriptions are connected to this member; {CLIENTS_MAX} and "
+                f"{CLIENTS_BYTES_MAX} are the limits",
+            )
+        return self._replace(line, before, client)
+
+    def forget(self, line: BrokerConnection) -> list[Membership]:
+        """Forget a connection; return the memberships that no other connection has."""
+        before = self._by_line.get(line)
+        return [] if before is None else self._replace(line, before, _NOBODY)
+
+    def _replace(
+        self, line: BrokerConnection, before: Client | None, client: Client
+    ) -> list[Membership]:
+        """Replace what is known of a connection; return the memberships that no other one has."""
+        for group in client.consumers:
+            self._lines.setdefault(group, {})[line] = None
+            self._holders[group, client.client_id] += 1
+        self._memberships += len(client.consumers)
+        self._body_bytes += client.body_bytes
+        self._by_line[line] = client
+        if not client.consumers:
+            self._body_bytes -= client.body_bytes
+            del self._by_line[line]
+        return [] if before is None else self._remove(line, before, client)
+
+    def _remove(self, line: BrokerConnection, before: Client, client: Client) -> list[Membership]:
+        """Take away what is no longer said; return the memberships that no connection has."""
+        self._memberships -= len(before.consumers)
+        self._body_bytes -= before.body_bytes
+        gone = []
+        for group in before.consumers:
+            if group not in client.consumers:
+                del self._lines[group][line]
+                if not self._lines[group]:
+                    del self._lines[group]
+            membership = group, before.client_id
+            self._holders[membership] -= 1
+            if not self._holders[membership]:
+                del self._holders[membership]
+                gone.append(membership)
+        return gone
+
+    def left(self, line: BrokerConnection, group: str) -> list[Membership]:
+        """Take note that the client of a connection has left a group.
+
+        Returns the memberships that no other connection has.
+        """
+        client = self._by_line.get(line)
+        if client is None or group not in client.consumers:
+            return []
+        others = {name: each for name, each in client.consumers.items() if name != group}
+        return self.seen(line, client._replace(consumers=others))
+
+    def holds(self, membership: Membership) -> bool:
+        """Tell whether a connection to this member has said that it has this membership."""
+        return membership in self._holders
+
+    def held(self) -> list[Membership]:
+        """Return all memberships of clients that are connected to this member."""
+        return list(self._holders)
+
+    def subscription(self, line: BrokerConnection, group: str, topic: str) -> Subscription | None:
+        """Return what a pull of a connection wants, if the pull does not say it.
+
+        It is what the connection's last heartbeat said. A client that has just connected sends its
+        heartbeat within 30 s; until then it is the newest subscription of the group's clients.
+        """
+        client = self._by_line.get(line)
+        own = None if client is None else client.consumers.get(group)
+        consumers = self._owner.state.consumers(group) if own is None else [own]
+        found = [
+            each
+            for consumer in consumers
+            for each in consumer.subscription_data_set
+            if each.topic == topic
+        ]
+        return max(found, key=lambda each: each.sub_version, default=None)
+
+    def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
+        """Tell whether the last heartbeat of a connection said that each client gets all."""
+        client = self._by_line.get(line)
+        own = None if client is None else client.consumers.get(group)
+        return own is not None and own.message_model == BROADCASTING
+
+    def notify_changed(self) -> None:
+        """Tell the connected clients of each group whose clients have changed."""
+        state = self._owner.state
+        if self._tables is not state.tables:  # a snapshot has replaced the state
+            self._tables = state.tables
+            state.take_changed_groups()
+            self._notify(list(self._lines))
+        else:
+            self._notify(state.take_changed_groups())
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        configs = self._owner.state.tables.groups.configs
+        for group in groups:
+            lines, config = self._lines.get(group), configs.get(group)
+            if lines and (config is None or config.notify_consumer_ids_changed_enable):
+                self._opaque = (self._opaque + 1) % _OPAQUES
+                frame = ids_changed(group, self._opaque)
+                for line in list(lines):
+                    line.send(frame)
+
+
+def ids_changed(group: str, opaque: int) -> bytes:
+    """Return the one-way request that tells a client that its group has changed."""
+    return frames.encode(
+        RemotingCommand(
+            code=int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED),
+            opaque=opaque,
+            flag=ONEWAY_FLAG,
+            ext_fields=ConsumerGroupFields(consumer_group=group).to_ext(),
+            version=VERSION_5_3_3,
+        )
+    )

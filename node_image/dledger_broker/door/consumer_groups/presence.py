@@ -1,0 +1,125 @@
+"""What this member tells the leader about the clients that are connected to it.
+
+A client may be connected to any member, but only the leader removes the silent ones. So each member
+notes whose heartbeats it has got and whose last connection has closed, and says so soon; every 5 s
+it says that it is there. A leader that does not know the member asks for all of its clients. Each
+is told with the time since its last heartbeat, so that it is as old to every leader.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dledger_broker.door.between_members.door_frames import PRESENCE, PresenceNote, encode_presence
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.consumer_groups.group_clients import GroupClients
+from dledger_broker.door.passing_on.to_leader import ToLeader
+from dledger_broker.leading.client_leases import ADOPTED_S, Membership
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import ResponseCode
+
+ALIVE_S: Final = 5.0
+PART_MAX: Final = 1000
+"""Memberships in one note, so that a note takes a few milliseconds."""
+RETRY_S: Final = 0.5
+
+
+class Presence:
+    """Keeps what the leader is to be told next. It is also the line to which answers come."""
+
+    born_host = bytes(8)
+
+    def __init__(
+        self,
+        self_id: str,
+        clients: GroupClients,
+        to_leader: ToLeader,
+        now_s: Callable[[], float],
+        may_send: Callable[[], bool],
+    ) -> None:
+        """`may_send` tells whether there is a leader, and this member does not stop."""
+        self.reads_waiting = 0
+        self._self_id = self_id
+        self._clients = clients
+        self._to_leader = to_leader
+        self._now_s = now_s
+        self._may_send = may_send
+        self._changes: dict[Membership, bool] = {}
+        """Whether a membership was seen; False for one whose last connection has closed."""
+        self._beaten_s: dict[Membership, float] = {}
+        """When the last heartbeat of each came."""
+        self._must_send_all = True
+        self._left_of_all = 0
+        """How many clients are to be told until the leader knows of all."""
+        self._is_new = True
+        """Whether no leader has taken a note of this process yet."""
+        self._new_until_s = now_s() + ADOPTED_S
+        """Until when clients of an earlier process may be elsewhere, and silent."""
+        self._is_waiting = False
+        """Whether a note has no answer yet."""
+        self._next_s = 0.0
+        self._last = 0
+        """The number of the last note."""
+
+    def seen(self, membership: Membership) -> None:
+        """Take note of a heartbeat."""
+        self._changes[membership] = True
+        self._beaten_s[membership] = self._now_s()
+
+    def gone(self, membership: Membership) -> None:
+        """Take note that the last connection of a client to this member has closed."""
+        self._changes[membership] = False
+        self._beaten_s.pop(membership, None)
+
+    def leader_changed(self) -> None:
+        """Tell another leader everything."""
+        self._must_send_all = True
+        self._next_s = 0.0
+
+    def tick(self) -> None:
+        """Send the next note, if it is time."""
+        now_s = self._now_s()
+        if self._is_waiting or (now_s < self._next_s and not self._changes):
+            return
+        if not self._may_send():
+            return
+        note = self._next_note(now_s)
+        self._is_waiting = True
+        self._next_s = now_s + ALIVE_S
+        self._last += 1
+        command = RemotingCommand(code=PRESENCE, opaque=self._last, body=encode_presence(note))
+        self._to_leader.take(Call(self, command, self._to_leader, now_s))
+
+    def _next_note(self, now_s: float) -> PresenceNote:
+        """Return what is to be told next, and keep it no longer."""
+        is_first, self._must_send_all = self._must_send_all, False
+        if is_first:
+            self._changes.update(dict.fromkeys(self._clients.held(), True))
+            self._left_of_all = len(self._changes)
+        part = list(self._changes.items())[:PART_MAX]
+        for membership, _ in part:
+            del self._changes[membership]
+        is_of_all = is_first or self._left_of_all > 0
+        self._left_of_all = max(0, self._left_of_all - len(part))
+        seen = [membership for membership, is_seen in part if is_seen]
+        return PresenceNote(
+            self._self_id,
+            is_first,
+            seen,
+            [membership for membership, is_seen in part if not is_seen],
+            self._is_new or now_s < self._new_until_s,
+            is_of_all and not self._left_of_all,
+            [int(now_s - self._beaten_s.get(membership, now_s)) for membership in seen],
+        )
+
+    def send(self, data: bytes) -> None:
+        """Take the leader's answer."""
+        [answer] = FrameDecoder().feed(data)
+        self._is_waiting = False
+        if answer.code == ResponseCode.SUCCESS:
+            self._is_new = False
+        else:
+            self._must_send_all = True
+            self._next_s = self._now_s() + RETRY_S
+
+    def go_on(self) -> None:
+        """Do nothing: no read waits."""

@@ -1,0 +1,1 @@
+"""The way of requests to the leader, and what arrives there; where they wait, and their order."""

@@ -1,0 +1,350 @@
+"""Requests that only the leader can serve: served here if this member leads, and passed on if not.
+
+While no leader is known, or a new one is not ready, requests wait here. When the leader goes, those
+without an answer are sent to the next one. A message keeps the number that it was sent under
+(`door_numbers`), so that it is in the log once; every other request may be repeated.
+
+A request that was never passed on, or surely had no effect, ends with code 14 after 2 s; producers
+then try again. One that may have had its effect ends with code 1 after 2.5 s. A leader of a release
+that takes no requests from other members is not asked again for 3 s: requests end with 14 at once.
+Nor is one from which nothing came over a new link, until something comes over another one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dledger_broker.door.between_members import refusals
+from dledger_broker.door.between_members.door_frames import (
+    REGISTER,
+    REQUEST_BYTES_MAX,
+    DoorAnswer,
+    DoorRequest,
+    Way,
+)
+from dledger_broker.door.between_members.door_link import DoorLink, OpenLink
+from dledger_broker.door.between_members.door_numbers import DoorNumbers
+from dledger_broker.door.between_members.hearing import Hearing
+from dledger_broker.door.between_members.leadership import Leader, Leadership
+from dledger_broker.door.between_members.refusals import AvoidedLeader
+from dledger_broker.door.between_members.registrations import Registrations
+from dledger_broker.door.calls.call import Call, Line
+from dledger_broker.door.passing_on.waiting import DOUBT_S, STORING, Waiting, in_doubt, refuse
+from dledger_broker.door.passing_on.waiting_room import WaitingRoom
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.metrics import BrokerCounters
+
+
+class ToLeader:
+    """The way of all requests to the leader."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        open_link: OpenLink,
+        serve: Callable[[Call], None],
+        counters: BrokerCounters,
+        now_s: Callable[[], float],
+    ) -> None:
+        """`serve` answers a request if this member leads and is ready."""
+        self.counters = counters
+        self._leadership = leadership
+        self._open_link = open_link
+        self._serve = serve
+        self._now_s = now_s
+        self._numbers = DoorNumbers()
+        self._registrations = Registrations(self._numbers, now_s)
+        self._room = WaitingRoom()
+        self._sent: dict[int, Waiting] = {}
+        """Those that are on their way, by number of the request."""
+        self._link: DoorLink | None = None
+        self._hearing = Hearing(now_s)
+        self._incapable = AvoidedLeader(now_s, refusals.INCAPABLE)
+        self._next_order = self._next_request = 0
+        self._is_closed = False
+
+    @property
+    def count(self) -> int:
+        """How many requests wait for the leader, or for its answer."""
+        return self._room.count
+
+    @property
+    def has_incapable_leader(self) -> bool:
+        """Whether the leader's release takes no requests from other members."""
+        return self._incapable.refusal(self._leadership.leader) is not None
+
+    def take(self, call: Call) -> None:
+        """Serve a request, pass it on, or let it wait."""
+        must_follow = self._room.turns.must_follow(call.command, call.line.born_host)
+        if not (must_follow or self._room.has_next) and self._leadership.is_proven:
+            self._serve(call)
+            return
+        waiting = self._enter(call)
+        if waiting is not None and must_follow:
+            self._room.put_off(waiting)
+        elif waiting is not None:
+            self._room.queue.append(waiting)
+            self.go_on()
+
+    def turned(self, call: Call, way: Way) -> None:
+        """Take back a request that this member could not serve as the leader."""
+        waiting = call.waiting
+        if waiting is None:
+            if way is Way.IN_DOUBT and call.command.code in STORING:
+                in_doubt(call)
+                return
+            waiting = self._enter(call)
+            if waiting is None:
+                return
+        else:
+            assert isinstance(waiting, Waiting)
+            self._room.enter(waiting)
+        self._take_back(waiting, way)
+
+    def go_on(self) -> None:
+        """Serve or send what waits, as far as that is possible now."""
+        leadership = self._leadership
+        if leadership.is_proven:
+            self._leave_link()
+            self._room.put_back()
+            while self._room.queue and leadership.is_proven:
+                waiting = self._room.queue.popleft()
+                self._room.leave(waiting)
+                waiting.call.waiting = waiting
+                self._serve(waiting.call)
+            return
+        if leadership.leads or (leader := leadership.leader) is None:
+            return
+        refused = self._incapable.refusal(leader) or self._hearing.refusal(leader)
+        if refused is not None:
+            self._refuse_all(refused)
+            return
+        link = self._link
+        is_old = link is None or (link.leader_id, link.term) != leader
+        if link is None or is_old or self._hearing.is_of_no_use():
+            self._leave_link()
+            if not self._room.has_next or (link := self._open(leader)) is None:
+                return
+        self._send_all(link)
+
+    def tick(self) -> None:
+        """Try again what could not be taken, and end what has waited for too long."""
+        now_s = self._now_s()
+        self._room.put_back_due(now_s)
+        for waiting in self._room.take_late(now_s):
+            self._end(waiting)
+        if self._waits_for_link_too_long(now_s):
+            self._leave_link()  # so that none of its requests can reach the leader later
+        self._end_late_sent(now_s)
+        self.go_on()
+
+    def _end_late_sent(self, now_s: float) -> None:
+        """End what has no answer in time, and give up a link over which nothing comes."""
+        oldest_s = now_s - DOUBT_S
+        late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
+        for number, waiting in late:
+            del self._sent[number]
+            self._hearing.unanswered(waiting.sent_s)
+            waiting.may_be_stored = True
+            self._end(waiting, refusals.UNANSWERED)
+        link, is_silent = self._link, self._hearing.is_dead()
+        if self._registrations.ends_late(self._hearing.heard_s) or is_silent:
+            self._leave_link()
+        leader = None if link is None else (link.leader_id, link.term)
+        if is_silent and leader is not None and self._hearing.gives_up(leader):
+            self._open(leader)  # what comes over it, the answer to the HELLO first, ends the pause
+
+    def _waits_for_link_too_long(self, now_s: float) -> bool:
+        """Tell whether a request is late, and the link that it waits for was never made."""
+        if self._link is None or self._link.was_made:
+            return False
+        return any(waiting.is_late(now_s) for waiting in self._sent.values())
+
+    def leader_changed(self) -> None:
+        """Go on with another leader, or none, or the same one that is now ready."""
+        self._registrations.leader_changed()
+        self._hearing.leader_changed()
+        self._room.put_back()
+        self.go_on()
+
+    def ended(self, call: Call) -> None:
+        """Take note that this member has answered a request as the leader, after it waited."""
+        waiting, call.waiting = call.waiting, None
+        if waiting is not None and waiting.number is not None:
+            self._numbers.resolve(waiting.number, stored=waiting.is_stored)
+
+    def close(self) -> None:
+        """Refuse all that waits."""
+        self._is_closed = True
+        self._leave_link()
+        self._refuse_all(refusals.LATE)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _enter(self, call: Call) -> Waiting | None:
+        """Count a request that waits; None if it is refused."""
+        waiting = Waiting(call, self._next_order)
+        refusal = "this member stops" if self._is_closed else self._room.refusal(waiting)
+        if refusal is not None:
+            refuse(call, refusal)
+            return None
+        self._next_order += 1
+        self._room.enter(waiting)
+        return waiting
+
+    def _refuse_all(self, refused: RefusedError) -> None:
+        """End all that waits."""
+        for waiting in self._room.take_all():
+            self._end(waiting, refused)
+
+    def _take_back(self, waiting: Waiting, way: Way) -> None:
+        """Keep a request that the leader did not take, or end it."""
+        if way is Way.IN_DOUBT:
+            waiting.may_be_stored = True
+        elif way is Way.STRANGE_NUMBER and waiting.number is not None:
+            self._numbers.forget(waiting.number.producer)
+            waiting.number = None
+        if waiting.is_lost or self._is_closed or waiting.is_late(self._now_s()):
+            self._end(waiting)
+        else:
+            waiting.pause(self._now_s())
+            self._room.put_off(waiting)
+
+    def _end(self, waiting: Waiting, refused: RefusedError = refusals.LATE) -> None:
+        """End a request without the leader."""
+        self._room.leave(waiting)
+        if waiting.number is not None:
+            self._numbers.resolve(waiting.number, stored=False)
+        waiting.end(refused)
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def _send_all(self, link: DoorLink) -> None:
+        """Send what waits, in its order; what needs no numbers does not wait for them."""
+        room = self._room
+        while room.unnumbered and self._send(link, room.unnumbered[0]):
+            room.unnumbered.popleft()
+        while room.queue:
+            waiting = room.queue.popleft()
+            must_wait = room.unnumbered and waiting.needs_number
+            if must_wait or not self._send(link, waiting):
+                room.unnumbered.append(waiting)
+
+    def _send(self, link: DoorLink, waiting: Waiting) -> bool:
+        """Send a request to the leader; False if it must wait for a number."""
+        call = waiting.call
+        if call.is_passed_on or waiting.size > REQUEST_BYTES_MAX:
+            self._end(waiting, refusals.TOO_LONG)  # a member that passed it on asks another one
+            return True
+        if self._room.turns.is_overtaken(waiting):
+            self._end(waiting, refusals.OVERTAKEN)
+            return True
+        number = waiting.number
+        if waiting.needs_number:
+            number = waiting.number = self._numbers.take(waiting.count)
+            if number is None:
+                self._register(link, waiting.count)
+                return False
+        self._next_request += 1
+        waiting.sent_s = self._now_s()
+        self._sent[self._next_request] = waiting
+        self.counters.values["requests_passed_on"] += 1
+        command = call.command
+        producer, sequence, count = number or (-1, 0, 0)
+        link.send(
+            DoorRequest(
+                self._next_request, command.code, command.opaque, command.flag, command.version,
+                command.ext_fields, command.body, call.line.born_host, producer, sequence, count,
+            )
+        )  # fmt: skip
+        return True
+
+    def _register(self, link: DoorLink, count: int) -> None:
+        """Ask for another registration, unless that is under way or would not help."""
+        if self._registrations.may_ask(count):
+            self._next_request += 1
+            self._registrations.asked(self._next_request)
+            link.send(DoorRequest(self._next_request, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0))
+
+    def _open(self, leader: Leader) -> DoorLink | None:
+        """Begin to connect to a leader; return None if its address is not known."""
+        self._hearing.opened()
+        self._link = self._open_link(self, *leader)
+        return self._link
+
+    def _leave_link(self) -> None:
+        """Give up the link to a member that leads no longer, and take its requests back."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.abort()
+            self._take_back_sent(link)
+
+    def _take_back_sent(self, link: DoorLink) -> None:
+        self._registrations.link_ended()
+        sent, self._sent = list(self._sent.values()), {}
+        way = Way.IN_DOUBT if link.was_made else Way.NOT_STORED
+        for waiting in sent:
+            self._take_back(waiting, way)
+        self._room.put_back()
+
+    # -- called by the link ------------------------------------------------------------------------
+
+    def link_lost(self, link: DoorLink) -> None:
+        """Keep what has no answer for the next link, which the next tick opens."""
+        if link is self._link:
+            self._link = None
+            self._take_back_sent(link)
+
+    def heard(self) -> None:
+        """Take note that the leader lives."""
+        self._hearing.heard()
+
+    def refused(self, requests: range) -> None:
+        """End what the leader cannot take, and ask it no longer for some time."""
+        link = self._link
+        if link is None:
+            return
+        leader = link.leader_id, link.term
+        self._incapable.avoid(leader)
+        refused = self._incapable.refusal(leader) or refusals.LATE
+        for number in requests:
+            waiting = self._sent.pop(number, None)
+            if waiting is not None:
+                self._end(waiting, refused)
+        if self._registrations.is_under_way(requests):
+            self._registrations.link_ended()
+        if not self._sent:
+            self._leave_link()
+        self.go_on()
+
+    def answered(self, answers: Sequence[DoorAnswer]) -> None:
+        """Answer clients, with one write for each connection."""
+        self._hearing.heard()
+        written: dict[Line, list[bytes]] = {}
+        for answer in answers:
+            if self._registrations.is_under_way(range(answer.number, answer.number + 1)):
+                self._take_registration(answer)
+                continue
+            waiting = self._sent.pop(answer.number, None)
+            if waiting is None:
+                continue
+            if answer.way not in (Way.ANSWERED, Way.STORED):
+                self._take_back(waiting, answer.way)
+                continue
+            self._room.leave(waiting)
+            if waiting.number is not None:
+                self._numbers.resolve(waiting.number, stored=answer.way is Way.STORED)
+            if answer.way is Way.ANSWERED and waiting.is_in_doubt:
+                in_doubt(waiting.call)  # a refusal, but an earlier copy may be stored
+            elif not waiting.call.command.is_oneway:
+                written.setdefault(waiting.call.line, []).append(answer.frame)
+        for line, parts in written.items():
+            line.send(b"".join(parts))
+        self.go_on()
+
+    def _take_registration(self, answer: DoorAnswer) -> None:
+        refused = refusals.unregistered(self._registrations.answered(answer))
+        if refused is None:
+            return
+        unnumbered = list(self._room.unnumbered)
+        self._room.unnumbered.clear()
+        for waiting in unnumbered:
+            self._end(waiting, refused)

@@ -1,0 +1,144 @@
+"""A request that cannot be served at once, from its arrival to its end."""
+
+from collections.abc import Hashable
+from typing import Final
+
+from dledger_broker.door.between_members.door_frames import Way, request_bytes
+from dledger_broker.door.between_members.door_numbers import COUNT_MAX, Number
+from dledger_broker.door.between_members.refusals import NO_QUORUM, SILENT, UNANSWERED
+from dledger_broker.door.calls.call import Call, may_be_stored
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_formats.json_objects import FormatError
+from dledger_formats.rocketmq import message_batch
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_node.services import drafts
+
+HOLD_S: Final = drafts.HOLD_S
+"""How long a request waits for a leader. Clients give up after 3 s, and try again before."""
+DOUBT_S: Final = drafts.WAIT_S
+"""How long the answer of a request may take that may have had its effect."""
+REPEAT_MIN_S: Final = 0.05
+REPEAT_MAX_S: Final = 0.4
+"""The least and the longest pause between copies that a leader does not take. Short enough that one
+of the last copies learns of a commit that came just in time.
+"""
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_BATCH_FLAGS: Final = {
+    int(RequestCode.SEND_MESSAGE): "batch",
+    int(RequestCode.SEND_MESSAGE_V2): "m",
+}
+"""The ext field that says whether a send is a batch."""
+STORING: Final = frozenset(
+    map(
+        int,
+        (
+            RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2,
+            RequestCode.SEND_BATCH_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK,
+        ),
+    )
+)  # fmt: skip
+"""Requests that store messages, so that a copy of one has an effect of its own."""
+
+
+class Waiting:
+    """A request from its arrival to its answer, if it cannot be served at once."""
+
+    __slots__ = (
+        "call", "client", "count", "is_stored", "may_be_stored", "next_s", "number", "order",
+        "pause_s", "sent_s", "size", "thing",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, order: int) -> None:
+        """`order` is larger than those of the requests that came before."""
+        self.call = call
+        self.order = order
+        self.count = numbers_of(call)
+        """How many numbers it needs; 0 for a request that may be repeated without."""
+        self.client = call.line.born_host
+        """The client's address."""
+        self.size = request_bytes(call.command.body, call.command.ext_fields)
+        self.thing: Hashable = None
+        """What it is about, if its order matters (`turns`)."""
+        self.number: Number | None = None
+        self.sent_s = 0.0
+        """When its last copy was sent."""
+        self.next_s = self.pause_s = 0.0
+        """When the next copy may be sent, and the pause if that comes back, too."""
+        self.is_stored = False
+        """Whether its messages are in the log."""
+        self.may_be_stored = False
+        """Whether a copy is, or was, on its way whose end is not known."""
+
+    def pause(self, now_s: float) -> None:
+        """Put the next copy off: not at first, then for twice as long each time."""
+        self.next_s = now_s + self.pause_s
+        self.pause_s = min(max(2 * self.pause_s, REPEAT_MIN_S), REPEAT_MAX_S)
+
+    def is_late(self, now_s: float) -> bool:
+        """Tell whether its time is up."""
+        limit_s = DOUBT_S if self.may_be_stored else HOLD_S
+        return now_s >= self.call.arrived_s + limit_s
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Its place among those that came before and after it.
+
+        A request that this member began to serve as the leader got its order later than it came.
+        """
+        return self.call.arrived_s, self.order
+
+    @property
+    def needs_number(self) -> bool:
+        """Whether it must get numbers before it is sent."""
+        return self.number is None and 0 < self.count <= COUNT_MAX
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether an earlier copy of its messages may be stored."""
+        return self.may_be_stored and self.count > 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its end can never be known, because it had no number."""
+        return self.is_in_doubt and self.number is None
+
+    def end(self, refused: RefusedError) -> None:
+        """Answer without the leader: `refused`, unless the request may have its effect."""
+        call = self.call
+        call.waiting = None
+        if self.is_in_doubt:
+            in_doubt(call, SILENT if refused is UNANSWERED else NO_QUORUM)
+        elif call.is_passed_on:
+            call.turned(Way.NOT_STORED)
+        else:
+            call.refuse(refused)
+
+
+def numbers_of(call: Call) -> int:
+    """Return how many numbers a request needs: one for each message that it stores."""
+    command = call.command
+    if command.code not in STORING:
+        return 0
+    flag = (command.ext_fields or {}).get(_BATCH_FLAGS.get(command.code, ""), "")
+    if command.code != _BATCH and flag.lower() != "true":
+        return 1
+    try:
+        return len(message_batch.decode(command.body))
+    except FormatError:
+        return 1  # the leader refuses it
+
+
+def refuse(call: Call, remark: str) -> None:
+    """End a request that had no effect."""
+    if call.is_passed_on:
+        call.turned(Way.NOT_STORED)
+    else:
+        call.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
+
+
+def in_doubt(call: Call, doubt: str = NO_QUORUM) -> None:
+    """End a request that may have had its effect."""
+    if call.is_passed_on:
+        call.turned(Way.IN_DOUBT)
+        return
+    call.refuse(may_be_stored(doubt))

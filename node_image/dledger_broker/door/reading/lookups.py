@@ -1,0 +1,265 @@
+"""Offsets of queues and of consumer groups, and routes."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
+
+from dledger_broker.door.between_members.door_frames import Way
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.offset_commits import OffsetCommits
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_broker.names import routes
+from dledger_broker.names.addresses import Addresses
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import (
+    MessageReader,
+    NotBuiltError,
+    UnitRefusedError,
+    UnprovedError,
+    UnreadableError,
+)
+from dledger_broker.settings import BrokerSettings
+from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.ext_fields import ExtFields
+from dledger_formats.rocketmq.offsets import (
+    MaxOffsetFields,
+    OffsetAnswerFields,
+    QueryConsumerOffsetFields,
+    QueueFields,
+    SearchOffsetFields,
+    TimestampAnswerFields,
+    UpdateConsumerOffsetFields,
+)
+from dledger_formats.rocketmq.topics import TopicFields
+from dledger_node.embedding import Member
+from dledger_node.services.drafts import Outcome
+
+BUILD_WAIT_S: Final = 2.0
+"""How long a look-up waits for units of its queue; clients wait 3 s."""
+BUILD_POLL_S: Final = 0.02
+
+Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
+"""Looks in a queue up to its end, in a thread; whether the queue has all its messages."""
+
+
+class GroupOffsets:
+    """Offsets of consumer groups (14 and 15), at the leader."""
+
+    def __init__(self, commits: OffsetCommits) -> None:
+        self._commits = commits
+
+    def query(self, call: Call) -> None:
+        """Answer where a group continues. Raises FormatError."""
+        fields = call.fields(QueryConsumerOffsetFields)
+        offset = self._commits.newest(fields.consumer_group, fields.topic, fields.queue_id)
+        if offset is None:
+            call.answer(
+                ResponseCode.QUERY_NOT_FOUND,
+                OffsetAnswerFields(),
+                remark="the group never committed an offset of this queue",
+            )
+        else:
+            call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=offset))
+
+    def update(self, call: Call) -> None:
+        """Commit an offset; answer once it is committed. Raises FormatError, RefusedError."""
+        fields = call.fields(UpdateConsumerOffsetFields)
+        key = fields.consumer_group, fields.topic, fields.queue_id
+        if call.command.is_oneway:
+            self._commits.commit(key, fields.commit_offset)
+            call.answer(ResponseCode.SUCCESS)
+        else:
+            self._commits.commit(key, fields.commit_offset, _answering(call), call.arrived_s)
+
+
+class QueueOffsets:
+    """Offsets of queues (29 to 32), from this member's own queues and log.
+
+    A member that lags would name an end that lies behind messages that are acknowledged. So each
+    answer counts everything that was acknowledged before its request came.
+    """
+
+    def __init__(
+        self,
+        owner: LogOwner,
+        feed: QueueFeed,
+        reader: MessageReader,
+        proofs: Proofs,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._owner = owner
+        self._feed = feed
+        self._reader = reader
+        self._proofs = proofs
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+
+    def max_offset(self, call: Call) -> None:
+        """Answer the offset that the next message gets. Raises FormatError."""
+        fields = call.fields(MaxOffsetFields)
+
+        def answer() -> None:
+            end_offset = self._end_offset(fields)
+            call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=end_offset))
+
+        self._prove(call, answer)
+
+    def min_offset(self, call: Call) -> None:
+        """Answer the offset of the first message. Raises FormatError."""
+        fields, reader = call.fields(QueueFields), self._reader
+
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            return OffsetAnswerFields(offset=reader.kept_offset(queue, end, has_all=has_all))
+
+        self._look_up(call, fields, look)
+
+    def search(self, call: Call) -> None:
+        """Answer the first message that is not older than a time. Raises FormatError.
+
+        An UPPER boundary means the last message that is not younger.
+        """
+        fields, reader = call.fields(SearchOffsetFields), self._reader
+        upper = (fields.boundary_type or "").upper() == "UPPER"
+
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            first = reader.kept_offset(queue, end, has_all=has_all)
+            wanted_ms = fields.timestamp + int(upper)
+            found = reader.first_stored_at(queue, wanted_ms, first, end)
+            return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
+
+        self._look_up(call, fields, look)
+
+    def earliest(self, call: Call) -> None:
+        """Answer when the first message was stored. Raises FormatError."""
+        fields, reader = call.fields(QueueFields), self._reader
+
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            first = reader.kept_offset(queue, end, has_all=has_all)
+            timestamp = reader.timestamp(queue, first) if first < end else -1
+            return TimestampAnswerFields(timestamp=timestamp)
+
+        self._look_up(call, fields, look)
+
+    def _end_offset(self, fields: QueueFields) -> int:
+        state = self._owner.state
+        if not state.tables.topics.has_queue(fields.topic, fields.queue_id):
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"there is no queue {fields.queue_id} of {fields.topic[:150]!r}",
+            )
+        return state.next_offset(fields.topic, fields.queue_id)
+
+    def _prove(self, call: Call, answer: Callable[[], None]) -> None:
+        """Answer once the state has all that was acknowledged before the request; `answer` may
+        raise RefusedError.
+        """
+
+        def decided(is_proved: bool) -> None:
+            try:
+                if not is_proved:
+                    raise RefusedError(
+                        ResponseCode.SYSTEM_ERROR,
+                        "no leader confirmed in time which messages are acknowledged; try again",
+                    )
+                answer()
+            except RefusedError as error:
+                call.refuse(error)
+
+        self._proofs.ask(call, decided)
+
+    def _look_up(self, call: Call, fields: QueueFields, look: Look) -> None:
+        """Look something up in a thread, and answer."""
+
+        def begin() -> None:
+            self._end_offset(fields)
+            call.line.reads_waiting += 1
+            self._loop.create_task(self._look_up_and_answer(call, fields, look))
+
+        self._prove(call, begin)
+
+    async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
+        deadline_s = self._loop.time() + BUILD_WAIT_S
+        try:
+            while True:
+                found = await self._try(fields, look)
+                if found is not None or self._loop.time() >= deadline_s:
+                    break
+                await asyncio.sleep(BUILD_POLL_S)
+        except (UnreadableError, OSError) as error:
+            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except RefusedError as error:
+            call.refuse(error)
+        else:
+            if found is not None:
+                call.answer(ResponseCode.SUCCESS, found)
+            else:
+                remark = "the consume queues are being built; try again"
+                call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
+        finally:
+            call.line.reads_waiting -= 1
+            call.line.go_on()
+
+    async def _try(self, fields: QueueFields, look: Look) -> ExtFields | None:
+        """Look once; return None if the queue lacks units that will come.
+
+        Raises RefusedError and UnreadableError.
+        """
+        queue, end_offset = QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
+        has_all, created_index = self._feed.has_all, self._owner.created_index(fields.topic)
+        rebuilds = self._feed.rebuilds
+        try:
+            return await self._loop.run_in_executor(self._threads, look, queue, end_offset, has_all)
+        except (NotBuiltError, UnprovedError):
+            return None
+        except UnitRefusedError as error:
+            if has_all and created_index == self._owner.created_index(fields.topic):
+                self._feed.rebuild(str(error), rebuilds)
+            return None
+
+
+class Names:
+    """Answers what clients ask of a name server (105, 106 and 206)."""
+
+    def __init__(
+        self, settings: BrokerSettings, member: Member, owner: LogOwner, addresses: Addresses
+    ) -> None:
+        self._settings = settings
+        self._member = member
+        self._owner = owner
+        self._addresses = addresses
+
+    def route(self, call: Call) -> None:
+        """Answer the route of a topic. Raises FormatError."""
+        name = call.fields(TopicFields).topic
+        topic = self._owner.state.tables.topics.by_name.get(name)
+        config = routes.config_of(self._settings, name, topic)
+        if config is None:
+            remark = f"the topic {name[:150]!r} does not exist"
+            call.answer(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+            return
+        route = routes.route(self._settings, config, self._addresses.route(self._member.leader_id))
+        call.answer(ResponseCode.SUCCESS, body=route.to_json())
+
+    def cluster(self, call: Call) -> None:
+        """Answer the brokers of the cluster."""
+        info = routes.cluster(self._settings, self._addresses.route(self._member.leader_id))
+        call.answer(ResponseCode.SUCCESS, body=info.to_json())
+
+    def topics(self, call: Call) -> None:
+        """Answer the names of all topics."""
+        names = routes.topic_list(self._settings, self._owner.state.tables.topics.by_name)
+        call.answer(ResponseCode.SUCCESS, body=names.to_json())
+
+
+def _answering(call: Call) -> Callable[[Outcome], None]:
+    def done(outcome: Outcome) -> None:
+        if outcome is Outcome.COMMITTED:
+            call.answer(ResponseCode.SUCCESS)
+        else:
+            call.turned(Way.IN_DOUBT)
+
+    return done

@@ -1,0 +1,290 @@
+"""Sends (codes 10, 310 and 320), at the leader: from a request to an entry, and to its answer.
+
+A send is acknowledged once a quorum holds it. One that a door has numbered is written unless the
+log has it under that number; then it is answered with the place that it has.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import msgspec
+
+from dledger_broker.door.between_members.door_frames import Way
+from dledger_broker.door.calls.call import Call, Line
+from dledger_broker.door.sending import repeats
+from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
+from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.leading.record_draft import RecordDraft
+from dledger_broker.messages import delays, retries, send_checks
+from dledger_broker.messages.send_checks import Hosts, RefusedError
+from dledger_broker.names import routes
+from dledger_broker.settings import BrokerSettings
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
+from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.rocketmq import topic_names
+from dledger_formats.rocketmq.codes import Permission, RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_id import MessageId
+from dledger_formats.rocketmq.sends import (
+    LongSendMessageFields,
+    SendAnswerFields,
+    SendMessageFields,
+)
+from dledger_formats.rocketmq.topics import TopicConfig
+from dledger_node.embedding import Member
+from dledger_node.services.drafts import Numbers, Outcome
+
+REGION: Final = "DefaultRegion"
+_WRITE: Final = int(Permission.WRITE)
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_LONG: Final = int(RequestCode.SEND_MESSAGE)
+_OF_GROUPS: Final = (
+    (topic_names.RETRY_PREFIX, retries.retry_topic),
+    (topic_names.DEAD_LETTER_PREFIX, retries.dead_letter_topic),
+)
+_OVERLOAD: Final = (DLedgerResponseCode.LEADER_PENDING_FULL,)
+
+
+class SendDraft(RecordDraft):
+    """The records of one send."""
+
+    __slots__ = ("call", "created", "queue_id", "repeats", "unique_key")
+
+    call: Call
+    repeats: Numbers | None
+    """All numbers of the send, if this draft has only those messages that the log lacked."""
+    queue_id: int
+    """The queue that the client is told; a delayed message waits in another one."""
+    unique_key: str | None
+    created: str | None
+    """The topic that the draft creates."""
+
+
+class Sends:
+    """Takes the sends of all connections."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        member: Member,
+        owner: LogOwner,
+        awaited: AwaitedRepeats,
+        threads: ThreadPoolExecutor,
+        store_host: Callable[[], bytes],
+    ) -> None:
+        self._settings = settings
+        self._member = member
+        self._owner = owner
+        self._awaited = awaited
+        self._threads = threads
+        self._store_host = store_host
+        self._loop = asyncio.get_running_loop()
+        self._answers: dict[Line, list[bytes]] = {}
+        self._lookups: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no place of a repeated send is being looked up, and every answer is written."""
+        return not (self._lookups or self._answers)
+
+    # -- from a request to a draft -----------------------------------------------------------------
+
+    def send(self, call: Call) -> None:
+        """Take one send. Raises FormatError and RefusedError."""
+        command = call.command
+        kind = LongSendMessageFields if command.code == _LONG else SendMessageFields
+        fields = call.fields(kind)
+        send_checks.check_topic(fields.topic)
+        is_dead = self._is_dead(fields)
+        if is_dead:
+            group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
+            topic = retries.dead_letter_topic(group).topic_name
+            fields = msgspec.structs.replace(fields, topic=topic, queue_id=0)
+        config = self._owner.topic(fields.topic)
+        created = None
+        if config is None:
+            config = created = self._new_topic(fields)
+        queue_id = _queue_of(config, fields.queue_id)
+        is_batch = command.code == _BATCH or fields.batch is True
+        messages = send_checks.messages_of(
+            fields,
+            queue_id,
+            command.body,
+            Hosts(call.line.born_host, self._store_host()),
+            is_batch=is_batch,
+        )
+        place = fields.topic, queue_id
+        level = 0 if is_batch or is_dead else delays.level_of(messages[0].properties)
+        if level:
+            messages = [delays.waiting(messages[0], level)]
+            place = messages[0].topic, messages[0].queue_id
+        records = send_checks.encode(messages)
+        longest = max(map(len, records)) + (delays.MARGIN_BYTES if level else 0)
+        if longest > self._member.body_bytes_max:
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message has {longest} bytes with its properties; at most "
+                f"{self._member.body_bytes_max} are allowed",
+            )
+        changes = () if created is None else (self._owner.create_topic(created),)
+        draft = SendDraft(changes, records, place, self._ended)
+        draft.call, draft.unique_key = call, send_checks.unique_key(fields)
+        draft.queue_id, draft.repeats = queue_id, None
+        draft.numbers = repeats.numbers_of(call, len(records))
+        draft.created = None if created is None else created.topic_name
+        self._owner.propose(draft, call.arrived_s)
+
+    def _is_dead(self, fields: SendMessageFields) -> bool:
+        """Tell whether a consumer sends a message again that its group has had too often."""
+        if not fields.topic.startswith(topic_names.RETRY_PREFIX):
+            return False
+        group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
+        config = self._owner.state.tables.groups.configs.get(group)
+        times = fields.reconsume_times or 0
+        return times > retries.times_max(config, fields.max_reconsume_times)
+
+    def _new_topic(self, fields: SendMessageFields) -> TopicConfig:
+        for prefix, topic_of in _OF_GROUPS:
+            if fields.topic.startswith(prefix):
+                return topic_of(fields.topic.removeprefix(prefix))
+        template = routes.config_of(self._settings, fields.default_topic, None)
+        if template is None:
+            raise RefusedError(
+                ResponseCode.TOPIC_NOT_EXIST, f"the topic {fields.topic} does not exist"
+            )
+        queues = max(1, min(fields.default_topic_queue_nums, template.write_queue_nums))
+        return TopicConfig(
+            topic_name=fields.topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=int(Permission.READ | Permission.WRITE),
+        )
+
+    # -- from a draft to an answer -----------------------------------------------------------------
+
+    def _ended(self, draft: RecordDraft, outcome: Outcome) -> None:
+        assert isinstance(draft, SendDraft)
+        if outcome is Outcome.COMMITTED:
+            if draft.repeats is not None:
+                self._answer_repeated(draft, draft.repeats)
+                return
+            draft.call.note_stored()
+            self._collect(draft.call, self._success(draft))
+            return
+        if outcome is Outcome.REFUSED and draft.created is not None:
+            self._owner.forget_topic(draft.created)
+        if draft.numbers is not None and repeats.is_repeated(draft):
+            self._answer_repeated(draft, draft.repeats or draft.numbers)
+        elif (way := repeats.way_of(draft, outcome)) is not None:
+            draft.call.turned(way)
+        else:
+            self._collect(draft.call, draft.call.encoded_refusal(_refusal(draft)))
+
+    def _answer_repeated(self, draft: SendDraft, numbers: Numbers) -> None:
+        """Answer a send that the log has, or write what the log lacks of it."""
+        indexes = self._member.find_numbers(numbers)
+        found = [index for index in indexes if index is not None]
+        if found and max(found) > self._member.readable_index:
+            self._await_first_copy(draft, numbers, max(found))
+        elif len(found) == len(indexes):
+            task = self._loop.create_task(self._look_up(draft, found))
+            self._lookups.add(task)
+            task.add_done_callback(self._lookups.discard)
+        else:
+            self._write_missing(draft, numbers, indexes)
+
+    def _await_first_copy(self, draft: SendDraft, numbers: Numbers, index: int) -> None:
+        """Answer a send once the entries of its first copy are committed."""
+
+        def ended(is_committed: bool) -> None:
+            if is_committed:
+                self._answer_repeated(draft, numbers)
+            else:
+                draft.call.turned(Way.IN_DOUBT)  # the door asks again
+
+        self._awaited.wait(index, draft.call.arrived_s, ended)
+
+    def _write_missing(
+        self, draft: SendDraft, numbers: Numbers, indexes: Sequence[int | None]
+    ) -> None:
+        by_sequence = dict(
+            zip(draft.numbers.sequences, draft.bodies[draft.changes :], strict=True)
+            if draft.numbers is not None
+            else ()
+        )
+        missing = [
+            sequence
+            for sequence, index in zip(numbers.sequences, indexes, strict=True)
+            if index is None
+        ]
+        bodies = [by_sequence[sequence] for sequence in missing]
+        changes = draft.bodies[: draft.changes]
+        rest = SendDraft(changes, bodies, draft.place, self._ended)  # type: ignore[arg-type]
+        rest.call, rest.unique_key, rest.queue_id = draft.call, draft.unique_key, draft.queue_id
+        rest.created, rest.repeats = draft.created, numbers
+        rest.numbers = Numbers(numbers.producer, missing)
+        self._owner.propose(rest, draft.call.arrived_s)
+
+    async def _look_up(self, draft: SendDraft, indexes: Sequence[int]) -> None:
+        """Answer a send with the places of the entries that the log has."""
+        try:
+            records = await self._loop.run_in_executor(
+                self._threads, repeats.stored_records, self._member, indexes
+            )
+        except LookupError:
+            draft.call.turned(Way.IN_DOUBT)
+            return
+        draft.positions = [record.physical_offset - ENTRY_HEADER_SIZE for record in records]
+        draft.first_offset = records[0].queue_offset
+        draft.call.note_stored()
+        self._collect(draft.call, self._success(draft))
+
+    def _collect(self, call: Call, answer: bytes) -> None:
+        """Send all answers of this turn of the loop with one write for each connection."""
+        if not self._answers:
+            self._loop.call_soon(self._flush)
+        self._answers.setdefault(call.line, []).append(answer)
+
+    def _flush(self) -> None:
+        answers, self._answers = self._answers, {}
+        for line, frames in answers.items():
+            line.send(b"".join(frames))
+
+    def _success(self, draft: SendDraft) -> bytes:
+        host, positions = self._store_host(), draft.positions
+        ids = [str(MessageId(host, pos + ENTRY_HEADER_SIZE)) for pos in positions]
+        values = draft.call.counters.values
+        values["messages_stored"] += len(positions)
+        values["bytes_stored"] += sum(map(len, draft.bodies[draft.changes :]))
+        fields = SendAnswerFields(
+            msg_id=",".join(ids),
+            queue_id=draft.queue_id,
+            queue_offset=draft.first_offset,
+            transaction_id=draft.unique_key,
+            region=REGION,
+            trace_on=True,
+        )
+        return draft.call.encoded(ResponseCode.SUCCESS, fields)
+
+
+def _queue_of(config: TopicConfig, queue_id: int) -> int:
+    """Return the queue that a message goes to. Raises RefusedError."""
+    if not config.perm & _WRITE:
+        raise RefusedError(
+            ResponseCode.NO_PERMISSION, f"the topic {config.topic_name} cannot be written to"
+        )
+    queues = max(config.read_queue_nums, config.write_queue_nums)
+    if queue_id >= queues:
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"{config.topic_name} has no queue {queue_id}; it has {queues}",
+        )
+    return queue_id if queue_id >= 0 else random.randrange(config.write_queue_nums)
+
+
+def _refusal(draft: SendDraft) -> RefusedError:
+    reason = draft.refusal
+    code = ResponseCode.SYSTEM_BUSY if reason in _OVERLOAD else ResponseCode.SERVICE_NOT_AVAILABLE
+    return RefusedError(code, f"the message is not stored: {reason.name if reason else 'unknown'}")

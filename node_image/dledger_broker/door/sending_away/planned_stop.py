@@ -1,0 +1,65 @@
+"""The stop of a member that is told to stop: its clients go elsewhere, and lose nothing.
+
+The member leads no longer when this begins. Behind a Service, clients may still be led to it until
+every node knows that it stops; for that time it goes on as a door. Then it accepts no further
+clients and answers the pulls that it holds. Clients above 5.3.1 get GO_AWAY for whatever they ask
+from then on: they connect again and ask there. Of other clients nothing more is read. What was read
+is answered, and the connections end with a reset, which clients of 4.9 notice at once.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from dledger_broker.door.calls.dispatcher import BrokerRequests
+from dledger_broker.door.connections.connection import BrokerConnection
+from dledger_broker.door.connections.listeners import Listeners
+from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.settings import BrokerSettings
+from dledger_node.remoting.gate import Gate
+
+PASS_ON_S: Final = 2.0
+"""How long a Service may still lead new clients here. kube-proxy applies changes once a second."""
+ANSWERED_S: Final = 2.5
+"""How long what was read may take to be answered, as anywhere else."""
+AWAY_S: Final = 0.25
+"""Time in which clients read the last answers, and ask again those whose pulls were held."""
+
+
+class PlannedStop:
+    """Where the stop of a member is."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        is_alone = len(settings.node.known_peers) == 1
+        has_front = bool(settings.group_address) and not settings.shares_port
+        self._pass_on_s = PASS_ON_S if has_front and not is_alone else 0.0
+        self.has_begun = False
+        self.takes_no_more = False
+        """Whether no further request is served."""
+        self._answered = asyncio.Event()
+
+    async def run(
+        self,
+        listeners: Listeners,
+        requests: BrokerRequests,
+        pulls: Pulls,
+        gate: Gate,
+    ) -> None:
+        """Send all clients away; return once they have their answers."""
+        self.has_begun = True
+        listeners.leave()
+        await asyncio.sleep(self._pass_on_s)
+        listeners.close()
+        self.takes_no_more = True
+        requests.go_away()
+        for guest in gate.everyone():
+            if isinstance(guest, BrokerConnection):
+                guest.send_away()
+        pulls.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._answered.wait(), ANSWERED_S)
+        await asyncio.sleep(AWAY_S)
+
+    def has_answered_all(self) -> None:
+        """Take note that no request waits for its answer."""
+        self._answered.set()
