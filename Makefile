@@ -49,7 +49,9 @@ fmt: setup ## Format the code and apply the linter's fixes
 # Markers say what a test needs (see pyproject.toml). `make check` runs tests/test_tidy.py.
 FAST := not apiserver and not group and not local and not storage and not powercut and not storefaults and not spark and not cluster \
   and not simulation and not interop and not fuzz
-# Each stage names the folders that have its tests: a collection of all tests takes 15 s. tests/test_stages.py finds what is left out.
+# Each stage names where its tests are: a collection of all tests takes 15 s. tests/test_stages.py finds what is left out.
+GROUP_TESTS := tests/audit/test_real_members.py tests/bench tests/broker tests/client tests/kube/test_authorized_requests.py \
+  tests/kube/test_canary.py tests/kube/test_member_remoting.py tests/node
 # Tests that are marked `sampled` run in part. The commit chooses the part, so that commits take turns; `all` leaves nothing out.
 SAMPLE ?= $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo none)
 PYTEST := $(RUN) -m pytest -q --sample=$(SAMPLE)
@@ -80,14 +82,14 @@ end-to-end-lane:
 	$(call stage,end-to-end tests,$(PYTEST) -m cluster tests/e2e)
 
 waiting-lane:
-	$(call stage,Spark tests,$(PYTEST) -m spark tests/audit tests/kube)
+	$(call stage,Spark tests,$(PYTEST) -m spark tests/audit tests/kube/test_executors_of_spark.py)
 	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage tests/node)
 	$(call stage,local group tests,$(PYTEST) -m local tests/client)
-	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store)
-	$(call stage,floods,$(PYTEST) -m fuzz tests/broker tests/node)
+	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store/test_power_cuts.py)
+	$(call stage,floods,$(PYTEST) -m fuzz tests/broker/test_broker_floods.py tests/node)
 
 members-lane:
-	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
+	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group $(GROUP_TESTS))
 	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
 	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
 
