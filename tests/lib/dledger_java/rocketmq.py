@@ -12,6 +12,8 @@ from typing import Any
 from dledger_java.program import JavaProgram
 
 Event = dict[str, Any]
+PATIENCE_MS = 30_000
+"""How long a send may take on a busy machine; the client's own default is 3 s."""
 
 
 class Scenario(JavaProgram):
@@ -94,7 +96,8 @@ class PushConsumer:
 def play(
     folder: Path, class_path: str, kind: str, name_servers: str, **options: object
 ) -> list[Event]:
-    """Play a scenario to its end; return its events."""
+    """Play a scenario to its end, with patience for each send; return its events."""
+    options = {"timeout": PATIENCE_MS, **options}
     with Scenario(folder, class_path, kind, name_servers, **options) as scenario:
         return scenario.rest()
 
