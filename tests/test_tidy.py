@@ -113,10 +113,15 @@ def unplain_prose(source: str) -> Iterator[tuple[int, str]]:
 
 
 def is_export(node: ast.stmt) -> bool:
-    """Whether a statement imports names, or lists them in `__all__`."""
+    """Whether a statement imports names, or lists them in `__all__`.
+
+    The imports may be tried, so that a package can say what must be installed.
+    """
     match node:
         case ast.ImportFrom() | ast.Assign(targets=[ast.Name(id="__all__")]):
             return True
+        case ast.Try(handlers=[ast.ExceptHandler(type=ast.Name(id="ModuleNotFoundError"))]):
+            return all(map(is_export, node.body))
     return False
 
 

@@ -8,26 +8,9 @@ outcome of each. Does not belong here: encoding frames and bodies (`dledger_form
 decision of a node.
 """
 
-from dledger_client.admin import GroupMembership, GroupMetadata
-from dledger_client.append.outcomes import Acknowledged, Appended, Outcome, Refused, Unknown
-from dledger_client.client import DLedgerClient
-from dledger_client.cluster.members import Timing
-from dledger_client.errors import (
-    AddressError,
-    BadAnswerError,
-    ClientError,
-    ConnectionLostError,
-    GroupUnreachableError,
-    NoEntryError,
-    NotLeaderError,
-    OutcomeUnknownError,
-    RefusedError,
-)
-from dledger_client.read.entry_batch import EntryBatch
-from dledger_client.read.tail import LogBounds
-from dledger_client.sync import BlockingClient
-from dledger_formats.protocol.entry import DLedgerEntry
-from dledger_formats.protocol.membership_change import ChangeKind
+from typing import TYPE_CHECKING
+
+from dledger_formats import missing_package
 
 __all__ = [
     "Acknowledged",
@@ -54,3 +37,29 @@ __all__ = [
     "Timing",
     "Unknown",
 ]
+
+try:
+    from dledger_client.admin import GroupMembership, GroupMetadata
+    from dledger_client.append.outcomes import Acknowledged, Appended, Outcome, Refused, Unknown
+    from dledger_client.client import DLedgerClient
+    from dledger_client.cluster.members import Timing
+    from dledger_client.errors import (
+        AddressError,
+        BadAnswerError,
+        ClientError,
+        ConnectionLostError,
+        GroupUnreachableError,
+        NoEntryError,
+        NotLeaderError,
+        OutcomeUnknownError,
+        RefusedError,
+    )
+    from dledger_client.read.entry_batch import EntryBatch
+    from dledger_client.read.tail import LogBounds
+    from dledger_client.sync import BlockingClient
+    from dledger_formats.protocol.entry import DLedgerEntry
+    from dledger_formats.protocol.membership_change import ChangeKind
+except ModuleNotFoundError as error:
+    # The program `dledger` is in this package, and names the missing library itself.
+    if not TYPE_CHECKING:
+        __getattr__ = missing_package.told_at_first_use(__name__, "client", error, __all__)

@@ -1,6 +1,6 @@
 """A RocketMQ broker on a DLedger group: a program that is built on a member (`embedding`).
 
-    main, program, settings   the program `dledger-broker`
+    console_script, main, program, settings   the program `dledger-broker`
     door       connections and requests of clients
     leading    what only the leader does: stamps, changes of the state
     names      the answers of a name server

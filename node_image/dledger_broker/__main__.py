@@ -1,6 +1,6 @@
 """`python -m dledger_broker`, the same as `dledger-broker`."""
 
-from dledger_broker.main import main
+from dledger_broker.console_script import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

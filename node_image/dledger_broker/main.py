@@ -1,11 +1,9 @@
-"""The program `dledger-broker`: one member of a group whose clients are those of RocketMQ."""
+"""One member of a group whose clients are those of RocketMQ."""
 
-import argparse
 import gc
 import logging
 import os
 import sys
-from importlib.metadata import version
 
 import uvloop
 
@@ -21,35 +19,9 @@ from dledger_node.main import CHATTY, EXIT_FATAL, EXIT_SETTINGS, serve
 
 logger = logging.getLogger(__name__)
 
-_HELP = """Run one member of a DLedger group as a RocketMQ broker, until SIGTERM.
-
-Settings are environment variables: those of dledger-node (dledger-node --help), and
-
-  DLEDGER_BROKER_ADDRESSES           where clients find each member: n0-IP:port;n1-IP:port
-  DLEDGER_BROKER_GROUP_ADDRESS       where clients reach any member, HOST:port (none)
-  DLEDGER_BROKER_OWN_ADDRESS         with a group's address, instead of all: where this one listens
-  DLEDGER_BROKER_SHARES_PORT         true or false: whether members listen there themselves (false)
-  DLEDGER_BROKER_NAME                the broker's name (default: the name of the group)
-  DLEDGER_BROKER_CLUSTER             the name of the cluster (default: DefaultCluster)
-  DLEDGER_BROKER_AUTO_CREATE_TOPICS  true or false: whether a message creates its topic (true)
-  DLEDGER_BROKER_NAME_SERVERS        where members register: HOST:port;HOST:port (none)
-
-Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."""
-
 
 def main() -> int:
     """Run one member with the settings of the environment."""
-    if sys.argv[1:]:
-        parser = argparse.ArgumentParser(
-            prog="dledger-broker",
-            usage="dledger-broker [--help | --version]",
-            description=_HELP,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        shown = f"dledger-broker {version('dledger-operator')}"
-        parser.add_argument("--version", action="version", version=shown)
-        parser.parse_args()
-        return 0
     try:
         settings = BrokerSettings.from_environment(os.environ)
     except SettingsError as error:

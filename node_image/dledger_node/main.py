@@ -1,4 +1,4 @@
-"""The program `dledger-node`: read the settings and run one member until it is stopped."""
+"""A member: read the settings and run one member until it is stopped."""
 
 import asyncio
 import contextlib
@@ -50,29 +50,8 @@ EXIT_FATAL: Final = 1
 CHATTY: Final = ("aiohttp.access",)
 
 
-def _store_command(arguments: list[str]) -> int:
-    # Imported here, so that a starting member does not wait for modules that it never uses.
-    from dledger_node.store_command import command
-
-    return command.main(arguments)
-
-
-def _seed_command(arguments: list[str]) -> int:
-    from dledger_node.store_command import seed
-
-    return seed.main(arguments, os.environ)
-
-
 def main() -> int:
-    """Run one member with the settings of the environment, or `dledger-node store` or `seed`."""
-    if sys.argv[1:2] == ["store"]:
-        return _store_command(sys.argv[2:])
-    if sys.argv[1:2] == ["seed"]:
-        return _seed_command(sys.argv[2:])
-    if sys.argv[1:]:
-        from dledger_node import usage
-
-        return usage.main(sys.argv[1:])
+    """Run one member with the settings of the environment."""
     try:
         settings = NodeSettings.from_environment(os.environ)
     except SettingsError as error:

@@ -1,0 +1,51 @@
+"""The console script `dledger-broker`: help that needs no library, then the program."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Final
+
+from dledger_formats import missing_package
+
+FAILED: Final = 1
+"""The exit code if a library is missing; a member that cannot run has the same."""
+_HELP: Final = """Run one member of a DLedger group as a RocketMQ broker, until SIGTERM.
+
+Settings are environment variables: those of dledger-node (dledger-node --help), and
+
+  DLEDGER_BROKER_ADDRESSES           where clients find each member: n0-IP:port;n1-IP:port
+  DLEDGER_BROKER_GROUP_ADDRESS       where clients reach any member, HOST:port (none)
+  DLEDGER_BROKER_OWN_ADDRESS         with a group's address, instead of all: where this one listens
+  DLEDGER_BROKER_SHARES_PORT         true or false: whether members listen there themselves (false)
+  DLEDGER_BROKER_NAME                the broker's name (default: the name of the group)
+  DLEDGER_BROKER_CLUSTER             the name of the cluster (default: DefaultCluster)
+  DLEDGER_BROKER_AUTO_CREATE_TOPICS  true or false: whether a message creates its topic (true)
+  DLEDGER_BROKER_NAME_SERVERS        where members register: HOST:port;HOST:port (none)
+
+Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."""
+
+
+def main() -> int:
+    """Run one member and return the exit code. Print the help even if a library is missing."""
+    if sys.argv[1:]:
+        return _print_help(sys.argv[1:])
+    try:
+        from dledger_broker.main import main as run
+    except ModuleNotFoundError as error:
+        sys.stderr.write(missing_package.advice("dledger-broker", "node", error))
+        return FAILED
+    return run()
+
+
+def _print_help(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="dledger-broker",
+        usage="dledger-broker [--help | --version]",
+        description=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shown = f"dledger-broker {version('dledger-operator')}"
+    parser.add_argument("--version", action="version", version=shown)
+    parser.parse_args(arguments)
+    return 0

@@ -1,0 +1,37 @@
+"""The console script `dledger-node`: help that needs no library, then one of its commands."""
+
+import os
+import sys
+
+from dledger_formats import missing_package
+
+FAILED = 1
+"""The exit code if a library is missing; a member that cannot run has the same."""
+STORE = "store"
+SEED = "seed"
+
+
+def main() -> int:
+    """Run one member, `dledger-node store` or `dledger-node seed`; return the exit code.
+
+    Print the help even if a library is missing.
+    """
+    given = sys.argv[1:]
+    try:
+        # Imported here, so that a starting member does not wait for modules that it never uses.
+        if given[:1] == [STORE]:
+            from dledger_node.store_command.command import main as run_store
+        elif given[:1] == [SEED]:
+            from dledger_node.store_command.seed import main as run_seed
+        elif given:
+            from dledger_node.usage import main as print_usage
+        else:
+            from dledger_node.main import main as run_member
+    except ModuleNotFoundError as error:
+        sys.stderr.write(missing_package.advice("dledger-node", "node", error))
+        return FAILED
+    if given[:1] == [STORE]:
+        return run_store(given[1:])
+    if given[:1] == [SEED]:
+        return run_seed(given[1:], os.environ)
+    return print_usage(given) if given else run_member()
