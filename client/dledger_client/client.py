@@ -28,15 +28,15 @@ from typing import Final, Self
 
 from dledger_client import register
 from dledger_client.admin import GroupAdmin, GroupMembership, GroupMetadata
-from dledger_client.append.batches import body_type_error
+from dledger_client.append.batches import check_batch
 from dledger_client.append.outcomes import Appended, Outcome
-from dledger_client.append.stream import Bodies, append_stream
+from dledger_client.append.stream import Bodies, append_stream, check_bodies
 from dledger_client.calls.dispatcher import Dispatcher
 from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.cluster import arguments as given
 from dledger_client.cluster.addresses import parse_servers
-from dledger_client.cluster.arguments import check_int, check_text
-from dledger_client.cluster.members import Timing
+from dledger_client.cluster.members import Timing, check_timing
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.indexes import INDEX_MAX, check_index, check_range
 from dledger_client.read.log_reader import LogReader
@@ -97,19 +97,19 @@ class DLedgerClient:
         value that no server can take, and ValueError if both `at_least_once` and `idempotent` are
         set.
         """
+        self.group = given.check_text(group, "group")
+        self.servers = parse_servers(servers)
+        self.timing = Timing() if timing is None else check_timing(timing)
+        self.statistics = AppendStatistics()
+        self._follow_leader = given.check_flag(follow_leader, "follow_leader")
+        self._at_least_once = given.check_flag(at_least_once, "at_least_once")
+        self._idempotent = given.check_flag(idempotent, "idempotent")
+        self._read_from = given.check_choice(read_from, "read_from", ReadFrom)
+        self._consistency = given.check_choice(consistency, "consistency", Consistency)
+        self._admin_token = given.check_secret(admin_token, "admin_token")
+        self._random = given.check_function(random, "random")
         if at_least_once and idempotent:
             raise ValueError("at_least_once and idempotent are mutually exclusive")
-        self.group = check_text(group, "group")
-        self.servers = parse_servers(servers)
-        self.timing = timing or Timing()
-        self.statistics = AppendStatistics()
-        self._follow_leader = follow_leader
-        self._at_least_once = at_least_once
-        self._idempotent = idempotent
-        self._read_from = ReadFrom(read_from)
-        self._consistency = Consistency(consistency)
-        self._admin_token = admin_token
-        self._random = random
         self._session: Session | None = None
 
     async def __aenter__(self) -> Self:
@@ -186,9 +186,7 @@ class DLedgerClient:
         body is not bytes, and ValueError if there are more than BATCH_MAX bodies or IN_FLIGHT_BYTES
         bytes: `append_all` takes any number.
         """
-        for body in bodies:
-            if not isinstance(body, bytes):
-                raise body_type_error(body)
+        check_batch(bodies)
         size_bytes = sum(map(len, bodies))
         if len(bodies) > BATCH_MAX or size_bytes > IN_FLIGHT_BYTES:
             raise ValueError(
@@ -209,8 +207,8 @@ class DLedgerClient:
         bodies only if nothing is resent; Java servers reorder pipelined appends even then. A
         failed append does not raise; its outcome describes the failure.
         """
-        check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
-        return self._stream(bodies, in_flight, deadline_s)
+        given.check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
+        return self._stream(check_bodies(bodies), in_flight, deadline_s)
 
     async def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry.
@@ -290,7 +288,7 @@ class DLedgerClient:
         """
         check_index(producer, "producer")
         check_index(acknowledged, "acknowledged")
-        check_int(sent, "sent", 0, acknowledged + WINDOW)
+        given.check_int(sent, "sent", 0, acknowledged + WINDOW)
         self._require_session().resume_producer(producer, acknowledged, sent)
 
     async def transfer(
@@ -302,9 +300,9 @@ class DLedgerClient:
         RefusedError if the member does not exist, lags too far behind or did not take over in
         time; OutcomeUnknownError if the response was lost and the member is not the leader yet.
         """
-        check_text(transferee_id, "transferee_id")
+        given.check_text(transferee_id, "transferee_id")
         if term is not None:
-            check_int(term, "term", 0, INDEX_MAX)
+            given.check_int(term, "term", 0, INDEX_MAX)
         return await self._admin(deadline_s).transfer(transferee_id, term)
 
     async def membership(self, *, deadline_s: float | None = None) -> GroupMembership:
@@ -323,7 +321,7 @@ class DLedgerClient:
         """
         if not isinstance(change, ChangeKind):
             raise TypeError(f"change must be a ChangeKind, not {type(change).__name__}")
-        check_text(member_id, "member_id")
+        given.check_text(member_id, "member_id")
         return await self._admin(deadline_s).change_membership(change, member_id)
 
     def _stream(

@@ -20,7 +20,9 @@ import msgspec
 import uvloop
 
 from dledger_client.admin import GroupMembership, GroupMetadata
+from dledger_client.append.batches import body_type_error
 from dledger_client.append.outcomes import Appended, Outcome
+from dledger_client.append.stream import check_bodies
 from dledger_client.client import (
     BATCH_MAX,
     IN_FLIGHT,
@@ -28,7 +30,7 @@ from dledger_client.client import (
     IN_FLIGHT_MAX,
     DLedgerClient,
 )
-from dledger_client.cluster.arguments import check_int
+from dledger_client.cluster.arguments import check_int, check_seconds
 from dledger_client.cluster.members import Timing
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.tail import LogBounds
@@ -72,7 +74,7 @@ class BlockingClient:
         `linger_s` is how long `append_all` collects bodies before it sends a batch that is not
         full.
         """
-        self._linger_s = linger_s
+        self._linger_s = linger_s if linger_s == 0 else check_seconds(linger_s, "linger_s")
         self._client = DLedgerClient(
             servers,
             group,
@@ -148,7 +150,7 @@ class BlockingClient:
         batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
         number = 0
         try:
-            for batch in _group_bodies(iter(bodies), size, self._linger_s):
+            for batch in _group_bodies(iter(check_bodies(bodies)), size, self._linger_s):
                 sent = self._start(self._client.append_batch(batch, deadline_s=deadline_s))
                 batches.append((number, sent))
                 number += len(batch)
@@ -305,14 +307,20 @@ def _group_bodies(
 ) -> Iterator[list[bytes]]:
     """Yield the bodies in batches; a batch ends when it is full or after `linger_s`."""
     for first in bodies:
-        batch, size_bytes, until_s = [first], len(first), time.monotonic() + linger_s
+        batch, size_bytes, until_s = [first], _size_bytes(first), time.monotonic() + linger_s
         while len(batch) < count_max and size_bytes < BATCH_BYTES and time.monotonic() < until_s:
             body = next(bodies, None)
             if body is None:
                 break
             batch.append(body)
-            size_bytes += len(body)
+            size_bytes += _size_bytes(body)
         yield batch
+
+
+def _size_bytes(body: bytes) -> int:
+    if not isinstance(body, bytes):
+        raise body_type_error(body)
+    return len(body)
 
 
 def _renumber_outcomes(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:

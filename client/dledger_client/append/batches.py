@@ -1,6 +1,6 @@
 """Batches of bodies: one APPEND_BATCH request if the server supports it, else one request each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
@@ -80,6 +80,15 @@ class Batch:
     def _start_each(self) -> None:
         start, deadline_s = self._starter.start_append, self._deadline_s
         self.calls = [start(body, deadline_s) for body in self.bodies]
+
+
+def check_batch(bodies: object) -> None:
+    """Raise TypeError unless these are bodies whose number is known."""
+    if not isinstance(bodies, Collection):
+        raise TypeError(f"bodies must be a sequence, not {type(bodies).__name__}")
+    for body in bodies:
+        if not isinstance(body, bytes):
+            raise body_type_error(body)
 
 
 def body_type_error(value: object) -> TypeError:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from dledger_client.append import batches
 from dledger_client.append.batches import AppendStarter, Batch, body_type_error, outcome_of
@@ -15,6 +15,16 @@ Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
 BATCHES_IN_WINDOW: Final = 8
 """Number of batches that fill a window, so that some are in flight while others fill."""
+
+
+AnyBodies = TypeVar("AnyBodies", bound=Bodies)
+
+
+def check_bodies(bodies: AnyBodies) -> AnyBodies:
+    """Return what yields bodies. Raises TypeError for anything else."""
+    if not isinstance(bodies, Iterable | AsyncIterable):
+        raise TypeError(f"bodies must be iterable, which {type(bodies).__name__} is not")
+    return bodies
 
 
 async def append_stream(

@@ -3,10 +3,19 @@
 Wrong types raise TypeError, wrong values ValueError.
 """
 
-import math
-from typing import Final
+import enum
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+Choice = TypeVar("Choice", bound=enum.Enum)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 GROUP_BYTES_MAX: Final = 255
+TOKEN_BYTES_MAX: Final = 256
+SECONDS_MAX: Final = 1_000_000_000
+"""About 30 years; clocks and numbers on the wire take this much."""
+SHOWN_BITS_MAX: Final = 128
+"""A number of more bits is not shown: Python refuses to convert a vast one to text."""
 
 
 def check_text(value: object, name: str, bytes_max: int = GROUP_BYTES_MAX) -> str:
@@ -27,14 +36,49 @@ def check_int(value: object, name: str, smallest: int, largest: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not smallest <= value <= largest:
-        raise ValueError(f"{name} is {value}; it must be {smallest} to {largest}")
+        is_vast = value.bit_length() > SHOWN_BITS_MAX
+        shown = f"a number of {value.bit_length()} bits" if is_vast else value
+        raise ValueError(f"{name} is {shown}; it must be {smallest} to {largest}")
     return value
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, not {type(value).__name__}")
+    return value
+
+
+def check_function(value: Function, name: str) -> Function:
+    """Return what can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, not {type(value).__name__}")
+    return value
+
+
+def check_secret(value: object, name: str) -> str:
+    """Return a text that may be empty and is in no message."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    if not value.isascii() or len(value) > TOKEN_BYTES_MAX:
+        raise ValueError(f"{name} must be ASCII, and have at most {TOKEN_BYTES_MAX} characters")
+    return value
+
+
+def check_choice(value: object, name: str, kind: type[Choice]) -> Choice:
+    """Return the member of an enumeration that has this value."""
+    known = [one.value for one in kind]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    if value not in known:
+        raise ValueError(f"{name} is {value!a}; it must be {' or '.join(known)}")
+    return kind(value)
 
 
 def check_seconds(value: object, name: str) -> float:
     """Return a time above 0, in seconds."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value}; it must be above 0 and finite")
+    if not 0 < value <= SECONDS_MAX:
+        raise ValueError(f"{name} must be above 0 and at most {SECONDS_MAX} seconds")
     return value

@@ -43,6 +43,13 @@ class Timing:
             check_seconds(getattr(self, item.name), item.name)
 
 
+def check_timing(value: object) -> Timing:
+    """Return a Timing. Raises TypeError for anything else."""
+    if not isinstance(value, Timing):
+        raise TypeError(f"timing must be a Timing, not {type(value).__name__}")
+    return value
+
+
 @dataclass(slots=True)
 class _Link:
     """The only connection to an address; the lock keeps two tasks from opening it twice."""

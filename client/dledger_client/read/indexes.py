@@ -2,16 +2,15 @@
 
 from typing import Final
 
+from dledger_client.cluster.arguments import check_int
+
 INDEX_MAX: Final = (1 << 63) - 1
 """An index has 64 bits with a sign on the wire and in the files."""
 
 
 def check_index(value: object, name: str) -> None:
     """Raise TypeError unless a value is an int, ValueError unless it is 0 to INDEX_MAX."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    if not 0 <= value <= INDEX_MAX:
-        raise ValueError(f"{name} is {value}; an index is 0 to {INDEX_MAX}")
+    check_int(value, name, 0, INDEX_MAX)
 
 
 def check_range(first: int, last: int | None) -> None:
