@@ -113,7 +113,7 @@ async def test_in_flight_must_be_a_number_above_0(group: Group, in_flight: Any) 
         (["get", "9223372036854775808"], "9223372036854775808 is no index; an index is 0 to"),
         (["tail", "--from", "x"], "'x' is invalid; expected a whole number, 0 or more"),
         (["tail", "--count", "0"], "'0' is invalid; expected a whole number, 1 or more"),
-        (["append", "--deadline", "0"], "'0' is invalid; expected a number above 0"),
+        (["append", "--deadline", "0"], "'0' is invalid; expected a number of seconds, above 0"),
         (["register", "get", "2147483648"], "-2147483648 to 2147483647"),
         (["status", "--http-port", "65536"], "expected a whole number, 1 to 65535"),
     ],

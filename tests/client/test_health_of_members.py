@@ -2,41 +2,41 @@
 
 import argparse
 
-import pytest
-
-from dledger_client.cluster.addresses import ServerAddress
-from dledger_client.commands import health, status
-from dledger_client.errors import GroupUnreachableError
-
-ARGUMENTS = argparse.Namespace(group="g", max_lag=None)
+from dledger_client.admin import GroupMembership
+from dledger_client.commands import health
 
 
-async def problems(voters: set[str]) -> list[str]:
-    return await health._members_problems(ARGUMENTS, health.Health(leader_id="n0"), voters)
+async def problems(http: str | None, addresses: dict[str, str], *voters: str) -> list[str]:
+    arguments = argparse.Namespace(group="g", max_lag=None, http=http, http_port=1)
+    group = GroupMembership(
+        group="g", leader_id="n0", term=1, voters=voters, learners=("n1",), index=-1,
+        addresses=addresses,
+    )  # fmt: skip
+    return await health._members_problems(arguments, health.Health(leader_id="n0"), group)
 
 
-async def test_a_learner_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def addresses(_: argparse.Namespace) -> list[ServerAddress]:
-        return [
-            ServerAddress(host="127.0.0.1", port=1, member_id=member_id)
-            for member_id in ("n0", "n1")
-        ]
+async def test_a_learner_may_be_silent() -> None:
+    (problem,) = await problems(None, {"n0": "127.0.0.1:9", "n1": "localhost:9"}, "n0")
 
-    monkeypatch.setattr(status, "page_addresses", addresses)
-
-    (problem,) = await problems({"n0"})
-
-    assert problem.startswith("n0: its page at 127.0.0.1:1: ")
+    assert problem == "the page of n0 at 127.0.0.1:1: Connection refused"
 
 
-async def test_a_group_that_cannot_be_asked_for_its_members_is_a_problem(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """`dledger wait` must ask again instead of giving up."""
+async def test_members_that_would_share_a_page_need_http() -> None:
+    (problem,) = await problems(None, {"n0": "127.0.0.1:7", "n2": "127.0.0.1:9"}, "n0", "n2")
 
-    async def addresses(_: argparse.Namespace) -> list[ServerAddress]:
-        raise GroupUnreachableError("no member answers")
+    assert "n0, n2 would all have their pages at 127.0.0.1:1; name the page of each" in problem
 
-    monkeypatch.setattr(status, "page_addresses", addresses)
 
-    assert await problems({"n0"}) == ["no member answers"]
+async def test_a_page_without_an_answer_may_be_that_of_any_member_which_is_missing() -> None:
+    found = await problems("127.0.0.1:1", {}, "n0", "n2")
+
+    assert found == [
+        "the page at 127.0.0.1:1: Connection refused",
+        "no page has answered for n0, n2",
+    ]
+
+
+async def test_a_voter_whose_page_nobody_names_is_a_problem() -> None:
+    found = await problems("n0=127.0.0.1:1", {}, "n0", "n2")
+
+    assert found[1] == "no page has answered for n2; give its address in --http"

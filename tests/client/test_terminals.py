@@ -1,21 +1,13 @@
 """`dledger` on terminals of several widths, without one, with NO_COLOR and in the C locale."""
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from dledger_fake_server.group import Group
+from tests.client.terminals import on_terminal, run
 
-PROGRAM = "import sys; from dledger_client.cli import main; sys.exit(main())"
 ESCAPE = "\x1b"
 NAME = "caf\u00e9 \u2013 \u65e5\u672c"
 COMMANDS = {
@@ -35,31 +27,6 @@ pytestmark = pytest.mark.usefixtures("group_in_environment")
 @pytest.fixture(autouse=True)
 def log(group_in_thread: Group) -> None:
     group_in_thread.log = [NAME.encode(), b"second"]
-
-
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    return kept | {"TERM": "xterm-256color"} | dict(extra)
-
-
-def on_terminal(arguments: list[str], columns: int, extra: Mapping[str, str]) -> tuple[int, str]:
-    """Run a command on a terminal of so many columns; return its exit code and what it shows."""
-    screen, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        stdin=terminal, stdout=terminal, stderr=terminal, env=environment(extra),
-    ) as process:  # fmt: skip
-        os.close(terminal)
-        shown = b""
-        try:
-            while piece := os.read(screen, 65536):
-                shown += piece
-        except OSError:  # the last program that had the terminal has ended
-            pass
-        code = process.wait(timeout=60)
-    os.close(screen)
-    return code, shown.decode(errors="replace").replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
@@ -111,10 +78,3 @@ def test_a_bar_fits_a_narrow_terminal(tmp_path: Path) -> None:
     assert code == 0
     assert "100%" in shown
     assert max(len(line) for line in re.split("[\r\n]", shown)) <= 40
-
-
-def run(arguments: list[str], extra: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        capture_output=True, encoding="utf-8", env=environment(extra), check=False, timeout=60,
-    )  # fmt: skip

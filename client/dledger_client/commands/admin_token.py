@@ -23,8 +23,9 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin-token-file",
         metavar="FILE",
-        help="file with the administration token, for a group that demands it (default: of the "
-        f"profile, ${FILE_VARIABLE}, the token in ${VARIABLE}, or ${MEMBER_FILE_VARIABLE})",
+        help="file with the administration token, for a group that demands it (default: "
+        f"that of the profile, ${FILE_VARIABLE}, the token in ${VARIABLE}, or "
+        f"${MEMBER_FILE_VARIABLE})",
     )
 
 
@@ -45,7 +46,9 @@ def _read_file(path: str) -> str:
         with open(path, "rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise UsageError(f"cannot read the administration token: {error}") from error
+        raise UsageError(
+            f"cannot read the administration token in {path}: {error.strerror}"
+        ) from error
     return _parse(raw, path)
 
 

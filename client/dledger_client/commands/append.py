@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dledger_client.append.outcomes import Outcome, Refused
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
 from dledger_client.client import IN_FLIGHT, DLedgerClient
 from dledger_client.commands import bodies, common, progress, streams
 from dledger_client.commands.bodies import InputError, OpenInputError
@@ -69,8 +69,8 @@ def add_parser(commands: common.Commands) -> None:
     retries.add_argument(
         "--producer",
         metavar="NAME",
-        help="--idempotent, and skip what an earlier run with this NAME has appended: the same "
-        "input, which may have grown, is in the log once, even after a crash (default: none)",
+        help="like --idempotent, and skip what an earlier run with this NAME has appended: the "
+        "same input, which may have grown, is in the log once, even after a crash (default: none)",
     )
     progress.add_option(parser)
     parser.add_argument(
@@ -101,6 +101,8 @@ async def run(arguments: argparse.Namespace) -> int:
     )
     async with opened as client:
         given = bodies.from_arguments(arguments)
+        if bodies.is_terminal(arguments) and not arguments.quiet:
+            common.complain("dledger: reading from the terminal; Ctrl-D ends the input")
         with cancelled_by_signals(task, signals):
             try:
                 if arguments.producer is None:
@@ -201,7 +203,8 @@ class _Appending:
                         outcome = await self._producer.confirmed(answered)
                         await self._producer.note(outcome)
                     tally.add(outcome)
-                    bar.update(self._sizes.popleft())
+                    size = self._sizes.popleft()
+                    bar.update(size if isinstance(outcome, Acknowledged) else 0)
                     if client.leader_id != shown_leader_id:
                         shown_leader_id = client.leader_id
                         bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
@@ -216,7 +219,9 @@ class _Appending:
             raise self._output_error
 
     def _bar(self) -> progress.Bar:
-        wanted = False if self._arguments.quiet else None
+        # A bar would be drawn over what a person types.
+        is_typed = bodies.is_terminal(self._arguments)
+        wanted = False if self._arguments.quiet or is_typed else None
         if self._arguments.progress is not None:
             wanted = self._arguments.progress
         return progress.bar(wanted, bodies.total_bytes(self._arguments))

@@ -18,6 +18,8 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 SECONDS_MAX: Final = 3600
+STEP_S: Final = 0.5
+"""How often the progress bar moves."""
 BUCKET_GROWTH: Final = 1.01
 """Width of a latency bucket relative to the next lower one; the error is 0.5 %."""
 TITLES: Final = {
@@ -58,14 +60,14 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--seconds",
         metavar="S",
-        type=common.positive_number,
+        type=common.seconds,
         default=5.0,
         help="duration of the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--warm-up",
         metavar="S",
-        type=common.positive_number,
+        type=common.seconds,
         default=1.0,
         help="duration of the load before the measurement, in seconds (default: %(default)s)",
     )
@@ -121,17 +123,17 @@ async def run(arguments: argparse.Namespace) -> int:
         raise common.UsageError(
             f"--body-bytes must be at most {disk.BODY_SIZE_MAX}, got {arguments.body_bytes}"
         )
-    if arguments.seconds > SECONDS_MAX:
-        raise common.UsageError(
-            f"--seconds must be at most {SECONDS_MAX}, got {arguments.seconds:g}"
-        )
-    total_s = math.ceil(arguments.warm_up + arguments.seconds)
+    for option, seconds in (("--seconds", arguments.seconds), ("--warm-up", arguments.warm_up)):
+        if seconds > SECONDS_MAX:
+            raise common.UsageError(f"{option} must be at most {SECONDS_MAX}, got {seconds:g}")
+    total_s = arguments.warm_up + arguments.seconds
     async with common.open_client(arguments) as client:
         await client.metadata()  # fail now if the group is unreachable
-        with progress.bar(arguments.progress, total_s, "s") as bar:
+        with progress.bar(arguments.progress, total_s, progress.SECONDS) as bar:
             showing = asyncio.create_task(_show_time(bar, total_s))
             try:
                 latencies = await _load(client, arguments)
+                bar.update(total_s - bar.n)
             finally:
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
@@ -158,11 +160,11 @@ async def run(arguments: argparse.Namespace) -> int:
     return ExitCode.OK if latencies.count else ExitCode.FAILED
 
 
-async def _show_time(bar: progress.Bar, total_s: int) -> None:
-    """Move the bar once a second."""
-    for _ in range(total_s):
-        await asyncio.sleep(1)
-        bar.update(1)
+async def _show_time(bar: progress.Bar, total_s: float) -> None:
+    """Move the bar several times a second."""
+    while bar.n + STEP_S < total_s:
+        await asyncio.sleep(STEP_S)
+        bar.update(STEP_S)
 
 
 async def _load(client: DLedgerClient, arguments: argparse.Namespace) -> Latencies:

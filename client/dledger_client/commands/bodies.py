@@ -86,6 +86,12 @@ def _all_regular(found: list[os.stat_result]) -> bool:
     return all(stat.S_ISREG(one.st_mode) for one in found)
 
 
+def is_terminal(arguments: argparse.Namespace) -> bool:
+    """Whether a person types the bodies."""
+    is_read = arguments.body is None and (not arguments.files or STANDARD_INPUT in arguments.files)
+    return is_read and sys.stdin is not None and sys.stdin.isatty()
+
+
 def noun(arguments: argparse.Namespace) -> str:
     """Return what the bodies are, counted from 1 over the whole input."""
     if arguments.body is not None:

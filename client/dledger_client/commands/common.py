@@ -1,11 +1,9 @@
 """Shared parts of the commands: exit codes, group options and output."""
 
 import argparse
-import asyncio
 import contextlib
 import enum
 import json
-import math
 import os
 import shutil
 import stat
@@ -16,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from dledger_client.calls.member_reads import ReadFrom
 from dledger_client.client import IN_FLIGHT_MAX, DLedgerClient
-from dledger_client.cluster.addresses import PORT_MAX
+from dledger_client.cluster.addresses import PORT_MAX, parse_servers
+from dledger_client.cluster.arguments import SECONDS_MAX
 from dledger_client.cluster.members import Timing
-from dledger_client.commands import profiles, streams
-from dledger_client.commands.notice import Notice
+from dledger_client.commands import notice, profiles, streams
 from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
+from dledger_client.commands.status_line import LINE
+from dledger_client.errors import AddressError
 from dledger_client.read.indexes import INDEX_MAX
 from dledger_formats.protocol.requests import Consistency
 
@@ -70,18 +70,18 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
         "--servers",
         metavar="HOST:PORT,…",
         help="addresses of one or more members, as ID=HOST:PORT for Java servers "
-        f"(default: of the profile, or ${SERVERS_VARIABLE})",
+        f"(default: those of the profile, or ${SERVERS_VARIABLE})",
     )
     parser.add_argument(
         "--group",
         metavar="NAME",
-        help=f"name of the group (default: of the profile, or ${GROUP_VARIABLE})",
+        help=f"name of the group (default: that of the profile, or ${GROUP_VARIABLE})",
     )
     profiles.add_option(parser)
     parser.add_argument(
         "--deadline",
         metavar="SECONDS",
-        type=positive_number,
+        type=seconds,
         default=Timing().deadline_s,
         help="timeout of one operation in seconds, including all attempts (default: %(default)s)",
     )
@@ -172,12 +172,9 @@ async def open_client(
         admin_token=admin_token,
     )
     async with opened as client:
-        notice = asyncio.create_task(Notice(client).run())
-        try:
+        deadline_s: float = arguments.deadline
+        async with notice.shown(client.group, deadline_s, lambda: client.trouble):
             yield client
-        finally:
-            notice.cancel()
-            await asyncio.gather(notice, return_exceptions=True)
 
 
 def new_client(
@@ -209,15 +206,28 @@ def new_client(
         raise UsageError(str(error)) from error
 
 
-def positive_number(text: str) -> float:
-    """Parse a number above 0, for argparse."""
+def seconds(text: str) -> float:
+    """Parse a time above 0, for argparse."""
     try:
         number = float(text)
     except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is invalid; expected a number above 0")
+        number = 0.0
+    if not 0 < number <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text[:TEXT_SHOWN_MAX]!a} is invalid; expected a number of seconds, above 0 and at "
+            f"most {SECONDS_MAX}"
+        )
     return number
+
+
+def addresses(text: str) -> str:
+    """Check addresses, for argparse. An empty text stands for none."""
+    try:
+        if text:
+            parse_servers(text)
+    except AddressError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def index(text: str) -> int:
@@ -252,9 +262,14 @@ def whole_number(text: str, smallest: int, largest: int) -> int:
         else:
             allowed = f"{smallest} to {largest}"
         raise argparse.ArgumentTypeError(
-            f"{text[:TEXT_SHOWN_MAX]!r} is invalid; expected a whole number, {allowed}"
+            f"{text[:TEXT_SHOWN_MAX]!a} is invalid; expected a whole number, {allowed}"
         )
     return number
+
+
+def entries(count: int) -> str:
+    """Return a number of entries as text."""
+    return f"{count} entry" if count == 1 else f"{count} entries"
 
 
 def terminal_columns() -> int:
@@ -289,6 +304,7 @@ def write_line(line: str = "") -> None:
 
 def complain(line: str) -> None:
     """Write one line about the command itself to standard error."""
+    LINE.erase()
     with contextlib.suppress(OSError):
         sys.stderr.write(line + "\n")
 

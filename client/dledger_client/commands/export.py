@@ -22,6 +22,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 
 STANDARD_OUTPUT: Final = "-"
+ENTRIES: Final = " entries"
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -32,11 +33,11 @@ def add_parser(commands: common.Commands) -> None:
         summary="write entries to a file that `import` reads",
         description="Write the entries of a group, or of the folder of a member that is not "
         "running, to FILE. If FILE holds the beginning of an export, it is extended. Groups and "
-        "folders of Java DLedger are exported alike.",
+        "folders of Java DLedger can be exported, too.",
         examples={
             "dledger export all.export": "all entries of a group",
-            "dledger export --folder dledger-n0 all.export": "those in a member's folder",
-            "dledger export --follow --until bye a.export": "until the entry `bye` was exported",
+            "dledger export --folder dledger-n0 all.export": "the entries in a member's folder",
+            "dledger export --follow --until bye a.export": "end after the entry `bye`",
             "dledger export - | gzip > all.gz": "write to a pipe",
         },
         exit_codes="0 exported; 1 the export or the folder is damaged, or cannot be written; 2 "
@@ -100,7 +101,7 @@ async def _export(arguments: argparse.Namespace) -> None:
     async with _writer(arguments) as writer:
         first = _first(writer, arguments)
         try:
-            with progress.bar(arguments.progress, None, "entries") as bar:
+            with progress.bar(arguments.progress, None, ENTRIES) as bar:
                 if arguments.folder is None:
                     await _from_group(writer, first, arguments, bar)
                 else:
@@ -126,7 +127,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from {first} is after --last {last}")
     if arguments.file == STANDARD_OUTPUT and sys.stdout.isatty():
-        raise UsageError("an export is no text for a terminal: name a file, or use a pipe")
+        raise UsageError(
+            "an export is binary, and not written to a terminal: name a FILE, or use a pipe"
+        )
 
 
 @contextlib.asynccontextmanager
@@ -136,7 +139,7 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
             output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
             writer = ExportWriter(output)
         else:
-            writer = await ExportWriter.to_file(Path(arguments.file))
+            writer = await _extended(Path(arguments.file), arguments)
     except OSError as error:
         raise UsageError(f"cannot write {arguments.file}: {error.strerror}") from error
     try:
@@ -146,9 +149,21 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
     except OSError as error:
         if error.filename is not None:  # it names a file of the source
             raise ExportError(f"cannot read {error.filename}: {error.strerror}") from error
-        raise ExportError(f"cannot write {arguments.file}: {error.strerror}") from error
+        is_file = arguments.file != STANDARD_OUTPUT
+        where = arguments.file if is_file else "to standard output"
+        raise ExportError(f"cannot write {where}: {error.strerror}") from error
     finally:
         writer.close()
+
+
+async def _extended(path: Path, arguments: argparse.Namespace) -> ExportWriter:
+    """Open a file to extend the export that it may hold, all of which is checked first."""
+    with progress.bar(arguments.progress, _size_bytes(path), doing="checking") as bar:
+        return await ExportWriter.to_file(path, bar.update)
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _first(writer: ExportWriter, arguments: argparse.Namespace) -> int | None:
@@ -180,7 +195,7 @@ async def _from_folder(
     last: int | None = arguments.last
     head = Head(group=arguments.group or writer.group or "", first_index=begin)
     if log.durable_index is not None:
-        bar.reset(max(0, log.durable_index + 1 - begin))
+        bar.expect(max(0, log.durable_index + 1 - begin))
     for found in log.entries(begin if taken is None else taken.index):
         if taken is not None:
             taken.check(found[0])
@@ -221,7 +236,7 @@ async def _from_group(
         _check_bounds(bounds, begin, arguments)
         writer.begin(Head(group=client.group, first_index=begin))
         if bar.total is None and not arguments.follow:
-            bar.reset(max(0, last + 1 - begin))
+            bar.expect(max(0, last + 1 - begin))
         taken = _taken(writer)
         if mark is not None and writer.last is not None and writer.last.body == mark:
             return
@@ -265,7 +280,8 @@ def _write(writer: ExportWriter, entries: list[DLedgerEntry], bar: progress.Bar)
 def _report(writer: ExportWriter, next_index: int) -> None:
     if writer.entries:
         first = next_index - writer.entries
-        what = f"exported {writer.entries} entries, {first} to {next_index - 1}"
+        what = f"exported {common.entries(writer.entries)}, {first} to {next_index - 1}"
     else:
-        what = f"exported no entry; the log ends with entry {next_index - 1}"
+        ends = f"ends with entry {next_index - 1}" if next_index else "is empty"
+        what = f"exported no entry; the log {ends}"
     common.complain(what)

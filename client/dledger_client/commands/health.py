@@ -5,14 +5,15 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dledger_client.admin import GroupMembership
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, status
+from dledger_client.commands import common, notice, status
 from dledger_client.commands.common import ExitCode
-from dledger_client.errors import ClientError, GroupUnreachableError
+from dledger_client.errors import ClientError
 from dledger_formats.http.status import Role
 
 ATTEMPT_S: Final = 5.0
-"""How long `health`, and each attempt of `wait`, looks for a leader."""
+"""How long `health` looks for a leader."""
 PAUSE_S: Final = 0.5
 
 
@@ -22,16 +23,15 @@ def add_parser(commands: common.Commands) -> None:
         commands,
         "health",
         summary="check whether the group serves",
-        description="Check that the group has a leader that a majority follows: the leader proves "
-        "it by its answer where the log ends. Java's leaders prove nothing and are taken at their "
-        "word.",
+        description="Check that the group has a leader that a majority follows: the leader makes "
+        "sure of that before it says where the log ends. Java's leaders do not, and are believed.",
         examples={
             "dledger health": "the group takes appends",
             "dledger health --all-members": "and every voter is up and follows the leader",
             "dledger health --max-lag 1000": "and none lags by more than 1000 entries",
         },
-        exit_codes="0 healthy; 1 a member is not; 2 usage error; 4 refused: another group; 5 no "
-        "leader that a majority follows.",
+        exit_codes="0 healthy; 1 a member is not healthy; 2 usage error; 4 refused: another group; "
+        "5 no leader that a majority follows.",
     )
     wait = common.new_parser(
         commands,
@@ -42,8 +42,8 @@ def add_parser(commands: common.Commands) -> None:
             "dledger wait": "until the group takes appends, for 30 s at most",
             "dledger wait --all-members --deadline 300": "until every voter is up",
         },
-        exit_codes="0 healthy; 1 a member is still not; 2 usage error; 4 refused: another group; "
-        "5 still no leader that a majority follows.",
+        exit_codes="0 healthy; 1 a member is still not healthy; 2 usage error; 4 refused: another "
+        "group; 5 still no leader that a majority follows.",
     )
     for parser, run in ((health, run_health), (wait, run_wait)):
         parser.add_argument(
@@ -89,13 +89,18 @@ async def run_wait(arguments: argparse.Namespace) -> int:
     """Check until the group is healthy or the time is over; return the exit code."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + arguments.deadline
-    async with common.open_client(arguments) as client:
+    last = "no answer yet"
+    async with (
+        common.new_client(arguments) as client,
+        notice.shown(client.group, arguments.deadline, lambda: client.trouble or last),
+    ):
         while True:
-            left_s = max(PAUSE_S, end_s - loop.time())
-            found = await check(client, arguments, min(ATTEMPT_S, left_s))
+            found = await check(client, arguments, max(PAUSE_S, end_s - loop.time()))
             if not found.problems or loop.time() >= end_s:
-                return _report(found, arguments)
+                break
+            last = "; ".join(found.problems)
             await asyncio.sleep(PAUSE_S)
+    return _report(found, arguments)
 
 
 async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s: float) -> Health:
@@ -110,29 +115,33 @@ async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s
         return found
     found.leader_id, found.term, found.end_index = group.leader_id, group.term, bounds.end_index
     if arguments.all_members or arguments.max_lag is not None:
-        found.problems += await _members_problems(arguments, found, set(group.voters))
+        found.problems += await _members_problems(arguments, found, group)
     return found
 
 
 async def _members_problems(
-    arguments: argparse.Namespace, found: Health, voters: set[str]
+    arguments: argparse.Namespace, found: Health, group: GroupMembership
 ) -> list[str]:
     """Return what is wrong with the voters, by their own pages."""
-    try:
-        addresses = await status.page_addresses(arguments)
-    except GroupUnreachableError as error:
-        return [str(error)]  # no member answered this time; `dledger wait` asks again
+    voters = set(group.voters)
+    addresses, problems = status.pages_of(arguments, group.addresses)
+    if problems:
+        return problems
     # A learner need not be healthy: it has no vote.
     named = [each for each in addresses if each.member_id is None or each.member_id in voters]
     answers = await status.ask_all(named, arguments.group)
     pages = {answer.status.self_id: answer.status for answer in answers if answer.status}
-    problems = [
-        f"{answer.address.member_id or 'a member'}: its page at {answer.address}: {answer.problem}"
-        for answer in answers
-        if answer.status is None
-    ]
+    silent = [answer for answer in answers if answer.status is None]
+    for answer in silent:
+        whose = (
+            f"the page of {answer.address.member_id}" if answer.address.member_id else "the page"
+        )
+        problems.append(f"{whose} at {answer.address}: {answer.problem}")
     if unnamed := voters - pages.keys() - {answer.address.member_id for answer in answers}:
-        problems.append(f"no page of {', '.join(sorted(unnamed))} was asked; name them in --http")
+        # A page without an answer, whose member --http does not name, may be that of one of these.
+        may_be_silent = any(answer.address.member_id is None for answer in silent)
+        cure = "" if may_be_silent else "; give its address in --http"
+        problems.append(f"no page has answered for {', '.join(sorted(unnamed))}{cure}")
     for member_id in sorted(voters & pages.keys()):
         page = pages[member_id]
         lag = found.end_index - page.ledger_end_index

@@ -34,13 +34,12 @@ def add_parser(commands: common.Commands) -> None:
         commands,
         "import",
         summary="append the entries of an export",
-        description="Append the entries of FILE, which `dledger export` wrote, in their order and "
-        "once. Prints which indexes they have now. If the command is interrupted, run it again "
-        "with the same FILE, which may have grown. What leaders appended for themselves is left "
-        "out.",
+        description="Append each entry of FILE, which `dledger export` wrote, once and in order, "
+        "and print the new indexes. If the command is interrupted, run it again with the same "
+        "FILE, which may have grown. Entries that leaders appended for themselves are left out.",
         examples={
             "dledger import all.export": "into an empty group",
-            "dledger import --append b.export": "behind what the group has",
+            "dledger import --append b.export": "after the entries of the group",
             "gunzip < all.gz | dledger import -": "from a pipe",
         },
         exit_codes="0 all imported; 1 the export was cut or is damaged, or its order is "
@@ -62,7 +61,9 @@ def add_parser(commands: common.Commands) -> None:
     )
     common.add_group_options(parser)
     progress.add_option(parser)
-    common.add_output_option(parser, "text: one line for each run of indexes; json: the same")
+    common.add_output_option(
+        parser, "text: one line for each run of indexes; json: the same as JSON"
+    )
     parser.set_defaults(run=run)
 
 
@@ -132,7 +133,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _import(arguments: argparse.Namespace) -> ExitCode:
     async with (
-        _input(arguments.file) as file,
+        _input(arguments) as file,
         common.open_client(arguments, idempotent=True) as client,
     ):
         with NamedProducer.opened(arguments.producer, client.group) as producer:
@@ -160,8 +161,9 @@ def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> Exit
 
 
 @contextlib.asynccontextmanager
-async def _input(name: str) -> AsyncIterator[int]:
+async def _input(arguments: argparse.Namespace) -> AsyncIterator[int]:
     """Open the export; check all of it first if it is a file. Raises UsageError, ExportError."""
+    name: str = arguments.file
     if name == STANDARD_INPUT:
         if sys.stdin is None:
             raise UsageError("cannot read -: standard input is closed")
@@ -172,8 +174,10 @@ async def _input(name: str) -> AsyncIterator[int]:
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     try:
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            await verify_file(Path(name))
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode):
+            with progress.bar(arguments.progress, found.st_size, doing="checking") as bar:
+                await verify_file(Path(name), bar.update)
         yield file
     finally:
         os.close(file)
@@ -227,8 +231,8 @@ class _Import:
         """Say what was imported, also if the export is damaged further on."""
         imported = self._producer.acknowledged - self._producer.skipped
         common.complain(
-            f"imported {imported} entries; imported before: {self._producer.skipped}; left out: "
-            f"{self._left_out} entries of leaders"
+            f"imported {common.entries(imported)}; imported before: {self._producer.skipped}; "
+            f"left out: {common.entries(self._left_out)} of leaders"
         )
 
     async def _pieces(self, file: int, bar: progress.Bar) -> AsyncIterator[list[tuple[int, bytes]]]:

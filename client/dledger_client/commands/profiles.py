@@ -34,6 +34,8 @@ VARIABLES: Final = {
 """The variable of each option that selects a group."""
 CONFIG_VARIABLE: Final = "XDG_CONFIG_HOME"
 CONFIG_BYTES_MAX: Final = 1 << 20
+NAME_SHOWN_MAX: Final = 40
+"""Length to which the name of a missing profile is cut in a message."""
 
 
 class ProfileError(Exception):
@@ -62,8 +64,9 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument(
         "--profile",
         metavar="NAME",
-        help="take what selects the group from this profile in ~/.config/dledger/config.toml "
-        f"(default: ${PROFILE_VARIABLE}, then the default profile of the file)",
+        help="take the servers and the name of the group from this profile in "
+        f"~/.config/dledger/config.toml (default: ${PROFILE_VARIABLE}, then the default profile "
+        "of the file)",
     )
     option.completer = lambda **_: complete_profiles()  # type: ignore[attr-defined]
 
@@ -91,8 +94,9 @@ def resolve(arguments: argparse.Namespace) -> None:
         return
     if name_used not in config.profiles:
         known = ", ".join(sorted(config.profiles)) or "none"
+        shown = name_used[:NAME_SHOWN_MAX]
         raise ProfileError(
-            f"{config_path()} has no profile {name_used!a}; the profiles there are: {known}"
+            f"{config_path()} has no profile {shown!a}; the profiles there are: {known}"
         )
     profile = config.profiles[name_used]
     for name in wanted:

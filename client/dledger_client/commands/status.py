@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
-        type=common.positive_number,
+        type=common.seconds,
         nargs="?",
         const=WATCH_S,
         help=f"print again every SECONDS, until Ctrl-C (default: once; {WATCH_S:g} s if no time is "
@@ -61,7 +62,8 @@ def add_page_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="HOST:PORT,…",
-        help=f"HTTP addresses of the members (default: of the profile, or ${HTTP_VARIABLE})",
+        type=common.addresses,
+        help=f"HTTP addresses of the members (default: those of the profile, or ${HTTP_VARIABLE})",
     )
     parser.add_argument(
         "--http-port",
@@ -96,7 +98,9 @@ async def run(arguments: argparse.Namespace) -> int:
 
 async def _run_once(arguments: argparse.Namespace) -> int:
     """Fetch and print the status of each member, and return the exit code."""
-    addresses = await page_addresses(arguments)
+    addresses, remarks = await page_addresses(arguments)
+    for remark in remarks:
+        common.complain(f"dledger: {remark}")
     answers = await ask_all(addresses, arguments.group)
     if arguments.output == "json":
         common.write_json([_plain(answer) for answer in answers])
@@ -115,29 +119,38 @@ async def ask_all(addresses: list[ServerAddress], group: str | None) -> list["An
     return await asyncio.gather(*(_ask(address, group) for address in addresses))
 
 
-async def page_addresses(arguments: argparse.Namespace) -> list[ServerAddress]:
-    """Return where the members' pages are. Raises UsageError for an invalid address.
+async def page_addresses(arguments: argparse.Namespace) -> tuple[list[ServerAddress], list[str]]:
+    """Return the result of `pages_of` for the members that METADATA names."""
+    peers: Mapping[str, str] = {}
+    if not arguments.http:
+        async with common.open_client(arguments) as client:
+            peers = (await client.metadata()).peers
+    return pages_of(arguments, peers)
 
-    Complains if members have the same one, since they run on one host.
+
+def pages_of(
+    arguments: argparse.Namespace, peers: Mapping[str, str]
+) -> tuple[list[ServerAddress], list[str]]:
+    """Return where the members' pages are, and a remark for members that would share a page.
+
+    `peers` has HOST:PORT of each member. Raises UsageError for an invalid address.
     """
     try:
         if arguments.http:
-            return parse_servers([arguments.http])
-        async with common.open_client(arguments) as client:
-            metadata = await client.metadata()
-        peers = parse_servers([f"{key}={value}" for key, value in sorted(metadata.peers.items())])
+            return parse_servers([arguments.http]), []
+        members = parse_servers([f"{key}={value}" for key, value in sorted(peers.items())])
     except AddressError as error:
         raise UsageError(str(error)) from error
-    port = arguments.http_port
-    for shared, count in Counter(peer.host for peer in peers).items():
+    port, remarks = arguments.http_port, []
+    for shared, count in Counter(member.host for member in members).items():
         if count > 1:
-            ids = ", ".join(str(peer.member_id) for peer in peers if peer.host == shared)
-            common.complain(
-                f"dledger: {ids} would all have their pages at "
-                f"{ServerAddress(host=shared, port=port)}; "
+            ids = ", ".join(str(one.member_id) for one in members if one.host == shared)
+            remarks.append(
+                f"{ids} would all have their pages at {ServerAddress(host=shared, port=port)}; "
                 f"name the page of each with --http HOST:PORT,… or {HTTP_VARIABLE}"
             )
-    return [ServerAddress(host=peer.host, port=port, member_id=peer.member_id) for peer in peers]
+    pages = [ServerAddress(host=one.host, port=port, member_id=one.member_id) for one in members]
+    return pages, remarks
 
 
 async def _ask(address: ServerAddress, group: str | None) -> Answer:

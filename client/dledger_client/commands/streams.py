@@ -5,6 +5,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from dledger_client.commands.status_line import LINE
+
 _STANDARD: Final = (0, 1, 2)
 
 
@@ -37,6 +39,7 @@ def prepare() -> None:
 
 def write(text: str) -> None:
     """Write text to standard output. Raises BrokenPipeError or OutputError."""
+    LINE.erase()
     try:
         sys.stdout.write(text)
     except BrokenPipeError:
@@ -47,6 +50,7 @@ def write(text: str) -> None:
 
 def write_bytes(content: bytes) -> None:
     """Write bytes to standard output, with the same errors. Do not mix this with text."""
+    LINE.erase()
     try:
         sys.stdout.buffer.write(content)
     except BrokenPipeError:

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_client.exports.records import (
     CHECKSUM,
@@ -25,6 +25,9 @@ from dledger_formats.log.checksum import crc32
 
 PIECE_BYTES: Final = 1 << 20
 _KINDS: Final = (*disk.ENTRY_MAGICS, END)
+
+OnBytes: TypeAlias = Callable[[int], object]
+"""Is told how many further bytes of a file were decoded."""
 
 
 class ExportDecoder:
@@ -157,24 +160,26 @@ def decode_file(path: Path) -> Iterator[ExportDecoder]:
             yield decoder
 
 
-async def verify_file(path: Path) -> None:
+async def verify_file(path: Path, on_bytes: OnBytes = lambda _: None) -> None:
     """Check a whole file; a cancellation ends it. Raises ExportError or OSError."""
-    decoder = await _last_decoder(path) or ExportDecoder(os.fspath(path))
+    decoder = await _last_decoder(path, on_bytes) or ExportDecoder(os.fspath(path))
     decoder.finish()
 
 
-async def resume_point(path: Path) -> ExportDecoder | None:
+async def resume_point(path: Path, on_bytes: OnBytes = lambda _: None) -> ExportDecoder | None:
     """Decode the export in a file that is to be extended; None if it has no entry.
 
     What follows the last entry is the end, or the beginning of a record whose writer was
     interrupted. A cancellation ends it. Raises ExportError if anything else is wrong, or OSError.
     """
-    decoder = await _last_decoder(path)
+    decoder = await _last_decoder(path, on_bytes)
     return decoder if decoder is not None and decoder.records else None
 
 
-async def _last_decoder(path: Path) -> ExportDecoder | None:
-    decoder = None
-    for decoder in decode_file(path):  # noqa: B007 - the last one is wanted
+async def _last_decoder(path: Path, on_bytes: OnBytes) -> ExportDecoder | None:
+    decoder, told = None, 0
+    for decoder in decode_file(path):
+        on_bytes(decoder.offset - told)
+        told = decoder.offset
         await asyncio.sleep(0)  # a signal ends it here
     return decoder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from dledger_client.exports.reading import resume_point
+from dledger_client.exports.reading import OnBytes, resume_point
 from dledger_client.exports.records import (
     ExportedEntry,
     ExportError,
@@ -41,7 +41,7 @@ class ExportWriter:
         """Number of bytes that were written."""
 
     @classmethod
-    async def to_file(cls, path: Path) -> Self:
+    async def to_file(cls, path: Path, on_bytes: OnBytes = lambda _: None) -> Self:
         """Open and lock a file to extend what it holds. Raises ExportError or OSError.
 
         The file is not changed before the first write. A named pipe or a device is only written.
@@ -56,15 +56,15 @@ class ExportWriter:
         writer._new_path = path if is_new else None
         try:
             _lock(file, path)
-            await writer._extend(path)
+            await writer._extend(path, on_bytes)
         except BaseException:  # a cancellation too must end the lock
             writer.close()
             raise
         return writer
 
-    async def _extend(self, path: Path) -> None:
+    async def _extend(self, path: Path, on_bytes: OnBytes) -> None:
         """Go on after the last entry of a file."""
-        found = await resume_point(path)
+        found = await resume_point(path, on_bytes)
         if found is None:
             self._size = 0
             return
