@@ -65,7 +65,12 @@ _EXIT_CODES: Final = (
 
 def parser() -> Parser:
     """Create the parser of the whole command line."""
-    top = Parser(prog="dledger", description="Append to, read and manage DLedger groups.")
+    top = Parser(
+        prog="dledger",
+        description="Append to, read and manage DLedger groups.",
+        epilog="`dledger group local` runs a group on this machine. Each COMMAND has examples, and "
+        "its exit codes, in its own --help.",
+    )
     top.add_argument(
         "--version", action="version", version=f"%(prog)s {version('dledger-operator')}"
     )

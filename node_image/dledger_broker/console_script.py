@@ -12,16 +12,28 @@ FAILED: Final = 1
 """The exit code if a library is missing; a member that cannot run has the same."""
 _HELP: Final = """Run one member of a DLedger group as a RocketMQ broker, until SIGTERM.
 
-Settings are environment variables: those of dledger-node (dledger-node --help), and
+The settings are environment variables: those of dledger-node (see its --help),
+and these:
 
-  DLEDGER_BROKER_ADDRESSES           where clients find each member: n0-IP:port;n1-IP:port
-  DLEDGER_BROKER_GROUP_ADDRESS       where clients reach any member, HOST:port (none)
-  DLEDGER_BROKER_OWN_ADDRESS         with a group's address, instead of all: where this one listens
-  DLEDGER_BROKER_SHARES_PORT         true or false: whether members listen there themselves (false)
-  DLEDGER_BROKER_NAME                the broker's name (default: the name of the group)
-  DLEDGER_BROKER_CLUSTER             the name of the cluster (default: DefaultCluster)
-  DLEDGER_BROKER_AUTO_CREATE_TOPICS  true or false: whether a message creates its topic (true)
-  DLEDGER_BROKER_NAME_SERVERS        where members register: HOST:port;HOST:port (none)
+  DLEDGER_BROKER_ADDRESSES
+      Where clients find each member: n0-IP:port;n1-IP:port. (required, unless
+      the next two are set)
+  DLEDGER_BROKER_GROUP_ADDRESS
+      Where clients reach any member: HOST:port. (default: none)
+  DLEDGER_BROKER_OWN_ADDRESS
+      Where clients find this member, with DLEDGER_BROKER_GROUP_ADDRESS in place
+      of the addresses of all members: IP:port. (default: none)
+  DLEDGER_BROKER_SHARES_PORT
+      Whether the members themselves listen on the group's address: true or
+      false. (default: false)
+  DLEDGER_BROKER_NAME
+      The broker's name. (default: the name of the group)
+  DLEDGER_BROKER_CLUSTER
+      The name of the cluster. (default: DefaultCluster)
+  DLEDGER_BROKER_AUTO_CREATE_TOPICS
+      Whether a message creates its topic: true or false. (default: true)
+  DLEDGER_BROKER_NAME_SERVERS
+      Where the members register: HOST:port;HOST:port. (default: none)
 
 Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting."""
 

@@ -21,8 +21,8 @@ def main(arguments: Sequence[str]) -> int:
         usage="dledger-node [--help | --version]\n       dledger-node store COMMAND FOLDER\n"
         "       dledger-node seed ARCHIVE",
         description="Run one member of a DLedger group, until SIGTERM. `dledger-node store`\n"
-        "inspects the files of a member that is not running; `dledger-node seed` begins the\n"
-        "folder of a new group's member with the log of an archive. See their --help.",
+        "inspects the files of a member that is not running; `dledger-node seed` begins\n"
+        "the folder of a new group's member with the log of an archive. See their --help.",
         epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

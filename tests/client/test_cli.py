@@ -63,7 +63,7 @@ def test_get_writes_json_with_text_bodies_as_text(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--first", "9"], 4, "410 INDEX_OUT_OF_RANGE"),
+        (["--first", "9"], 4, "there is no entry 9: "),
         (["--first", "-1"], 2, "-1 is no index; an index is 0 to"),
         (["--first", "3", "--last", "2"], 2, "the range 3..2 is empty"),
         (["--first", "0", "--last", "soon"], 2, "is no index; expected INDEX"),

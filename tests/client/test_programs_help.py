@@ -63,12 +63,21 @@ def run(program: str, *arguments: str, python: Path | str) -> subprocess.Complet
 def test_a_program_explains_itself_without_its_libraries(
     program: str, option: str, bare: Path
 ) -> None:
-    done = run(
-        program, option, python=sys.executable if program == HELP_NEEDS_LIBRARIES else bare
-    )
+    done = run(program, option, python=sys.executable if program == HELP_NEEDS_LIBRARIES else bare)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert program in done.stdout
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_help_of_a_program_fits_80_columns(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = run(program, "--help", python=sys.executable).stdout.splitlines()
+
+    assert [line for line in lines if len(line) > 80] == []
 
 
 @pytest.mark.parametrize(

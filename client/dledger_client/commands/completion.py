@@ -22,7 +22,9 @@ def add_parser(commands: common.Commands) -> None:
         },
         exit_codes="0 printed, 2 usage error.",
     )
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"])
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish"
+    )
     parser.set_defaults(run=run)
 
 

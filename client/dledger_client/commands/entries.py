@@ -92,7 +92,12 @@ def unescape(text: str) -> bytes:
     found, rest = os.fsencode(parts[0]), iter(parts[1:])
     for part in rest:
         if not part:  # two backslashes
-            found += b"\\" + os.fsencode(next(rest, ""))
+            after = next(rest, None)
+            if after is None:
+                raise argparse.ArgumentTypeError(
+                    r"the text ends with one \; write \\ for a backslash"
+                )
+            found += b"\\" + os.fsencode(after)
             continue
         if part[0] not in _ESCAPES:
             raise argparse.ArgumentTypeError(rf"\{part[0]} is no escape; write \\ for a backslash")

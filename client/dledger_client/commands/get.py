@@ -9,6 +9,7 @@ from dledger_client.commands import common, entries
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
+from dledger_formats.protocol.codes import DLedgerResponseCode
 
 TO_THE_END: Final = "end"
 
@@ -38,7 +39,6 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--first",
         metavar="N",
-        type=int,
         help="first index, as an alternative to the range (default: none)",
     )
     parser.add_argument(
@@ -63,26 +63,32 @@ async def run(arguments: argparse.Namespace) -> int:
                 async for entry in found:
                     write(entry)
         except NoEntryError as error:
-            raise NoEntryError(error.code, f"{error}: {await _contents(client)}") from error
+            is_before = error.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+            missing = first if is_before or last is None else last
+            raise NoEntryError(
+                error.code, f"there is no entry {missing}: {await _contents(client, error)}"
+            ) from error
     return ExitCode.OK
 
 
-async def _contents(client: DLedgerClient) -> str:
-    """Say what the log contains."""
+async def _contents(client: DLedgerClient, refusal: NoEntryError) -> str:
+    """Say what the log contains; without an answer, what the member said that refused."""
     try:
         bounds = await client.bounds()
-    except ClientError as error:
-        return f"there is no such entry (where the log ends is unknown: {error})"
+    except ClientError:
+        return str(refusal)
     if bounds.end_index < bounds.begin_index:
         return "the log is empty"
     return f"the log holds the entries {bounds.begin_index} to {bounds.end_index}"
 
 
 def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
-    if (arguments.range is None) == (arguments.first is None):
+    is_twice = arguments.range is not None and arguments.last is not None
+    if (arguments.range is None) == (arguments.first is None) or is_twice:
         raise UsageError("specify the entries once: INDEX, FIRST..LAST, or --first and --last")
     if arguments.range is None:
-        begin, end = str(arguments.first), arguments.last or str(arguments.first)
+        begin = arguments.first
+        end = begin if arguments.last is None else arguments.last
     else:
         begin, dots, end = arguments.range.partition("..")
         end = (end or TO_THE_END) if dots else begin

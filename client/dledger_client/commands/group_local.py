@@ -50,16 +50,14 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--members",
         metavar="N",
-        type=int,
-        choices=MEMBERS_ALLOWED,
+        type=_members,
         default=3,
-        help="number of members: %(choices)s (default: %(default)s)",
+        help="number of members: 1, 3, 5 or 7 (default: %(default)s)",
     )
     parser.add_argument(
         "--addable",
         metavar="N",
-        type=int,
-        choices=ADDABLE_ALLOWED,
+        type=_addable,
         default=0,
         help="number of further members that may be added: 0 to 6 (default: %(default)s)",
     )
@@ -83,6 +81,19 @@ def add_parser(commands: common.Commands) -> None:
     _add_log_options(parser)
     common.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
+
+
+def _members(text: str) -> int:
+    """Parse the number of members, for argparse."""
+    if text not in map(str, MEMBERS_ALLOWED):
+        shown = text[: common.TEXT_SHOWN_MAX]
+        raise argparse.ArgumentTypeError(f"{shown!a} is invalid; expected 1, 3, 5 or 7")
+    return int(text)
+
+
+def _addable(text: str) -> int:
+    """Parse the number of addable members, for argparse."""
+    return common.whole_number(text, ADDABLE_ALLOWED[0], ADDABLE_ALLOWED[-1])
 
 
 def _add_log_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dledger_client.admin import GroupMembership
 from dledger_client.client import DLedgerClient
+from dledger_client.cluster.arguments import check_text
 from dledger_client.cluster.members import Timing
 from dledger_client.commands import profiles
 from dledger_client.errors import ClientError
@@ -16,8 +17,16 @@ DEADLINE_S: Final = 2.0
 
 def add_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
     """Add the argument MEMBER, which a shell completes."""
-    argument = parser.add_argument("member", metavar="MEMBER", help=help_text)
+    argument = parser.add_argument("member", metavar="MEMBER", type=_member_id, help=help_text)
     argument.completer = _complete  # type: ignore[attr-defined]
+
+
+def _member_id(text: str) -> str:
+    """Check a member id, for argparse. Java's may be other texts than ours."""
+    try:
+        return check_text(text, "the id of a member")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _complete(parsed_args: argparse.Namespace, **_: Any) -> list[str]:

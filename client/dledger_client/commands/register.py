@@ -29,7 +29,7 @@ def add_parser(commands: common.Commands) -> None:
         ("get", "print the value of a register", run_get),
         ("set", "set a register", run_set),
     ):
-        action = actions.add_parser(name, help=summary)
+        action = actions.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
         action.add_argument("key", metavar="KEY", type=number, help="signed 32-bit integer")
         if name == "set":
             action.add_argument("value", metavar="VALUE", type=number, help="signed 32-bit integer")
@@ -46,7 +46,9 @@ async def run_get(arguments: argparse.Namespace) -> int:
         value = await client.read_register(arguments.key)
     if arguments.output == "json":
         common.write_json({"key": arguments.key, "value": value})
-    elif value is not None:
+    elif value is None:
+        common.complain(f"dledger: register {arguments.key} was never set")
+    else:
         common.write_line(str(value))
     return ExitCode.FAILED if value is None else ExitCode.OK
 
