@@ -194,7 +194,7 @@ def test_append_progress_shows_a_bar_with_the_leader(
     main(["append", str(lines_file), "--progress"])
 
     err = capsys.readouterr().err
-    assert "14.0/14.0" in err
+    assert "14.0 of 14.0B" in err
     assert "leader n0" in err
 
 

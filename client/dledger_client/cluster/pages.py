@@ -7,6 +7,7 @@ from typing import Final
 
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.errors import ClientError
+from dledger_formats.net.dialing import reason_of
 
 PAGE_BYTES_MAX: Final = 1024 * 1024
 READ_BYTES: Final = 64 * 1024
@@ -29,7 +30,7 @@ async def get_page(address: ServerAddress, path: str, timeout_s: float) -> bytes
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise PageError("not an HTTP response") from error
     except OSError as error:
-        raise PageError(error.strerror or str(error)) from error
+        raise PageError(reason_of(error)) from error
 
 
 async def _get(address: ServerAddress, path: str) -> bytes:
