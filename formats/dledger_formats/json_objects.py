@@ -11,12 +11,13 @@ nested brackets.
 
 import dataclasses
 import enum
+import functools
 import json
 import math
 import re
 import types
 import typing
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -28,16 +29,37 @@ class FormatError(ValueError):
     """The bytes are not JSON of the expected shape. The message names the key."""
 
 
+class _Field(NamedTuple):
+    """A field of a dataclass, and its key in JSON."""
+
+    name: str
+    key: str
+    kind: Any
+    required: bool
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[_Field, ...]:
+    """Return the fields of a dataclass; resolving its types takes longer than reading an object."""
+    hints = typing.get_type_hints(cls)
+    return tuple(
+        _Field(
+            name=item.name,
+            key=_camel(item.name),
+            kind=hints[item.name],
+            required=item.default is item.default_factory is dataclasses.MISSING,
+        )
+        for item in dataclasses.fields(cls)
+    )
+
+
 def _camel(name: str) -> str:
     return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def _to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            _camel(item.name): _to_plain(getattr(value, item.name))
-            for item in dataclasses.fields(value)
-        }
+        return {each.key: _to_plain(getattr(value, each.name)) for each in _fields(type(value))}
     if isinstance(value, list):
         return [_to_plain(item) for item in value]
     return value
@@ -139,12 +161,10 @@ def _from_plain(kind: Any, value: Any, where: str) -> Any:
 def _object_from_plain(cls: type, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise FormatError(f"{where or cls.__name__}: {value!r} is not an object")
-    hints = typing.get_type_hints(cls)
     arguments = {}
-    for item in dataclasses.fields(cls):
-        key = _camel(item.name)
+    for name, key, kind, required in _fields(cls):
         if key in value:
-            arguments[item.name] = _from_plain(hints[item.name], value[key], f"{where}.{key}")
-        elif item.default is item.default_factory is dataclasses.MISSING:
+            arguments[name] = _from_plain(kind, value[key], f"{where}.{key}")
+        elif required:
             raise FormatError(f"{where or cls.__name__}: the key {key} is missing")
     return cls(**arguments)

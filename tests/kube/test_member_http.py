@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import aiohttp
 import pytest
 from aiohttp import web
 
+from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import leader_view, node_status
 from dledger_operator.clients import member_http
 from dledger_operator.clients.errors import MemberSilentError
@@ -54,7 +57,7 @@ async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
         view = await client.leader("127.0.0.1", "")
         await client.leader("127.0.0.1", view.token)
 
-    assert queries == [{}, {"since": "7:n1", "wait": "10s"}]
+    assert queries == [{}, {"since": "7:n1", "wait": "30s"}]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +108,52 @@ async def test_an_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> N
     async with answering(drip) as client:
         with pytest.raises(MemberSilentError):
             await client.status("127.0.0.1")
+
+
+async def test_an_answer_that_is_the_same_as_the_last_one_is_not_decoded_again() -> None:
+    """An idle operator asks many members whose answers do not change."""
+    answers = [node_status("n2"), node_status("n2"), node_status("n2", committed_index=99)]
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=answers.pop(0).to_json())
+
+    async with answering(answer) as client:
+        first, second, third = [await client.status("127.0.0.1") for _ in range(3)]
+
+    assert second is first
+    assert third.committed_index == 99
+
+
+async def test_the_answers_that_are_kept_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_http, "ANSWERS_KEPT_MAX", 2)
+    raw = node_status("n2").to_json()
+
+    async with answering(body(raw)) as client:
+        for ip in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+            client._keep((NodeStatus, ip), raw, node_status("n2"))
+        kept = len(client._last)
+        client._keep((NodeStatus, "127.0.0.4"), bytes(1 << 20), node_status("n2"))
+
+    assert kept == len(client._last) == 2
+
+
+async def test_the_kernel_asks_whether_a_members_host_is_still_there() -> None:
+    """A long poll may last half a minute, and a host that vanishes closes no connection."""
+    asked: list[socket.socket] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=leader_view("n0", 7, "n1").to_json())
+
+    def probing(address: aiohttp.AddrInfoType) -> socket.socket:
+        asked.append(member_http._probing_socket(address))
+        return asked[-1]
+
+    async with answering(answer) as client:
+        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=probing))
+        async with session:
+            await MemberHttpClient(session, client._port).leader("127.0.0.1", "")
+            alive = asked[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            dead_ms = asked[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+
+    assert alive == 1
+    assert dead_ms == 1000 * member_http.DEAD_AFTER_S < 1000 * member_http.LEADER_WAIT_S

@@ -13,7 +13,7 @@ from dledger_formats.settings import NodeSettings
 from dledger_kube.objects import NOW, group, group_body, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.members.settings_in_force import lacking_settings
+from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.behaviours.rolls.permission import Cause, applied_spec, find_held
 from dledger_operator.resources import children, config_map, stateful_set
 from dledger_operator.spec.group import Group
@@ -111,17 +111,17 @@ def test_pods_are_told_no_setting_that_the_spec_leaves_out() -> None:
 def test_members_that_lack_a_setting_are_told_with_what_they_have_instead() -> None:
     of = group(log={"retention": {"maxAge": "72h"}})
 
-    lacks = lacking_settings(of, member(of))
+    lacks = WantedSettings(of).lacking(member(of))
 
     assert lacks == "DLEDGER_FILE_RESERVED_HOURS is 0 instead of 72"
-    assert lacking_settings(of, member(of, DLEDGER_FILE_RESERVED_HOURS="72")) == ""
+    assert WantedSettings(of).lacking(member(of, DLEDGER_FILE_RESERVED_HOURS="72")) == ""
 
 
 def test_a_setting_that_was_removed_from_the_spec_must_not_stay_in_force() -> None:
     of = group()
 
-    assert "DLEDGER_RETENTION_BYTES is 9 instead of 0" in lacking_settings(
-        of, member(of, DLEDGER_RETENTION_BYTES="9")
+    assert "DLEDGER_RETENTION_BYTES is 9 instead of 0" in WantedSettings(of).lacking(
+        member(of, DLEDGER_RETENTION_BYTES="9")
     )
 
 
@@ -129,14 +129,16 @@ def test_a_member_that_refuses_the_file_says_why() -> None:
     of = group(limits={"connections": 5})
     refusing = replace(member(of), settings_problem="/etc/dledger/live.env: no such file")
 
-    assert lacking_settings(of, refusing).endswith("; /etc/dledger/live.env: no such file")
+    assert WantedSettings(of).lacking(refusing).endswith("; /etc/dledger/live.env: no such file")
 
 
 def test_a_member_of_an_earlier_release_is_only_asked_for_what_the_spec_sets() -> None:
     silent = replace(node_status("n0"), settings={})
 
-    assert lacking_settings(group(), silent) == ""
-    assert "is not known instead of 5" in lacking_settings(group(limits={"connections": 5}), silent)
+    assert WantedSettings(group()).lacking(silent) == ""
+    assert "is not known instead of 5" in WantedSettings(group(limits={"connections": 5})).lacking(
+        silent
+    )
 
 
 def test_pods_that_cannot_take_a_setting_are_replaced_for_it_as_the_update_policy_says() -> None:

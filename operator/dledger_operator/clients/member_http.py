@@ -1,5 +1,7 @@
 """Client of the members' HTTP API: `/status` and the long poll `/leader`."""
 
+import socket
+from collections import OrderedDict
 from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
 
@@ -10,11 +12,20 @@ from dledger_formats.json_objects import FormatError
 from dledger_operator import names
 from dledger_operator.clients.errors import MemberSilentError
 
-# A host that vanished without closing its connections is detected when a long poll times out.
-LEADER_WAIT_S: Final = 10
+LEADER_WAIT_S: Final = 30
+"""How long a member may wait with its answer to a long poll."""
+PROBES_AFTER_S: Final = 4
+PROBE_INTERVAL_S: Final = 2
+PROBES_MAX: Final = 3
+DEAD_AFTER_S: Final = PROBES_AFTER_S + PROBES_MAX * PROBE_INTERVAL_S
+"""When a long poll of a host ends that vanished without closing its connections. The kernel asks
+the host, so that this process is not woken for it.
+"""
 ANSWER_S_MAX: Final = 2.0
 CONNECT_S_MAX: Final = 1.0
 BODY_BYTES_MAX: Final = 256 * 1024
+ANSWERS_KEPT_MAX: Final = 1024
+ANSWER_KEPT_BYTES_MAX: Final = 16 * 1024
 
 View = TypeVar("View", LeaderView, NodeStatus)
 
@@ -25,6 +36,10 @@ class MemberHttpClient:
     def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
         self._session = session
         self._port = port
+        self._last: OrderedDict[tuple[type, str], tuple[bytes, LeaderView | NodeStatus]] = (
+            OrderedDict()
+        )
+        """The last answers, and what they mean: that of an idle member is mostly the same."""
 
     @classmethod
     def open(cls, port: int = names.HTTP_PORT) -> Self:
@@ -33,7 +48,8 @@ class MemberHttpClient:
         Each pod has at most two requests in flight, so the number of pods bounds the number of
         connections. A limit here would only make one group wait for another.
         """
-        return cls(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)), port)
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=_probing_socket)
+        return cls(aiohttp.ClientSession(connector=connector), port)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -66,10 +82,35 @@ class MemberHttpClient:
             raise MemberSilentError(f"GET {url}: {str(error) or type(error).__name__}") from error
         if answer.status != 200 or len(body) > BODY_BYTES_MAX:
             raise MemberSilentError(f"GET {url}: status {answer.status}, {len(body)} bytes")
+        last_body, last = self._last.get((kind, ip), (b"", None))
+        if body == last_body and isinstance(last, kind):
+            return last
         try:
             view = kind.from_json(body)
         except (FormatError, RecursionError) as error:
             raise MemberSilentError(f"GET {url}: {error}") from error
         if view.term > names.TERM_MAX:
             raise MemberSilentError(f"GET {url}: the term {view.term} does not fit 63 bits")
+        self._keep((kind, ip), body, view)
         return view
+
+    def _keep(self, key: tuple[type, str], body: bytes, view: LeaderView | NodeStatus) -> None:
+        """Keep an answer of usual size; the oldest one goes."""
+        self._last.pop(key, None)
+        if len(body) <= ANSWER_KEPT_BYTES_MAX:
+            self._last[key] = (body, view)
+        if len(self._last) > ANSWERS_KEPT_MAX:
+            self._last.popitem(last=False)
+
+
+def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket whose connection breaks if the other side's host does not answer."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBES_AFTER_S)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL_S)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES_MAX)
+    # Without this, a request that is not answered is sent again and again instead of the probes.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * DEAD_AFTER_S)
+    return made

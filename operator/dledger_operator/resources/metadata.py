@@ -1,6 +1,7 @@
 """Labels, selectors and the owner reference that all children share."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -33,8 +34,9 @@ def stable_labels(group: Group) -> dict[str, str]:
     }
 
 
+@cache
 def operator_version() -> str:
-    """Return the version of this package."""
+    """Return the version of this package, which is read once."""
     return version("dledger-operator")
 
 

@@ -17,7 +17,7 @@ from dledger_operator.api_objects import (
 )
 from dledger_operator.behaviours.children.claims import DELETE
 from dledger_operator.behaviours.members import stuck_pods
-from dledger_operator.behaviours.members.settings_in_force import lacking_settings
+from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
@@ -130,6 +130,7 @@ def members(
     pod_of = {pod.name: pod for pod in pods}
     claim_of = {claim.name: claim for claim in claims}
     failure_of = {each.pod: each for each in reversed(failures)}
+    settings = WantedSettings(group) if wanted else None
     return tuple(
         _member(
             group,
@@ -148,6 +149,7 @@ def members(
             answers,
             membership.role_of(member_id),
             wanted,
+            settings,
         )
         for ordinal in range(max(group.replicas, 1 + max(existing, default=-1)))
         for member_id, pod_name in [(names.member_id(ordinal), names.pod(group.name, ordinal))]
@@ -165,6 +167,7 @@ def _member(
     answers: Mapping[str, NodeStatus],
     membership: MembershipRole,
     wanted: Revision | None,
+    settings: WantedSettings | None,
 ) -> ObservedMember:
     status = answers.get(pod.uid) if pod else None
     reason = _why_not_ready(pod, status)
@@ -185,7 +188,7 @@ def _member(
         behind=why_behind(pod.revision, wanted) if pod and wanted else "",
         volume_requested=claim.requested if claim else "",
         volume_capacity=claim.capacity if claim else "",
-        lacks=lacking_settings(group, status) if status and wanted else "",
+        lacks=settings.lacking(status) if status and settings else "",
     )
 
 

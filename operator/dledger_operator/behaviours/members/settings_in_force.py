@@ -7,22 +7,29 @@ from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 
 
-def lacking_settings(group: Group, status: NodeStatus) -> str:
-    """Return what a member lacks, as text; empty if it has all in force.
+class WantedSettings:
+    """The live settings that the members of a group should have in force."""
 
-    A member that refuses the file says why. A setting that the spec does not set must have the
-    default, since a key that was removed from the spec must not stay in force.
-    """
-    if not status.settings and not status.ready:
-        return ""  # a member that is out of service tells nothing
-    shape = Shape.of_new(group.replicas)
-    chosen = live_values(group, shape)
-    wanted = live_settings.in_force(group.node_settings(shape))
-    lacking = [
-        f"{name} is {status.settings.get(name, 'not known')} instead of {value}"
-        for name, value in wanted.items()
-        if status.settings.get(name) != value and (name in chosen or name in status.settings)
-    ]
-    if not lacking:
-        return ""
-    return "; ".join([*lacking, *filter(None, [status.settings_problem])])
+    def __init__(self, group: Group) -> None:
+        """Take them from the spec; this costs more than the comparison with a member."""
+        shape = Shape.of_new(group.replicas)
+        self._chosen = live_values(group, shape)
+        self._wanted = live_settings.in_force(group.node_settings(shape))
+
+    def lacking(self, status: NodeStatus) -> str:
+        """Return what a member lacks, as text; empty if it has all in force.
+
+        A member that refuses the file says why. A setting that the spec does not set must have the
+        default, since a key that was removed from the spec must not stay in force.
+        """
+        told = status.settings
+        if not told and not status.ready:
+            return ""  # a member that is out of service tells nothing
+        lacking = [
+            f"{name} is {told.get(name, 'not known')} instead of {value}"
+            for name, value in self._wanted.items()
+            if told.get(name) != value and (name in self._chosen or name in told)
+        ]
+        if not lacking:
+            return ""
+        return "; ".join([*lacking, *filter(None, [status.settings_problem])])
