@@ -242,6 +242,11 @@ class GroupSnapshot:
         return self.group is not None and self.group.hibernate and not self.followed.pods
 
     @property
+    def observations(self) -> tuple[object, ...]:
+        """What the members and their claims were found to be; it differs after a change."""
+        return self.answers, self.claims, self.failures
+
+    @property
     def lacks_majority(self) -> bool:
         """Whether too few voters are ready, although the group is to run."""
         group, told = self.group_in_force, self.answers or {}

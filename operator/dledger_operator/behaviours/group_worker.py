@@ -28,12 +28,14 @@ from dledger_operator.behaviours.audits.group_audits import GroupAudits
 from dledger_operator.behaviours.canary.canary import Canary
 from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.identity import overriding_identity
+from dledger_operator.behaviours.children.next_look import next_look_s
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_loops import GroupLoops
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.placer import Placer
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
+from dledger_operator.behaviours.leader.endpoints_check import EndpointsCheck
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
@@ -77,6 +79,7 @@ class GroupWorker:
         report = partial(self._wake, "report")
         key = (self.namespace, self.name)
         self._counts = GroupCounts(context.metrics, key, lambda: self.loops.acts, report)
+        self._endpoints = EndpointsCheck(context, self._snapshot, report, self._counts.phases)
         self._reporter = GroupReporter(context, status)
         self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
@@ -108,7 +111,7 @@ class GroupWorker:
         """Follow the leader until cancelled, and run the other loops while asked to act."""
         others = {
             "reconcile": self._reconcile,
-            "endpoints": self._check_endpoints,
+            "endpoints": self._endpoints.run_once,
             "observe": self._observe,
             "scale": self._scale,
             "roll": self._roll,
@@ -201,11 +204,12 @@ class GroupWorker:
         self._snapshot.take_reconciled(outcome)
         self._follower.roles_changed = True
         self._wake("follow", "observe", "scale", "roll", "place", "report")
-        return WAITING_INTERVAL_S if outcome.waits else None
+        led, contested = self._snapshot.history.leader is not None, self._child_watch.is_contested
+        return next_look_s(outcome, led=led, contested=contested)
 
-    async def _follow(self) -> None:
-        if self._snapshot.group is not None:
-            await self._follower.run_once(self._snapshot.group, self._snapshot.membership)
+    async def _follow(self) -> float | None:
+        group, membership = self._snapshot.group, self._snapshot.membership
+        return await self._follower.run_once(group, membership) if group is not None else None
 
     def _on_poll_change(self) -> None:
         """Process a member's new answer, or its silence."""
@@ -250,22 +254,9 @@ class GroupWorker:
         if self._snapshot.hibernates:  # its sleep is no time without a leader
             self._snapshot.history = LeaderHistory(self._snapshot.history.changes)
 
-    async def _check_endpoints(self) -> None:
-        snapshot = self._snapshot
-        if snapshot.group is None:
-            return
-        service = names.master_service(self.name)
-        found = await self._context.api.service_endpoints(self.namespace, service)
-        if found != snapshot.endpoints:
-            snapshot.endpoints = found
-            self._wake("report")
-        history = snapshot.history
-        if snapshot.judge_endpoints().synced and snapshot.followed.leader == history.leader:
-            self._counts.phases(history.endpoints_synced(self._context.clock()))
-
     async def _observe(self) -> float | None:
         snapshot, steps = self._snapshot, self._scale_steps
-        group, pods = snapshot.group, snapshot.followed.pods
+        group, pods, before = snapshot.group, snapshot.followed.pods, snapshot.observations
         if group is None or not snapshot.reconciled.generation:
             self._scale_steps_at_answers = steps
             return None
@@ -285,7 +276,8 @@ class GroupWorker:
         snapshot.answers = await self._rolls.ask(pods)
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
-        self._wake("report")
+        if snapshot.lacks_majority or before != snapshot.observations:
+            self._wake("report")
         begins = snapshot.history.leader is None and snapshot.may_begin
         if snapshot.may_get_identity or begins or snapshot.may_grow:
             self._wake("reconcile")
@@ -331,17 +323,18 @@ class GroupWorker:
             self._wake("report", "place")
         return again_s
 
-    async def _report(self) -> None:
+    async def _report(self) -> float | None:
         snapshot, body, nodes = self._snapshot, self._body, self._context.nodes
         generation = snapshot.reconciled.generation
         if not generation or not self._reporter.may_replace_status(complete=snapshot.is_complete):
-            return
+            return None
         now, scaling, rolling = self._context.now(), self._scaler.problem, self._rolls.problem
         observed = snapshot.observe(now, scaling, rolling, nodes)
         try:
-            await self._reporter.report(body, observed, self._snapshot.history, generation)
+            return await self._reporter.report(body, observed, snapshot.history, generation)
         except NotFoundError:
             self._on_gone()
+            return None
 
     def _on_write(self, term: int) -> None:
         """Process a canary that the leader of a term acknowledged."""

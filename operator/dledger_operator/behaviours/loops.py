@@ -58,21 +58,24 @@ class Pace:
     """Maximum backoff after failures."""
 
 
+# Watch events, long polls and other loops wake these. The intervals are for what none of them
+# tells, such as an event that a watch has missed; a loop that finds something unsettled looks
+# sooner.
 GROUP_PACES: Final = {
-    "reconcile": Pace(interval_s=60.0, gap_s=1.0),
-    "follow": Pace(interval_s=10.0, gap_s=0.02, failure_gap_s_max=1.0),
-    "endpoints": Pace(interval_s=30.0, gap_s=0.02, failure_gap_s_max=5.0),
+    "reconcile": Pace(interval_s=300.0, gap_s=1.0),
+    "follow": Pace(interval_s=60.0, gap_s=0.02, failure_gap_s_max=1.0),
+    "endpoints": Pace(interval_s=300.0, gap_s=0.02, failure_gap_s_max=5.0),
     "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
-    "roll": Pace(interval_s=60.0, gap_s=0.25, failure_gap_s_max=10.0),
+    "roll": Pace(interval_s=300.0, gap_s=0.25, failure_gap_s_max=10.0),
     "place": Pace(interval_s=60.0, gap_s=0.05, failure_gap_s_max=10.0),
-    "scale": Pace(interval_s=60.0, gap_s=0.1, failure_gap_s_max=10.0),
+    "scale": Pace(interval_s=300.0, gap_s=0.1, failure_gap_s_max=10.0),
     "tokens": Pace(interval_s=300.0, gap_s=1.0),
     "canary": Pace(interval_s=3600.0, gap_s=0.1, failure_gap_s_max=10.0),
     "audit": Pace(interval_s=15.0, gap_s=1.0),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
 }
-# How soon the operator looks again for what no watch event tells: that a name is free, or why a pod
-# was not created.
+# How soon the operator looks again for what no watch event tells, such as why a pod was not
+# created.
 WAITING_INTERVAL_S: Final = 2.0
 
 

@@ -71,6 +71,13 @@ class ChildEdits:
         edits = self._edits.get(_key(body))
         return edits is not None and edits.count > AT_ONCE_MAX
 
+    def any_is_contested(self, now_s: float) -> bool:
+        """Tell whether there is such a child, and it has not been left alone for a while."""
+        return any(
+            each.count > AT_ONCE_MAX and now_s - each.last_s < QUIET_S_MIN
+            for each in self._edits.values()
+        )
+
 
 def clients_of(body: Mapping[str, Any]) -> Clients:
     """Return the clients that own fields of an object, but those of its status alone."""

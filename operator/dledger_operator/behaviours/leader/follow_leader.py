@@ -40,6 +40,10 @@ logger = logging.getLogger(__name__)
 # A follower that loses its leader for a shorter time stays in the slave Service. If it cannot
 # serve, its readiness probe removes it sooner; this timeout covers the loss of a whole node.
 NOT_FOLLOWING_S_MAX: Final = 10.0
+# How soon the operator looks again while there is no leader, or an odd pod or term.
+LOOK_AGAIN_S: Final = 10.0
+# So that the time above is over, and not just about to be, when the operator looks again.
+CLOCK_S: Final = 0.05
 # Conflicts are caused by kubelets that update pod statuses, and end when the pods settle.
 ATTEMPTS_MAX: Final = 20
 
@@ -108,14 +112,19 @@ class LeaderFollower:
         self._stateful_set_uids: frozenset[str] = frozenset()
         self._member_uids: frozenset[str] = frozenset()
         self._foreign: tuple[str, ...] = ()
-        self._last_followed_s: dict[str, float] = {}
+        self._calm = False
+        """Whether the last run found nothing that may end without an event."""
+        self._strays_since_s: dict[str, float] = {}
+        """Since when each pod that does not follow the leader does not, by uid."""
         self._roles: Roles | None = None
         self.roles_changed = True
         """Whether the Services may have been applied since their roles were read."""
 
-    async def run_once(self, group: Group, membership: Membership) -> None:
-        """Make the labels match the leader, by the roles of the Services as applied. Raises
-        UnavailableError after too many conflicts.
+    async def run_once(self, group: Group, membership: Membership) -> float | None:
+        """Make the labels match the leader, by the roles of the Services as applied.
+
+        Returns in how many seconds to look again, although nothing may have changed by then; None
+        if there is no such time. Raises UnavailableError after too many conflicts.
         """
         group = await self._with_applied_roles(group)
         for _ in range(ATTEMPTS_MAX):
@@ -127,7 +136,7 @@ class LeaderFollower:
                 self._count_conflicts([error])
                 continue
             if await self._settle(group, membership, pods):
-                return
+                return self._next_look_s()
         raise UnavailableError(
             f"gave up relabeling the pods of {group.namespace}/{group.name} after {ATTEMPTS_MAX} "
             "conflicts with other clients; will retry"
@@ -193,6 +202,9 @@ class LeaderFollower:
                 self._remember_followers(decision.leader, pods)
                 above = overstated(pods, self._polls.observations(), membership)
                 settled = _result(group, decision, pods)
+                self._calm = settled.leader is not None and not (
+                    above or self._foreign or settled.disputed
+                )
                 self._on_settled(
                     replace(
                         settled,
@@ -237,23 +249,35 @@ class LeaderFollower:
 
     def _not_following(self, pods: Sequence[PodView]) -> frozenset[str]:
         now = self._clock()
+        since = self._strays_since_s
         return frozenset(
-            pod.uid
-            for pod in pods
-            if now - self._last_followed_s.setdefault(pod.uid, now) > NOT_FOLLOWING_S_MAX
+            pod.uid for pod in pods if now - since.get(pod.uid, now) > NOT_FOLLOWING_S_MAX
         )
 
+    def _next_look_s(self) -> float | None:
+        """Return when the next pod has not followed the leader for too long, or when to look at
+        what is wrong; None if events tell everything.
+        """
+        now = self._clock()
+        left_s = [since + NOT_FOLLOWING_S_MAX - now for since in self._strays_since_s.values()]
+        looks_s = [each + CLOCK_S for each in left_s if each >= 0]
+        return min(looks_s if self._calm else [LOOK_AGAIN_S, *looks_s], default=None)
+
     def _remember_followers(self, leader: Leader | None, pods: Sequence[PodView]) -> None:
-        """Record which pods follow the leader. Without a leader, every observed pod counts."""
+        """Record which pods follow the leader. Without a leader, every observed pod counts.
+
+        A poll reports at once that a pod follows no longer, so the time of this run is that time.
+        """
         now = self._clock()
         following = {
             each.pod_uid
             for each in self._polls.observations()
             if leader is None or each.follows(leader)
         }
-        self._last_followed_s = {
-            pod.uid: now if pod.uid in following else self._last_followed_s.get(pod.uid, now)
+        self._strays_since_s = {
+            pod.uid: self._strays_since_s.get(pod.uid, now)
             for pod in pods
+            if pod.uid not in following
         }
 
 

@@ -1,6 +1,6 @@
 """Reports one group: its status, its metrics and its Events."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dledger_operator import names
@@ -12,10 +12,25 @@ from dledger_operator.behaviours.report.group_events import EndpointEvents
 from dledger_operator.behaviours.report.member_events import member_events
 from dledger_operator.behaviours.report.quorum_events import quorum_events
 from dledger_operator.behaviours.report.status import StatusReporter, build_status
+from dledger_operator.conditions import (
+    degraded,
+    endpoints_synced,
+    progressing,
+    quorum_healthy,
+    ready,
+)
 from dledger_operator.observed_state import ObservedGroup
 
 # After its start, the operator waits this long for a leader before it reports that there is none.
 GATHERING_S_MAX: Final = 5.0
+CALM_S: Final = 60.0
+_CALM: Final = {
+    ready.TYPE: "True",
+    quorum_healthy.TYPE: "True",
+    endpoints_synced.TYPE: "True",
+    degraded.TYPE: "False",
+    progressing.TYPE: "False",
+}
 
 
 class GroupReporter:
@@ -53,9 +68,11 @@ class GroupReporter:
         observed: ObservedGroup,
         history: LeaderHistory,
         generation: int,
-    ) -> None:
-        """Write the status if a write is due, then the Events. Raises NotFoundError if the group is
-        gone.
+    ) -> float | None:
+        """Write the status if a write is due, then the Events. Return in how many seconds to report
+        again although nothing has changed; None for the usual time.
+
+        Raises NotFoundError if the group is gone.
         """
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
@@ -69,3 +86,10 @@ class GroupReporter:
         while self._pending_events:
             note = self._pending_events.pop(0)
             await self._context.events.record(names.GROUP_KIND, body, note)
+        return CALM_S if is_calm(status["conditions"]) else None
+
+
+def is_calm(conditions: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether nothing is under way, so that no time that passes changes the status."""
+    told = {each["type"]: each["status"] for each in conditions}
+    return all(told.get(kind) == wanted for kind, wanted in _CALM.items())
