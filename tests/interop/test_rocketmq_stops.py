@@ -36,7 +36,7 @@ def test_default_clients_go_on_while_each_member_is_stopped_and_started(
             ) as producer,
         ):  # fmt: skip
             consumer = PushConsumer(consuming)
-            wait_for(lambda: len(consumer.received) > 50, "it consumes", timeout_s=60)
+            wait_for(lambda: len(consumer.received) > 50, "it consumes", timeout_s=120)
             for member in group.peers:
                 group.stop(member)
                 group.start(member)
