@@ -6,14 +6,20 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from dledger_e2e.group import Group
+from dledger_e2e.rocketmq import start_pod
 from tools import deployment
 from tools.deployment import CommandError, Deployment
+from tools.java_dledger import JavaMissingError
+from tools.java_rocketmq import find_client
 from tools.local_cluster import host
 
+BROKER_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "broker.yaml"
 CLUSTER_NAME = "e2e"
 Make = Callable[..., Group]
 READY_SOON_S = 60.0
@@ -55,6 +61,21 @@ def make_group(deployed: Deployment, request: pytest.FixtureRequest) -> Iterator
 def group(make_group: Make, request: pytest.FixtureRequest) -> Group:
     """A group of three ready members, with a client pod."""
     return _when_ready(make_group(), request.config)
+
+
+@pytest.fixture
+def broker(make_group: Callable[..., Group]) -> Group:
+    """The group of the example, whose members serve, with a pod that has the Java client."""
+    try:
+        find_client("5.3.3")
+    except JavaMissingError as error:
+        pytest.skip(str(error))
+    example = yaml.safe_load(BROKER_EXAMPLE.read_text())
+    group = make_group(example["metadata"]["name"], **example["spec"])
+    start_pod(group)
+    group.wait_until_ready()
+    group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    return group
 
 
 @pytest.fixture(scope="module")

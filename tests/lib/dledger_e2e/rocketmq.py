@@ -1,4 +1,4 @@
-"""RocketMQ's own Java client in a pod: an image with a Java runtime, and the client's jars."""
+"""RocketMQ's own Java client and name server in pods: an image with a Java runtime, and jars."""
 
 import io
 import itertools
@@ -8,6 +8,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,32 +16,60 @@ from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 from tools.deployment import client_pod
 from tools.groups.java_process import QUICK_START
-from tools.java_rocketmq import find_client
+from tools.java_rocketmq import find_client, find_name_server
 
 POD: Final = "rocketmq"
 FOLDER: Final = "/client"
 CLIENT_VERSION: Final = "5.3.3"
+NAMES_POD: Final = "names"
+"""The name server's pod, and the Service that leads to it."""
+NAMES_VERSION: Final = "5.3.3"
+NAMES_PORT: Final = 9876
 
 Event = dict[str, Any]
 
 
 def start_pod(group: Group) -> None:
     """Run a pod with the client. Raises JavaMissingError if the client is not built here."""
+    _start_pod(group, POD, find_client(CLIENT_VERSION))
+
+
+def start_name_server(group: Group) -> str:
+    """Run a name server, or run it again; return its address. Raises JavaMissingError."""
+    _start_pod(group, NAMES_POD, find_name_server(NAMES_VERSION))
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAMES_POD},
+        "spec": {"selector": {"app": NAMES_POD}, "ports": [{"port": NAMES_PORT}]},
+    }
+    group.deployment.kubernetes.apply(service, f"--namespace={group.namespace}")
+    java = (
+        f"java {' '.join(QUICK_START)} -Duser.home={FOLDER} -Drocketmq.home.dir={FOLDER} "
+        f"-cp '{FOLDER}/jars/*' org.apache.rocketmq.namesrv.NamesrvStartup"
+    )
+    in_background = f"nohup {java} > {FOLDER}/log 2>&1 < /dev/null &"
+    group.kubectl("exec", NAMES_POD, "--", "sh", "-c", in_background)
+    return f"{NAMES_POD}:{NAMES_PORT}"
+
+
+def _start_pod(group: Group, name: str, class_path: str) -> None:
+    """Run a pod that waits for commands, with the jars of a class path."""
     pod = client_pod(group.deployment.image("audit"))
-    pod["metadata"]["name"] = POD
+    pod["metadata"] = {"name": name, "labels": {"app": name}}
     [container] = pod["spec"]["containers"]
     container["volumeMounts"] = [{"name": "client", "mountPath": FOLDER}]
     pod["spec"]["volumes"] = [{"name": "client", "emptyDir": {}}]
-    jars = _archive(find_client(CLIENT_VERSION))
+    jars = _archive(class_path)
     inside = f"--namespace={group.namespace}"
     group.deployment.kubernetes.apply(pod, inside)
-    group.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=60s")
+    group.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
     with group.deployment.kubernetes.start(
-        "exec", "--stdin", inside, POD, "--", "tar", "--extract", f"--directory={FOLDER}",
+        "exec", "--stdin", inside, name, "--", "tar", "--extract", f"--directory={FOLDER}",
         stdin=subprocess.PIPE,
     ) as copying:  # fmt: skip
         copying.communicate(jars, timeout=120)
-    assert copying.returncode == 0, "the client's jars were not copied"
+    assert copying.returncode == 0, "the jars were not copied"
 
 
 def _archive(class_path: str) -> bytes:
@@ -49,7 +78,8 @@ def _archive(class_path: str) -> bytes:
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for part in class_path.split(":"):
             folder = part.removesuffix("/*")
-            archive.add(folder, arcname=folder.rpartition("/")[2])
+            if Path(folder).exists():  # a name server has no classes of ours
+                archive.add(folder, arcname=folder.rpartition("/")[2])
     return packed.getvalue()
 
 
@@ -93,10 +123,14 @@ class JavaClient:
         """Return the events of one kind so far."""
         return [event for _, event in [*self.events] if event["event"] == kind]
 
+    def count(self, kind: str) -> int:
+        """Return how many events of one kind have come so far."""
+        return len(self.of_kind(kind))
+
     def wait_for_more(self, kind: str, count: int, timeout_s: float = 60.0) -> None:
         """Wait until `count` more events of one kind have come."""
-        goal = len(self.of_kind(kind)) + count
-        self.wait_until(lambda: len(self.of_kind(kind)) >= goal, f"{count} more {kind}", timeout_s)
+        goal = self.count(kind) + count
+        self.wait_until(lambda: self.count(kind) >= goal, f"{count} more {kind}", timeout_s)
 
     def wait_until(self, is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Wait for something; say what the client failed in if it takes too long."""
@@ -106,11 +140,10 @@ class JavaClient:
             last = [event for _, event in self.events if event["event"] != "received"][-3:]
             raise AssertionError(f"{error}; the client last said {last}") from error
 
-    def longest_pause_s(self, kind: str, since_s: float) -> float:
-        """Return the longest time between two events of a kind since a moment."""
+    def longest_pause_s(self, kind: str, since: int) -> float:
+        """Return the longest time between two events of a kind, starting at number `since`."""
         times = [at_s for at_s, event in [*self.events] if event["event"] == kind]
-        times = [since_s, *(at_s for at_s in times if at_s > since_s)]
-        return max(later - sooner for sooner, later in itertools.pairwise(times))
+        return max(later - sooner for sooner, later in itertools.pairwise(times[since:]))
 
     def _read(self) -> None:
         assert self._process is not None
