@@ -26,6 +26,14 @@ import pytest
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
+from dledger_client.errors import (
+    ClientError,
+    GroupUnreachableError,
+    NotLeaderError,
+    OutcomeUnknownError,
+    RefusedError,
+)
+from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_group.mounts import run
 from dledger_store_files.root import AS_ROOT
 from tools.groups.node_group import NodeGroup
@@ -68,19 +76,33 @@ class Device:
             os.close(fd)
 
 
-@pytest.fixture
-def device(tmp_path: Path) -> Iterator[Device]:
-    """The device of n0, whose folder is not removed."""
+@contextlib.contextmanager
+def device_of(folder: Path, member: str) -> Iterator[Device]:
+    """Put a member's folder, which is not removed, on a device of its own."""
     if not shutil.which("mkfs.ext4") or not Path("/dev/loop-control").exists():
         pytest.skip("needs mkfs.ext4 and loop devices")
-    below, above = tmp_path / "below", tmp_path / "dledger-n0"
+    below, above = folder / f"below-{member}", folder / f"dledger-{member}"
     with contextlib.ExitStack() as undo:
-        make_disk(tmp_path / "outer", 160, below)
+        make_disk(folder / f"outer-{member}", 160, below)
         undo.callback(subprocess.run, ["umount", "-l", str(below)], check=True)
         make_disk(below / "inner", 96, above)
         undo.callback(subprocess.run, ["umount", "-l", str(above)], check=True)
         (above / "lost+found").rmdir()
         yield Device(below)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    """The device of n0."""
+    with device_of(tmp_path, "n0") as found:
+        yield found
+
+
+@pytest.fixture
+def two_devices(tmp_path: Path) -> Iterator[tuple[Device, Device]]:
+    """The devices of n0 and n1."""
+    with device_of(tmp_path, "n0") as first, device_of(tmp_path, "n1") as second:
+        yield first, second
 
 
 @dataclass
@@ -159,3 +181,64 @@ async def test_a_member_whose_disk_stalls_answers_its_probes_and_goes_on_afterwa
         assert probes.failures == []
         assert probes.codes == {200}
         assert probes.slowest_s < LIVENESS_LIMIT_S
+
+
+def probes_of(group: NodeGroup, member: str) -> Probes:
+    return Probes(f"http://{group.host(member)}:{group.http_ports[member]}/healthz")
+
+
+def says_that_its_disk_stalls(group: NodeGroup, member: str) -> bool:
+    """Tell whether a status names the stall: the member's own, or the deputy's of its loop."""
+    code, text = group.get(member, "/status")
+    if code == HTTPStatus.OK:
+        return NodeStatus.from_json(text).storage is StorageState.STALLED
+    return code == HTTPStatus.SERVICE_UNAVAILABLE and b"has waited for the disk" in text
+
+
+@AS_ROOT
+@pytest.mark.parametrize("leads", ["n0", "n2"], ids=["a-stalled-leader", "a-sound-leader"])
+async def test_two_members_whose_disks_stall_lose_nothing_and_no_append_stays_without_an_outcome(
+    tmp_path: Path,
+    two_devices: tuple[Device, Device],
+    leads: str,
+    pytestconfig: pytest.Config,
+) -> None:
+    """No majority can write, so nothing may be acknowledged; each append is answered in time."""
+    stall_s = pytestconfig.getoption("--stall-seconds")
+    timing = Timing(deadline_s=6.0, request_timeout_s=3.0)
+    with NodeGroup(tmp_path) as group:
+        let_lead(group, leads)
+        ids = {member: group.process_id(member) for member in group.peers}
+        probes = [probes_of(group, member) for member in group.peers]
+        async with DLedgerClient(group.servers, "g", timing=timing) as client:
+            kept = [await client.append(b"before %d" % number) for number in range(50)]
+            outcomes: list[tuple[type[ClientError], float]] = []
+            with contextlib.ExitStack() as running:
+                for one in probes:
+                    running.enter_context(one.running())
+                stalled_until_s = time.monotonic() + stall_s
+                with two_devices[0].stalled(), two_devices[1].stalled():
+                    while time.monotonic() < stalled_until_s:
+                        began_s = time.monotonic()
+                        with pytest.raises(ClientError) as ended:
+                            await client.append(b"while two disks stall")
+                        outcomes.append((ended.type, time.monotonic() - began_s))
+                    told = [says_that_its_disk_stalls(group, member) for member in ("n0", "n1")]
+                    readiness = [group.get(member, "/readyz")[0] for member in group.peers]
+                for member in group.peers:
+                    group.wait_for_status(member, lambda view: view.ready, "is ready again")
+            after = await client.append(b"after")
+            held = [(await client.get(appended.index)).body for appended in (*kept, after)]
+
+        assert held == [*(b"before %d" % number for number in range(50)), b"after"]
+        assert told == [True, True]
+        assert readiness == [HTTPStatus.SERVICE_UNAVAILABLE] * 3, "none can serve without the other"
+        assert {kind for kind, _ in outcomes} <= {
+            OutcomeUnknownError, RefusedError, NotLeaderError, GroupUnreachableError,
+        }  # fmt: skip
+        assert max(took_s for _, took_s in outcomes) < 2 * timing.deadline_s
+        assert {member: group.process_id(member) for member in group.peers} == ids
+        for one in probes:
+            assert one.failures == []
+            assert one.codes == {HTTPStatus.OK}
+            assert one.slowest_s < LIVENESS_LIMIT_S
