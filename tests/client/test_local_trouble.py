@@ -71,3 +71,11 @@ def test_a_member_that_waits_for_a_leader_is_not_told() -> None:
     assert [watch.learn(status(ready=False, reason="knows no leader")) for _ in range(3)] == [
         None
     ] * 3
+
+
+def test_damage_that_waits_for_a_peer_is_told_of_a_member_in_service() -> None:
+    waiting = status(storage=StorageState.HEALING, unmended="entry 7 is damaged")
+
+    assert TroubleWatch().learn(waiting) == StorageTrouble(
+        member_id="n0", state=StorageState.HEALING, reason="entry 7 is damaged"
+    )

@@ -45,12 +45,11 @@ class TroubleWatch:
         if is_opening or not (is_closed or has_failed):
             self._reason = ""
             return None
-        is_same, self._reason = status.reason == self._reason, status.reason
+        reason = status.reason or status.unmended  # a member in service gives no other reason
+        is_same, self._reason = reason == self._reason, reason
         if is_same and self._is_told:
             return None
         self._is_told = has_failed or is_same
         if has_failed:
-            return StorageTrouble(
-                member_id=status.self_id, state=status.storage, reason=status.reason
-            )
-        return OutOfService(member_id=status.self_id, reason=status.reason) if is_same else None
+            return StorageTrouble(member_id=status.self_id, state=status.storage, reason=reason)
+        return OutOfService(member_id=status.self_id, reason=reason) if is_same else None
