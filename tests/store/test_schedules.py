@@ -25,6 +25,7 @@ QUICK = {
     "flush_leaves_the_name_of_a_new_segment": 200,
     "flush_of_a_log_that_was_cut_counts": 100,
     "replacement_takes_no_lock": 200,
+    "segment_is_looked_up_in_two_lists": 2000,
 }
 """Planted bugs that few schedules find, and how many may be needed."""
 

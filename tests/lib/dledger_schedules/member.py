@@ -94,7 +94,7 @@ class Member:
                 self._replace()
             self._commit()
         while self._under_way:
-            self._scheduler.join(next(iter(self._under_way.values()))[1])
+            self._scheduler.join_any([task for _, task in self._under_way.values()])
             self._take_results()
         self.before_close()
         self._store.close()

@@ -10,12 +10,13 @@ import errno
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any
 from unittest import mock
 
 from dledger_schedules.disk import Disk
+from dledger_schedules.places import Place, shared_places
 from dledger_schedules.scheduler import ScheduledLock, Scheduler
 
 _SYNCS = ("fdatasync", "fsync")
@@ -66,6 +67,30 @@ class Points:
             traced = traced and not is_generated
             self._is_traced[code.co_filename] = traced
         return self._trace_line if traced and code.co_name != "__del__" else None
+
+    def trace_at(self, places: Iterable[Place], met: Callable[[FrameType], None]) -> Any:
+        """Return a function that traces these places only, and calls `met` at each."""
+        lines: dict[CodeType, set[int]] = {}
+        for code, number in places:
+            lines.setdefault(code, set()).add(number)
+
+        def trace(frame: FrameType, _event: str, _argument: object) -> Any:
+            wanted = lines.get(frame.f_code)
+            if wanted is None:
+                return None
+
+            def trace_line(frame: FrameType, event: str, _argument: object) -> Any:
+                if event == "line" and frame.f_lineno in wanted:
+                    met(frame)
+                return trace_line
+
+            return trace_line
+
+        return trace
+
+    def places(self) -> list[Place]:
+        """Return all places at which threads may meet, always in the same order."""
+        return shared_places(_STORE, lambda module: not module.endswith(_NOT_TRACED))
 
     def _trace_line(self, frame: FrameType, event: str, _argument: object) -> Any:
         if event == "line":

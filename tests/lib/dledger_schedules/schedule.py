@@ -10,23 +10,30 @@ import gc
 import itertools
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 from dledger_schedules.disk import Disk
 from dledger_schedules.member import Member
+from dledger_schedules.places import Meetings, Place
 from dledger_schedules.points import Points
 from dledger_schedules.promises import Promises, judge, judge_damaged
-from dledger_schedules.scheduler import Scheduler
-from dledger_schedules.strategies import POINTS, strategy_of
+from dledger_schedules.scheduler import Scheduler, Task
+from dledger_schedules.strategies import PLACES_MAX, POINTS, Holds, Strategy, Walk, strategy_of
 from dledger_store_faults import crash
 from dledger_store_faults.contents import SMALL_SEGMENTS
 from dledger_store_faults.disk_model import DiskState
 
 IMAGES_MAX: Final = 8
 """A crash leaves one of the first so many states of the disk."""
+AT_LINES, AT_PLACES = 0, 1
+"""How threads are stopped in a third of the schedules each."""
+LOOKS: Final = 24
+"""Schedules that show which threads come to which places."""
 OPEN_FILES: Final = (2, 128)
 """Few open files let a segment be closed while a thread uses it."""
 
@@ -49,6 +56,8 @@ class Schedules:
     def __init__(self, top: Path) -> None:
         self._store, self._image = top / "store", top / "image"
         self._points = Points(Scheduler())
+        self._met: dict[str, list[Place]] = {}
+        """By the name of a thread: the places that it comes to."""
 
     @contextlib.contextmanager
     def ready(self) -> Iterator["Schedules"]:
@@ -58,6 +67,18 @@ class Schedules:
 
     def run(self, seed: int, *, keeps_trace: bool = False) -> Outcome:
         """Run and judge one schedule."""
+        if not self._met:
+            self._met = self._look_where_threads_meet()
+        make = partial(self._strategy, choices=random.Random(seed))
+        return self._run(seed, make, keeps_trace=keeps_trace)
+
+    def _run(
+        self,
+        seed: int,
+        make: Callable[[int], tuple[Strategy[Task], Callable[..., Any] | None]],
+        *,
+        keeps_trace: bool = False,
+    ) -> Outcome:
         choices = random.Random(seed)
         shutil.rmtree(self._store, ignore_errors=True)
         scheduler, promises = self._points.scheduler, Promises()
@@ -84,15 +105,15 @@ class Schedules:
         if not crash_point:
             member.before_close = lambda: on_point(0)
 
-        at_lines = choices.randrange(3) == 0
+        strategy, traced = make(choices.randrange(3))
         # What the collector frees may run lines of the store in the middle of our own work.
         gc.disable()
         try:
             scheduler.run(
                 member.live,
-                strategy_of(random.Random(seed), at_lines=at_lines),
+                strategy,
                 on_point,
-                self._points.trace if at_lines else None,
+                traced,
             )
         except Exception as error:
             outcome.wrong.append(f"a thread failed: {error!r}")
@@ -101,6 +122,46 @@ class Schedules:
         outcome.points, outcome.trace = scheduler.points, scheduler.trace
         self._judge(outcome, crashed, promises, choices)
         return outcome
+
+    def _strategy(
+        self, how: int, choices: random.Random
+    ) -> tuple[Strategy[Task], Callable[..., Any] | None]:
+        """Return which threads go on, and the trace function that stops them at lines."""
+        if how == AT_PLACES:
+            return Holds(choices), self._hold_at(self._meetings(choices))
+        strategy: Strategy[Task] = strategy_of(choices, at_lines=how == AT_LINES)
+        return strategy, self._points.trace if how == AT_LINES else None
+
+    def _meetings(self, choices: random.Random) -> Meetings:
+        """Choose a few threads, and a place for each."""
+        found: dict[Place, set[str]] = {}
+        for _ in range(choices.randrange(1, PLACES_MAX + 1)):
+            name = choices.choice(sorted(self._met))
+            found.setdefault(choices.choice(self._met[name]), set()).add(name)
+        return found
+
+    def _hold_at(self, meetings: Meetings) -> Callable[..., Any]:
+        scheduler = self._points.scheduler
+
+        def met(frame: FrameType) -> None:
+            if scheduler.thread_name() in meetings[frame.f_code, frame.f_lineno]:
+                scheduler.place(frame)
+
+        return self._points.trace_at(meetings, met)  # type: ignore[no-any-return]
+
+    def _look_where_threads_meet(self) -> dict[str, list[Place]]:
+        """Return the places of each thread, as a few schedules show them, in a fixed order."""
+        scheduler, places = self._points.scheduler, self._points.places()
+        seen: dict[str, set[Place]] = {}
+
+        def met(frame: FrameType) -> None:
+            if (name := scheduler.thread_name()) is not None:
+                seen.setdefault(name, set()).add((frame.f_code, frame.f_lineno))
+
+        for seed in range(-LOOKS, 0):
+            traced = self._points.trace_at(places, met)
+            self._run(seed, lambda _, s=seed, t=traced: (Walk(random.Random(s)), t))  # type: ignore[misc]
+        return {name: [each for each in places if each in found] for name, found in seen.items()}
 
     def _judge(
         self,

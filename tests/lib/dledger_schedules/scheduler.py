@@ -8,7 +8,7 @@ If none is runnable before all have ended, that is a deadlock.
 import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -104,6 +104,10 @@ class Scheduler:
         """Wait until a thread has ended."""
         self.block(lambda: task.done, f"join {task.name}")
 
+    def join_any(self, tasks: Sequence[Task]) -> None:
+        """Wait until one of several threads has ended."""
+        self.block(lambda: any(task.done for task in tasks), "join any")
+
     @property
     def schedules_this_thread(self) -> bool:
         """Whether the calling thread is the one that runs now."""
@@ -123,6 +127,17 @@ class Scheduler:
             name = frame.f_code.co_filename.rpartition("/")[2]
             current = self._begin_point(f"{name}, line {frame.f_lineno}")
             self._go_on(current, self._strategy.next_at_a_line(current, self._runnable()))
+
+    def thread_name(self) -> str | None:
+        """Return the name of the calling thread; None if it is not scheduled."""
+        current = self._current
+        return current.name if current is not None and self.schedules_this_thread else None
+
+    def place(self, frame: FrameType) -> None:
+        """Let another thread run at a place, if the strategy wants it now."""
+        name = frame.f_code.co_filename.rpartition("/")[2]
+        current = self._begin_point(f"{name}, line {frame.f_lineno}")
+        self._go_on(current, self._strategy.next_at_a_line(current, self._runnable()))
 
     def block(self, may_run: Callable[[], bool], what: str) -> None:
         """Let others run until a condition holds."""

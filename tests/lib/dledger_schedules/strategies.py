@@ -14,6 +14,12 @@ T = TypeVar("T")
 
 POINTS: Final = 300
 """About as many points as a schedule has, without its lines."""
+NO_LINES: Final = 1 << 30
+PLACES_MAX: Final = 3
+"""At most so many places hold threads in a schedule."""
+HOLDS_MAX: Final = 4
+RELEASE: Final = 0.01
+"""How likely a held thread goes on at a point although others could."""
 LINES: Final = 5000
 """About as many lines of the store as a schedule runs."""
 
@@ -83,7 +89,7 @@ class Priorities(Strategy[T]):
     def lines(self) -> int:
         """See `Strategy`."""
         if not self._changes:
-            return 1 << 30
+            return NO_LINES
         before, self._point = self._point, self._changes.pop()
         return max(1, self._point - before)
 
@@ -97,6 +103,43 @@ class Priorities(Strategy[T]):
             if one not in self._order:
                 self._order.insert(self._choices.randrange(len(self._order) + 1), one)
         return next(one for one in self._order if one in runnable)
+
+
+class Holds(Strategy[T]):
+    """A random walk that holds threads back where they have come to a place of the schedule.
+
+    A thread that is held goes on when no other can, or by chance, so that all else may happen
+    between two of its lines. A place is passed as often as it is met, but few times it holds.
+    """
+
+    def __init__(self, choices: random.Random) -> None:
+        self._choices = choices
+        self._walk: Walk[T] = Walk(choices)
+        self._held: list[T] = []
+        self._left = choices.randrange(1, HOLDS_MAX + 1)
+        self._probability = choices.choice([0.1, 0.5])
+
+    def next(self, current: T | None, runnable: Sequence[T]) -> T:
+        """See `Strategy`."""
+        if self._held and self._choices.random() < RELEASE:
+            self._held.pop(0)
+        free = [one for one in runnable if one not in self._held]
+        if not free:
+            chosen = self._choices.choice(runnable)
+            self._held.remove(chosen)
+            return chosen
+        return self._walk.next(current if current in free else None, free)
+
+    def next_at_a_line(self, current: T, runnable: Sequence[T]) -> T:
+        """See `Strategy`."""
+        if self._left and self._choices.random() < self._probability:
+            self._left -= 1
+            self._held.append(current)
+        return self.next(current, runnable)
+
+    def lines(self) -> int:
+        """See `Strategy`."""
+        return NO_LINES
 
 
 def strategy_of(choices: random.Random, *, at_lines: bool) -> "Strategy[T]":
