@@ -1,5 +1,7 @@
 """Which clients a leader counts as members of their groups, by what the members say about them."""
 
+from typing import Any
+
 import pytest
 
 from dledger_broker.door.between_members.door_frames import PresenceNote
@@ -8,10 +10,12 @@ from dledger_broker.leading.client_leases import (
     ADOPTED_S,
     GONE_S,
     SILENT_S,
+    SWEPT_MAX,
     TICK_S,
     TOLD_S,
     Membership,
 )
+from dledger_broker.state.groups import CLIENTS_MAX
 from dledger_broker_client.told_clients import MEMBERS, Group, Leader
 
 ONE, TWO = ("g", "c1"), ("g", "c2")
@@ -237,10 +241,11 @@ def test_the_last_of_many_parts_says_so() -> None:
     assert [note.is_last for note in notes] == [False, False, True, False]
 
 
-def test_many_clients_are_told_in_parts() -> None:
+@pytest.mark.parametrize("count", [3 * PART_MAX, CLIENTS_MAX])
+def test_many_clients_are_told_in_parts(count: int) -> None:
     group = Group(0)
     group.losses = 0.0
-    clients = {("g", f"c{number}") for number in range(3 * PART_MAX)}
+    clients = {("g", f"c{number}") for number in range(count)}
     group.members[0].clients = clients
     group.leader.members |= clients
     group.elect()
@@ -249,3 +254,37 @@ def test_many_clients_are_told_in_parts() -> None:
         group.tick()
 
     assert group.leader.members == clients
+
+
+class Counted(dict[Any, Any]):
+    """Leases that count how many of them are looked up."""
+
+    looked_up = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """See `dict`."""
+        self.looked_up += 1
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        """See `dict`; a caller may look at all."""
+        self.looked_up += len(self)
+        return super().items()
+
+
+def test_one_tick_looks_at_few_of_as_many_clients_as_there_may_be() -> None:
+    """It once looked at all of them, twice a second, which held the loop for 6 ms."""
+    clients = [("g", f"c{number}") for number in range(CLIENTS_MAX)]
+    leader = Leader(*clients)
+    leader.leases.tick()
+    leases = leader.leases._until_s = Counted(leader.leases._until_s)
+    most, ticks = 0, 0
+    while leader.members:
+        assert ticks < 10_000
+        leases.looked_up = 0
+        leader.now_s += 0.1
+        leader.leases.tick()
+        most, ticks = max(most, leases.looked_up), ticks + 1
+
+    assert 0 < most <= SWEPT_MAX
+    assert leader.now_s < 2 * ADOPTED_S, "all leave soon after their time is up"

@@ -27,6 +27,8 @@ UNHEARD_S: Final = 12.0
 TOLD_S: Final = 10.0
 """A member that tells about all of its clients has done so within this time."""
 TICK_S: Final = 0.5
+SWEPT_MAX: Final = 1000
+"""Clients that one tick looks at, so that it takes a millisecond."""
 LEAVING_MAX: Final = 500
 """Clients that are removed with one proposal."""
 
@@ -66,6 +68,8 @@ class ClientLeases:
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
+        self._unswept: list[Membership] = []
+        """What is left of a round over all clients, the next one last."""
 
     def joined(self, membership: Membership) -> None:
         """Take note that a client has joined; the member that it is connected to will say so."""
@@ -151,18 +155,21 @@ class ClientLeases:
     def tick(self) -> None:
         """Remove the clients whose time is up. Call it on the leader and on the others alike."""
         now_s = self._now_s()
-        if now_s < self._next_tick_s or not self._owner.is_proven:
+        if not self._owner.is_proven:
             return
-        self._next_tick_s = now_s + TICK_S
         self._follow_term()
-        for member, heard_s in list(self._heard_s.items()):
-            if now_s - heard_s >= UNHEARD_S:
-                del self._heard_s[member]
-                self._limit(member, heard_s + ADOPTED_S)
+        if not self._unswept:
+            if now_s < self._next_tick_s:
+                return
+            self._next_tick_s = now_s + TICK_S
+            self._limit_unheard(now_s)
+            self._unswept = list(self._until_s)[::-1]
         state = self._owner.state
         expired: list[Membership] = []
-        for membership, until_s in list(self._until_s.items()):
-            if max(until_s.values()) > now_s or membership in self._leaving:
+        part, self._unswept = self._unswept[-SWEPT_MAX:], self._unswept[:-SWEPT_MAX]
+        for membership in reversed(part):
+            until_s = self._until_s.get(membership)
+            if until_s is None or max(until_s.values()) > now_s or membership in self._leaving:
                 continue
             group, client_id = membership
             if state.consumer(group, client_id) is None:
@@ -172,12 +179,19 @@ class ClientLeases:
         if expired:
             self.remove(expired, lambda _: None)
 
+    def _limit_unheard(self, now_s: float) -> None:
+        """Limit what members have said that are dead or cut off."""
+        for member, heard_s in list(self._heard_s.items()):
+            if now_s - heard_s >= UNHEARD_S:
+                del self._heard_s[member]
+                self._limit(member, heard_s + ADOPTED_S)
+
     def _follow_term(self) -> None:
         """Start with the clients of the state if this member has become the leader."""
         if self._term == self._owner.term:
             return
         self._term = self._owner.term
         until_s = self._now_s() + ADOPTED_S
-        self._heard_s = {}
+        self._heard_s, self._unswept = {}, []
         self._told, self._restarted = set(), set()
         self._until_s = {each: {FROM_LOG: until_s} for each in self._owner.state.memberships()}

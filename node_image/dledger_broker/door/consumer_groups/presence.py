@@ -6,6 +6,7 @@ it says that it is there. A leader that does not know the member asks for all of
 is told with the time since its last heartbeat, so that it is as old to every leader.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -95,7 +96,7 @@ class Presence:
         if is_first:
             self._changes.update(dict.fromkeys(self._clients.held(), True))
             self._left_of_all = len(self._changes)
-        part = list(self._changes.items())[:PART_MAX]
+        part = list(itertools.islice(self._changes.items(), PART_MAX))
         for membership, _ in part:
             del self._changes[membership]
         is_of_all = is_first or self._left_of_all > 0
