@@ -13,8 +13,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pyspark_dledger.source import DLedgerSource
-
 USER: Final = "dledger"
 
 SETTINGS: Final = {
@@ -51,7 +49,7 @@ EXECUTOR_JAVA_OPTIONS: Final = (*JAVA_OPTIONS, f"-Dlog4j2.configurationFile={LOG
 
 @contextmanager
 def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark with the source `dledger` registered, and stop it at the end of the block.
+    """Start Spark, and stop it at the end of the block.
 
     `chosen` are settings besides those of every session. Call this once in a process: the JVM stays
     until the process ends. Sets PYSPARK_PYTHON in the environment, because Spark takes the workers'
@@ -66,9 +64,7 @@ def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[Sp
         _log_in(gateway.jvm)
         context = SparkContext(conf=conf, gateway=gateway)
         try:
-            spark = SparkSession(context)
-            spark.dataSource.register(DLedgerSource)
-            yield spark
+            yield SparkSession(context)
         finally:
             _stop(context)
 
