@@ -298,6 +298,12 @@ def sound(number: int, seed: int) -> str:
     return f"{summary.verdict}: {above or summary.first_findings}"
 
 
+def told(number: int, what: str) -> None:
+    """Tell how far the campaign is."""
+    if number and number % 100 == 0:
+        print(f"{number} {what}", file=sys.stderr)
+
+
 def main() -> int:
     """Run the campaign; return 1 if something was not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -309,12 +315,14 @@ def main() -> int:
     missed, false, kinds = Counter[str](), 0, Counter[str]()
     for number in range(chosen.faults):
         if chosen.only in (None, number):
+            told(number, "faults")
             kind, wrong = fault(number, chosen.seed)
             kinds[kind] += 1
             if wrong:
                 missed[kind] += 1
                 print(f"fault {number}, {kind}: {wrong}")
     for number in range(chosen.sound):
+        told(number, "sound groups")
         if chosen.only in (None, number) and (wrong := sound(number, chosen.seed)):
             false += 1
             print(f"sound group {number}: {wrong}")
