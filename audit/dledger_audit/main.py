@@ -14,13 +14,14 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from dledger_audit import arguments as command_line
-from dledger_audit import page, report
+from dledger_audit import hadoop, page, report
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture, ask_again, capture
 from dledger_audit.compaction import amounts
@@ -29,6 +30,7 @@ from dledger_audit.executors.settings import ExecutorPodError
 from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history
+from dledger_audit.history.hadoop_history import hadoop_history
 from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.verdict import EXIT_CODES
@@ -52,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == command_line.VERIFY_COMPACTION:
         return compaction.verify_compaction(options)
     try:
-        memory = load(options.history, options.group) if options.history is not None else None
+        is_local = options.history is not None and not hadoop.is_uri(options.history)
+        memory = load(options.history, options.group) if is_local else None
         captured = capture(options.group, options.members)
         with paced(options.read_rate):
             audited, summary, memory = _audit(captured, options, memory)
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             save(memory, options.history)
     except (NoExecutorsError, ExecutorPodError) as error:
         return _ended_without_executors(options, error)
-    except HistoryError as error:
+    except (HistoryError, hadoop.HadoopError) as error:
         sys.stderr.write(f"dledger-audit: {error}\n")
         return ExitCode.FAILED
     except Exception:  # exit code 70 tells a failed audit from a verdict
@@ -88,8 +91,12 @@ def _audit(
         return ask_again(captured)
 
     tasks = sum(len(each.data) for each in captured.manifests.values())
-    with started(options, tasks) as spark:
+    with started(options, tasks) as spark, ExitStack() as stack:
         passes = SparkPasses(spark, captured.urls)
+        kept = None
+        if hadoop.is_uri(options.history):
+            kept = stack.enter_context(hadoop_history(spark, options.history))
+            memory = load(kept.folder, options.group)
         if memory is None:
             result = audit(passes, captured, again)
         else:
@@ -97,6 +104,10 @@ def _audit(
                 passes, captured, again, memory, since_last=options.since_last
             )
         summary = _summarized(captured, options, result)
+        if kept is not None and memory is not None:
+            save(memory, kept.folder)
+            kept.publish()
+            memory = None  # it is saved
         measured = _amounts(captured, options, amounts.SparkAmounts(spark))
         return replace(result, compaction=measured), summary, memory
 

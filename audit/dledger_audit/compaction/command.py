@@ -4,11 +4,19 @@ import argparse
 import json
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Final
 
+from pyspark.sql import SparkSession
+
+from dledger_audit import hadoop
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import compact as runs
 from dledger_audit.compaction import copies as log_copies
+from dledger_audit.compaction import hadoop_archive
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.compaction.proof.found import CHECKS, Found
@@ -16,10 +24,14 @@ from dledger_audit.compaction.proof.verify import Sources, verify
 from dledger_audit.executors.settings import ExecutorPodError
 from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
+from dledger_audit.hadoop import HadoopError
+from dledger_audit.session import session
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.keys import DecoderError, decoder
+
+_REFUSALS: Final = (RefusedError, DecoderError, ExecutorPodError, NoExecutorsError, HadoopError)
 
 
 def compact(options: argparse.Namespace) -> int:
@@ -27,39 +39,62 @@ def compact(options: argparse.Namespace) -> int:
     try:
         decoder(options.decoder)
         members = log_copies.ask(options.group, options.members)
-        with archives.locked(options.archive):
-            archive = _compact(options, members)
-    except (RefusedError, DecoderError, ExecutorPodError, NoExecutorsError) as error:
+        if hadoop.is_uri(options.archive):
+            archive = _compact_in_hadoop(options, members)
+        else:
+            with archives.locked(options.archive):
+                archive = _compact(options, members, options.archive, partial(started, options))
+    except _REFUSALS as error:
         return _refused(error, "the archive was not changed")
     except Exception:  # exit code 70 tells a failed run from a refused one
         traceback.print_exc()
         return ExitCode.FAILED
-    _print_archive(archive, options.output)
+    _print_archive(archive, options)
     return ExitCode.SOUND
 
 
-def _compact(options: argparse.Namespace, members: list[Copy]) -> Archive:
-    previous = Archive.load(options.archive)
+def _compact_in_hadoop(options: argparse.Namespace, members: list[Copy]) -> Archive:
+    """Make the archive in a local folder, from what the file system has, and copy it there."""
+    with started(options) as spark, hadoop.scratch() as local:
+        remote = hadoop.HadoopFolder(spark, options.archive)
+        with remote.locked():
+            previous = hadoop_archive.fetch(remote, local)
+            if previous is not None:
+                hadoop_archive.remove_others(remote, previous.folder)
+            archive = _compact(options, members, local, lambda: nullcontext(spark))
+            if archive.info != previous:
+                hadoop_archive.publish(remote, archive)
+        return archive
+
+
+def _compact(
+    options: argparse.Namespace,
+    members: list[Copy],
+    path: Path,
+    start: Callable[[], AbstractContextManager[SparkSession]],
+) -> Archive:
+    previous = Archive.load(path)
     if previous is not None:
-        archives.remove_others(options.archive, previous.info.folder)
+        archives.remove_others(path, previous.info.folder)
     planned = runs.plan(
         options.group, members, options.decoder, options.tombstone_entries, previous
     )
     if planned is None:
         assert previous is not None
         return previous
-    with started(options) as spark:
-        return runs.compact(planned, members, SparkLive(spark), options.archive)
+    with start() as spark:
+        return runs.compact(planned, members, SparkLive(spark), path)
 
 
 def verify_compaction(options: argparse.Namespace) -> int:
     """Compare an archive with its sources; return the exit code."""
     try:
-        archive = _load(options.archive)
-        members = log_copies.ask(archive.info.group, options.members)
-        previous = _load(options.previous) if options.previous else None
-        found = verify(archive, Sources(members=members, previous=previous))
-    except (RefusedError, DecoderError, OSError) as error:
+        with ExitStack() as stack:
+            archive = _load(_fetched(options.archive, stack))
+            members = log_copies.ask(archive.info.group, options.members)
+            before = _load(_fetched(options.previous, stack)) if options.previous else None
+            found = verify(archive, Sources(members=members, previous=before))
+    except (*_REFUSALS, OSError) as error:
         return _refused(error, "the archive was not verified")
     except Exception:  # exit code 70 tells a failed run from a wrong archive
         traceback.print_exc()
@@ -68,6 +103,16 @@ def verify_compaction(options: argparse.Namespace) -> int:
     if found.is_damaged:
         return ExitCode.DAMAGED
     return ExitCode.INCOMPLETE if found.counts else ExitCode.SOUND
+
+
+def _fetched(place: Path | str, stack: ExitStack) -> Path:
+    """Return the folder of an archive, or of a copy that stays until the stack ends."""
+    if isinstance(place, Path):
+        return place
+    spark = SparkSession.getActiveSession() or stack.enter_context(session("local[1]"))
+    local = stack.enter_context(hadoop.scratch())
+    hadoop_archive.fetch(hadoop.HadoopFolder(spark, place), local)
+    return local
 
 
 def _load(path: Path) -> Archive:
@@ -82,11 +127,11 @@ def _refused(error: Exception, unchanged: str) -> int:
     return ExitCode.REFUSED
 
 
-def _print_archive(archive: Archive, output: str) -> None:
-    info = archive.info
+def _print_archive(archive: Archive, options: argparse.Namespace) -> None:
+    info, folder = archive.info, f"{options.archive}/{archive.info.folder}"
     facts = {
         "group": info.group,
-        "folder": str(archive.log),
+        "folder": folder,
         "firstIndex": info.first_index,
         "cleanIndex": info.clean_index,
         "endIndex": info.end_index,
@@ -94,11 +139,11 @@ def _print_archive(archive: Archive, output: str) -> None:
         "deadBytes": info.dead_bytes,
         "sha256": info.copy_sha256,
     }
-    if output == "json":
+    if options.output == "json":
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     sys.stdout.write(
-        f"{archive.log} holds the entries {info.first_index} to {info.end_index} of the group "
+        f"{folder} holds the entries {info.first_index} to {info.end_index} of the group "
         f"{info.group}, compacted up to {info.clean_index}; the last run dropped "
         f"{info.dead_entries:,} entries with {info.dead_bytes:,} bytes\n"
     )

@@ -1,0 +1,56 @@
+"""Archives in a Hadoop file system: fetched, made and proven in a local folder, and copied back.
+
+The new log is copied completely. Then `archive.json` is replaced, and only then the old log is
+removed. So a crash leaves the old archive or the new one.
+"""
+
+from pathlib import Path
+
+from dledger_audit.compaction.archive import Archive
+from dledger_audit.hadoop import LOCK_FILE, UNFINISHED, HadoopFolder
+from dledger_formats.log.archives import FOLDER_NAME, INFO_BYTES_MAX, INFO_FILE, ArchiveInfo
+from pyspark_dledger.copies import RefusedError
+
+
+def fetch(remote: HadoopFolder, target: Path) -> ArchiveInfo | None:
+    """Copy an archive to a local folder; return what it is, or None if there is none.
+
+    Raises RefusedError for a folder that holds anything but an archive, and HadoopError.
+    """
+    ours = (INFO_FILE, INFO_FILE + UNFINISHED, LOCK_FILE)
+    foreign = [name for name in remote.names() if name not in ours and not _is_log(name)]
+    if foreign:
+        raise RefusedError(
+            f"{remote.uri} is no archive: it holds {foreign[0]}; name an empty folder"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    if not remote.fetch(INFO_FILE, target / INFO_FILE):
+        return None
+    try:
+        with (target / INFO_FILE).open("rb") as file:
+            info = ArchiveInfo.from_json(file.read(INFO_BYTES_MAX + 1))
+    except ValueError as error:
+        raise RefusedError(
+            f"{remote.uri}/{INFO_FILE} cannot be read: {error}; restore it"
+        ) from error
+    if not remote.fetch(info.folder, target / info.folder):
+        raise RefusedError(f"{remote.uri} lacks its folder {info.folder}; restore it from a backup")
+    return info
+
+
+def publish(remote: HadoopFolder, archive: Archive) -> None:
+    """Make a local archive the one of the folder. Raises HadoopError; the old one then stays."""
+    remote.put(archive.log, archive.info.folder)
+    remote.replace(archive.path / INFO_FILE, INFO_FILE)
+    remove_others(remote, archive.info.folder)
+
+
+def remove_others(remote: HadoopFolder, valid: str) -> None:
+    """Remove all logs but the valid one."""
+    for name in remote.names():
+        if _is_log(name) and name != valid:
+            remote.remove(name)
+
+
+def _is_log(name: str) -> bool:
+    return FOLDER_NAME.fullmatch(name) is not None

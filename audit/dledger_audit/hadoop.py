@@ -1,0 +1,139 @@
+"""Folders of Hadoop file systems, such as hdfs://HOST/FOLDER, through Spark's JVM.
+
+Archives and histories are made in a local folder and copied. The file that makes them valid is
+copied last, under another name, and renamed.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+BLOCK_BYTES: Final = 4 << 20
+UNFINISHED: Final = ".part"
+LOCK_FILE: Final = "lock"
+_URI: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://.*")
+_LENGTH_MAX: Final = 300
+
+
+class HadoopError(Exception):
+    """A file system refuses, or cannot be reached; the message says what."""
+
+
+def is_uri(place: object) -> bool:
+    """Tell whether a place is in a Hadoop file system, and not a local folder."""
+    return isinstance(place, str) and _URI.fullmatch(place) is not None
+
+
+class HadoopFolder:
+    """One folder. All methods raise HadoopError."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        context = spark.sparkContext
+        self._gateway, self._jvm = cast("Any", context._gateway), cast("Any", context._jvm)
+        configuration = context._jsc.hadoopConfiguration()
+        with self._told("cannot be opened"):
+            root = self._jvm.org.apache.hadoop.fs.Path(self.uri)
+            self._files: Any = root.getFileSystem(configuration)
+            # A local file system would write a second file for each one.
+            self._files.setWriteChecksum(False)
+            self._context: Any = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+                root.toUri(), configuration
+            )
+
+    def names(self) -> list[str]:
+        """Return the names in the folder; none if there is no folder."""
+        with self._told("cannot be listed"):
+            if not self._files.exists(self._path()):
+                return []
+            return sorted(each.getPath().getName() for each in self._files.listStatus(self._path()))
+
+    def fetch(self, name: str, target: Path) -> bool:
+        """Copy a file or a folder to `target`; return False if it does not exist."""
+        with self._told(f"does not give {name}"):
+            if not self._files.exists(self._path(name)):
+                return False
+            self._files.copyToLocalFile(False, self._path(name), self._local(target), True)
+        return True
+
+    def put(self, source: Path, name: str) -> None:
+        """Copy a local file, or a folder with all that is in it, in place of what has the name."""
+        self.remove(name)
+        files = [source] if source.is_file() else sorted(source.rglob("*"))
+        for file in files:
+            if file.is_file():
+                parts = file.relative_to(source).parts
+                self._put_file(file, "/".join((name, *parts)))
+
+    def replace(self, source: Path, name: str) -> None:
+        """Copy a local file so that the name has the old content or the new one at any time."""
+        self.put(source, name + UNFINISHED)
+        with self._told(f"does not rename {name}"):
+            rename = self._jvm.org.apache.hadoop.fs.Options.Rename
+            options = self._gateway.new_array(rename, 1)
+            options[0] = rename.OVERWRITE
+            self._context.rename(self._path(name + UNFINISHED), self._path(name), options)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all that is in it, if it exists."""
+        with self._told(f"does not remove {name}"):
+            self._files.delete(self._path(name), True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs from the folder. A run that is killed leaves the lock, since nobody can
+        tell whether it still writes.
+        """
+        lock = self._path(LOCK_FILE)
+        with self._told("cannot be written"):
+            self._files.mkdirs(self._path())
+            if not self._files.createNewFile(lock):
+                raise HadoopError(
+                    f"{self.uri} is in use by another run, or one was killed: wait until it has "
+                    f"ended; if none runs, remove {self.uri}/{LOCK_FILE}"
+                )
+        try:
+            yield
+        finally:
+            self.remove(LOCK_FILE)
+
+    def _put_file(self, source: Path, name: str) -> None:
+        with self._told(f"does not take {name}"):
+            read = self._jvm.java.io.FileInputStream(str(source))
+            try:
+                written = self._files.create(self._path(name), True)
+                self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(read, written, BLOCK_BYTES, False)
+                if written.hasCapability("hsync"):
+                    written.hsync()
+                written.close()
+            finally:
+                read.close()
+
+    def _path(self, name: str = "") -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
+
+    def _local(self, path: Path) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path.absolute().as_uri())
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            said = str(error.java_exception.toString())[:_LENGTH_MAX]
+            raise HadoopError(f"{self.uri} {what}: {said}") from error
+        except (Py4JError, OSError) as error:
+            raise HadoopError(f"{self.uri} {what}: {str(error)[:_LENGTH_MAX]}") from error
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Return a local folder for what is copied from a Hadoop file system, and to it."""
+    with tempfile.TemporaryDirectory(prefix="dledger-audit-") as folder:
+        yield Path(folder)
