@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from dledger_audit.places import folder
 from dledger_formats.quantities import quantity_bytes
 
 EXECUTORS: Final = 2
@@ -66,7 +67,7 @@ def _compact_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     chosen.add_argument("--decoder", required=True, metavar="NAME", help="how to find the keys")
     chosen.add_argument(
-        "--archive", type=_folder, required=True, metavar="FOLDER",
+        "--archive", type=folder, required=True, metavar="FOLDER",
         help="the archive: a new folder, or an archive of this group to continue; or the URI of a "
         "Hadoop file system, such as hdfs://HOST/FOLDER",
     )  # fmt: skip
@@ -91,10 +92,10 @@ def _verify_parser() -> argparse.ArgumentParser:
         help="the group's voters, as ID=PLACE,…; a place is a URL, or the folder of a stopped one",
     )  # fmt: skip
     chosen.add_argument(
-        "archive", type=_folder, metavar="ARCHIVE", help="the archive's folder, or its URI"
+        "archive", type=folder, metavar="ARCHIVE", help="the archive's folder, or its URI"
     )
     chosen.add_argument(
-        "--previous", type=_folder, metavar="ARCHIVE",
+        "--previous", type=folder, metavar="ARCHIVE",
         help="the archive before this one, for entries that the members no longer have",
     )  # fmt: skip
     _add_output(chosen)
@@ -154,11 +155,6 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _folder(text: str) -> Path | str:
-    """Return a local folder, or the URI of one in a Hadoop file system."""
-    return text if "://" in text else Path(text)
-
-
 def _rate(text: str) -> int:
     try:
         return quantity_bytes(text)
@@ -212,7 +208,7 @@ def parser() -> argparse.ArgumentParser:
         help="full: check every byte of every entry (default: %(default)s)",
     )
     top.add_argument(
-        "--history", type=_folder, metavar="FOLDER",
+        "--history", type=folder, metavar="FOLDER",
         help="keep digests of what was read in this folder, and compare with what earlier audits "
         "of the group kept there; or the URI of a Hadoop file system (default: none)",
     )  # fmt: skip

@@ -4,7 +4,6 @@ Archives and histories are made in a local folder and copied. The file that make
 copied last, under another name, and renamed.
 """
 
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,17 +16,11 @@ from pyspark.sql import SparkSession
 BLOCK_BYTES: Final = 4 << 20
 UNFINISHED: Final = ".part"
 LOCK_FILE: Final = "lock"
-_URI: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://.*")
 _LENGTH_MAX: Final = 300
 
 
 class HadoopError(Exception):
     """A file system refuses, or cannot be reached; the message says what."""
-
-
-def is_uri(place: object) -> bool:
-    """Tell whether a place is in a Hadoop file system, and not a local folder."""
-    return isinstance(place, str) and _URI.fullmatch(place) is not None
 
 
 class HadoopFolder:

@@ -33,6 +33,7 @@ from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.hadoop_history import hadoop_history
 from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
+from dledger_audit.places import is_uri
 from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
 from dledger_formats.audit import AuditFailure, AuditSummary, ExitCode
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command == command_line.VERIFY_COMPACTION:
         return compaction.verify_compaction(options)
     try:
-        is_local = options.history is not None and not hadoop.is_uri(options.history)
+        is_local = options.history is not None and not is_uri(options.history)
         memory = load(options.history, options.group) if is_local else None
         captured = capture(options.group, options.members)
         with paced(options.read_rate):
@@ -94,7 +95,7 @@ def _audit(
     with started(options, tasks) as spark, ExitStack() as stack:
         passes = SparkPasses(spark, captured.urls)
         kept = None
-        if hadoop.is_uri(options.history):
+        if is_uri(options.history):
             kept = stack.enter_context(hadoop_history(spark, options.history))
             memory = load(kept.folder, options.group)
         if memory is None:

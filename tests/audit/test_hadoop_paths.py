@@ -8,13 +8,13 @@ from typing import TypeAlias
 import pytest
 from pyspark.sql import SparkSession
 
-from dledger_audit import hadoop
 from dledger_audit import main as audit_program
 from dledger_audit.compaction import command as compaction_program
 from dledger_audit.compaction import hadoop_archive
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.hadoop import HadoopError, HadoopFolder
 from dledger_audit.main import main
+from dledger_audit.places import folder, is_uri
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import ExitCode
@@ -156,4 +156,6 @@ def test_a_history_by_uri_finds_what_changed_since(run: Run, tmp_path: Path) -> 
      (Path("/x"), False), (None, False), ("://x", False)],
 )  # fmt: skip
 def test_a_uri_is_told_from_a_folder(place: object, expected: bool) -> None:
-    assert hadoop.is_uri(place) is expected
+    assert is_uri(place) is expected
+    if isinstance(place, str):
+        assert is_uri(folder(place)) is expected

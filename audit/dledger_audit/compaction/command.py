@@ -25,6 +25,7 @@ from dledger_audit.executors.settings import ExecutorPodError
 from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.hadoop import HadoopError
+from dledger_audit.places import is_uri
 from dledger_audit.session import session
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
@@ -39,7 +40,7 @@ def compact(options: argparse.Namespace) -> int:
     try:
         decoder(options.decoder)
         members = log_copies.ask(options.group, options.members)
-        if hadoop.is_uri(options.archive):
+        if is_uri(options.archive):
             archive = _compact_in_hadoop(options, members)
         else:
             with archives.locked(options.archive):
