@@ -5,12 +5,12 @@
 
 The leader, or any member if the request has a `consistency`, answers as soon as the entry
 `beginIndex` is committed, with consecutive entries until their bodies would exceed `maxSize` bytes,
-at least one. After `waitMs`, or earlier if too many requests wait, it answers without entries. A
-`beginIndex` of -1 requests only the two indexes of the response. That answer, and one to a request
-for a later entry that does not wait, has the committed index of a leader that has proved, after the
-request arrived, that it still leads. Another member's committed index is at least that of its
-leader at that time. A stale answer proves nothing; it has no `leaderId` if the member hears no
-leader.
+at least one. Where many requests wait, it may answer up to 100 ms later, with more entries. After
+`waitMs`, or earlier if too many requests wait, it answers without entries. A `beginIndex` of -1
+requests only the two indexes of the response. That answer, and one to a request for a later entry
+that does not wait, has the committed index of a leader that has proved, after the request arrived,
+that it still leads. Another member's committed index is at least that of its leader at that time. A
+stale answer proves nothing; it has no `leaderId` if the member hears no leader.
 
 Codes: SUCCESS; NOT_LEADER, also if the leadership ends, or the member's leader is lost, while the
 request waits; LEADER_PENDING_FULL; FALL_BEHIND_TOO_MUCH if a member did not reach its leader's

@@ -12,7 +12,8 @@ and asks with GET for an entry that is damaged. The member then finds the damage
 
 On SUCCESS there is at least one entry, unless the request waited: with a `waitMs`, the member
 answers as soon as the entry `beginIndex` is committed, and without entries after that time, or
-earlier if too many requests wait.
+earlier if too many requests wait. Where many requests wait, an answer may come up to 100 ms later,
+with more entries.
 
 Codes are those of GET and FOLLOW. Java's servers answer REQUEST_CODE_NOT_SUPPORTED.
 """

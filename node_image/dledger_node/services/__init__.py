@@ -6,6 +6,7 @@
     ranges      committed entries as they are stored, also from the disk
     follow      entries as JSON, once the next one is committed
     commit_waits  reads that wait for an entry
+    answer_pace   how often those are answered
     register    reads of the register, the example of a state machine
     transfer    leadership transfer
     membership  membership changes

@@ -62,7 +62,7 @@ class Follows:
         if consistency is None and not core.master:
             # it could become master before the connection's turn
             self._proved(read, DLedgerResponseCode.NOT_LEADER)
-        elif 0 <= begin_index <= core.readable_index:
+        elif self._is_due(request):
             self._submit(read)
         elif begin_index < 0 or request.wait_ms <= 0:
             self._prove(consistency, partial(self._proved, read))
@@ -74,6 +74,18 @@ class Follows:
             waiting = WaitingRead(partial(self._submit, read), refuse)
             is_stale = consistency is Consistency.STALE
             self._waits.wait(begin_index, request.wait_ms, waiting, stale=is_stale)
+
+    def _is_due(self, request: FollowRequest) -> bool:
+        """Tell whether there are entries, and a read that may wait is not to wait for more."""
+        core, begin_index = self._core, request.begin_index
+        if not 0 <= begin_index <= core.readable_index:
+            return False
+        is_lost = request.consistency is Consistency.LINEARIZABLE and core.leader_id is None
+        return (
+            request.wait_ms <= 0
+            or is_lost
+            or self._waits.admits(core.readable_index - begin_index + 1)
+        )
 
     def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
         if code is DLedgerResponseCode.SUCCESS:

@@ -97,7 +97,7 @@ class Ranges:
         read = _Read(reader, opaque, request.begin_index, last_index, bytes_max, consistency)
         if last_index < request.begin_index:
             self._send(read, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
-        elif request.begin_index <= self._core.readable_index:
+        elif self._is_due(request):
             self._turns.submit(reader, partial(self._begin, read))
         elif request.wait_ms <= 0:
             self._reads.prove_read(consistency, partial(self._proved, read))
@@ -129,6 +129,15 @@ class Ranges:
         for read in waiting:
             self._send(read, DLedgerResponseCode.NOT_LEADER)
         self._threads.shutdown(wait=False)
+
+    def _is_due(self, request: ReadRangeRequest) -> bool:
+        """Tell whether there are entries, and a read that may wait is not to wait for more."""
+        count = self._core.readable_index - request.begin_index + 1
+        return count > 0 and (
+            request.wait_ms <= 0
+            or self._cannot_wait(request.consistency)
+            or self._waits.admits(count)
+        )
 
     def _cannot_wait(self, consistency: Consistency | None) -> bool:
         """Tell whether a read must not wait here: no leader tells this member of new entries."""

@@ -118,6 +118,11 @@ class CommitWaiters(Generic[ReplyT]):
         """No waiter's deadline is earlier than this time."""
         return self._next_deadline_s if self._waiting else math.inf
 
+    @property
+    def next_index(self) -> float:
+        """No waiter is released at an index below this one; infinite if none waits."""
+        return self._heap[0][0] if self._waiting else math.inf
+
     def add(self, waiter: Waiter[ReplyT]) -> None:
         """Add a waiter. Raises ValueError if there is no room; the caller must check first."""
         if waiter.entry_count > self.count_max - self.count:

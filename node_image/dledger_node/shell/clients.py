@@ -91,7 +91,7 @@ class ClientService:
         self.drafts = Drafts(settings, core, store, room=room, drive=loop.turn)
         """The entries of a program that is built on this member."""
         self.passed_on = PassedOn(settings, core, identity)
-        self.waits = CommitWaits(core)
+        self.waits = CommitWaits(core, begin_turn=gate.begin_turn)
         self.follows = Follows(
             core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove_read
         )

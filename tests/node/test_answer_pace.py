@@ -1,0 +1,158 @@
+"""Reads that wait for the next entry: few are answered at once, many less often."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_client.client import DLedgerClient
+from dledger_group.alone import member_alone
+from dledger_node.remoting.service import AppendCall
+from dledger_node.services.answer_pace import ANSWER_S, AT_ONCE_S, PAUSE_S_MAX, AnswerPace
+from dledger_node.services.commit_waits import ENOUGH_ENTRIES, CommitWaits, WaitingRead
+from dledger_node.shell.server import DLedgerServer
+from dledger_wire.played import Client, become_master, confirmed, make_server
+
+FEW = round(AT_ONCE_S / ANSWER_S)
+
+
+class Waits:
+    """The waiting reads of a leader whose peers a test plays, on a clock that a test moves."""
+
+    def __init__(self, server: DLedgerServer) -> None:
+        self.server, self.core = server, server._core
+        self.now_s = 100.0
+        self.answered: list[int] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.waits = CommitWaits(self.core, now_s=lambda: self.now_s, call_later=self.call_later)
+        server._core_loop.listen([self.waits])
+
+    def call_later(self, delay_s: float, work: Callable[[], None]) -> asyncio.TimerHandle:
+        """Keep a timer until `pass_time`."""
+        self.timers.append((self.now_s + delay_s, work))
+        loop = asyncio.get_running_loop()
+        return asyncio.TimerHandle(loop.time() + delay_s, work, (), loop)
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock, and run the timers that are due by then."""
+        self.now_s += seconds
+        due = [timer for timer in self.timers if timer[0] <= self.now_s]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now_s]
+        for _, work in due:
+            work()
+
+    def read(self, index: int, count: int = 1, *, stale: bool = False) -> None:
+        """Let reads wait for an entry."""
+        for _ in range(count):
+            read = WaitingRead(lambda: self.answered.append(index), lambda: None)
+            self.waits.wait(index, 20_000, read, stale=stale)
+
+    async def commit(self) -> int:
+        """Append an entry that the followers confirm; return its index."""
+        self.server.clients.appends.append([AppendCall(Client(), 7, b"mine")])
+        await asyncio.sleep(0)
+        index = self.core.ledger_end_index
+        for peer_id in ("n1", "n2"):
+            self.server.clients.peers.receive(confirmed(peer_id, index))
+        assert self.core.committed_index == index
+        return index
+
+
+@pytest.fixture
+async def waits(tmp_path: Path) -> AsyncIterator[Waits]:
+    """Waiting reads of a leader whose entry 0 is committed."""
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    yield Waits(server)
+    await server.close()
+
+
+async def test_few_reads_are_answered_at_each_commit(waits: Waits) -> None:
+    for index in range(1, 30):
+        waits.pass_time(0.001)
+        waits.read(index, 4)
+        assert await waits.commit() == index
+        assert waits.answered.count(index) == 4
+
+    assert not waits.timers
+
+
+@pytest.mark.parametrize("stale", [False, True])
+async def test_many_reads_wait_together_and_are_answered_in_time(waits: Waits, stale: bool) -> None:
+    waits.read(1, 5 * FEW, stale=stale)
+    await waits.commit()
+    assert len(waits.answered) == 5 * FEW, "the first ones are answered at once"
+
+    waits.read(2, 5 * FEW, stale=stale)
+    await waits.commit()
+    assert len(waits.answered) == 5 * FEW, "the next ones wait"
+    await waits.commit()
+    waits.pass_time(4 * AT_ONCE_S - 0.001)
+    assert len(waits.answered) == 5 * FEW
+    waits.pass_time(0.002)
+    assert len(waits.answered) == 10 * FEW, "a timer answers them, without another commit"
+
+
+async def test_a_read_that_finds_an_entry_waits_as_the_others_do(waits: Waits) -> None:
+    index = await waits.commit()
+    assert all(waits.waits.admits(1) for _ in range(FEW))
+    assert not waits.waits.admits(1)
+    waits.read(index)
+    assert not waits.answered
+    waits.pass_time(0.001)
+    assert waits.answered == [index]
+
+
+async def test_a_read_that_is_far_behind_is_answered_at_once(waits: Waits) -> None:
+    waits.read(1, 5 * FEW)
+    await waits.commit()
+
+    assert not waits.waits.admits(ENOUGH_ENTRIES - 1)
+    assert waits.waits.admits(ENOUGH_ENTRIES)
+
+
+async def test_reads_that_wait_for_their_turn_end_with_their_time_and_with_the_member(
+    waits: Waits,
+) -> None:
+    waits.read(1, 5 * FEW)
+    await waits.commit()
+    waits.read(2, 2)
+    await waits.commit()
+    assert waits.waits.next_deadline_s <= waits.now_s + 20
+    waits.waits.expire(waits.now_s + 20)
+    assert waits.answered.count(2) == 2
+    waits.pass_time(20)
+    waits.waits.give_up()
+
+    assert waits.answered.count(2) == 2
+
+
+def test_the_longest_pause_is_bounded() -> None:
+    pace = AnswerPace()
+    for _ in range(100):
+        pace.use(10_000, 7.0)
+
+    assert pace.opens_at_s == pytest.approx(7.0 + PAUSE_S_MAX)
+
+
+async def test_all_of_many_tails_get_every_entry_in_order(tmp_path: Path) -> None:
+    tails, entries = 30, 300
+    async with member_alone(tmp_path) as address, DLedgerClient([address], "g") as writer:
+
+        async def tail() -> list[bytes]:
+            bodies = []
+            async with DLedgerClient([address], "g") as client:
+                async for entry in client.tail(1):
+                    bodies.append(entry.body)
+                    if len(bodies) == entries:
+                        break
+            return bodies
+
+        reading = [asyncio.create_task(tail()) for _ in range(tails)]
+        for number in range(entries):
+            await writer.append(b"%d" % number)
+        async with asyncio.timeout(60):
+            found = await asyncio.gather(*reading)
+
+    assert found == [[b"%d" % number for number in range(entries)]] * tails
