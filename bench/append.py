@@ -9,6 +9,7 @@ with fdatasync; with AsyncFlush, as in Java DLedger, once a majority has it in m
 the bare one of `bare_client.py`; `--client library` uses the Python client instead, and
 `--client idempotent` the Python client with idempotent appends. Latency is the time from writing a
 request to reading its response. Before the loads, `floor.py` measures the floor under the latency.
+The benchmark fails if a turn of a member's event loop took too much of the processor (`turns.py`).
 """
 
 import argparse
@@ -25,10 +26,12 @@ import uvloop
 
 from bench.bare_client import WARM_UP_S, Load, bare_load
 from bench.floor import floor_ms
+from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from dledger_formats.http.status import FlushDiskType
 from tools.groups.node_group import NodeGroup
+from tools.groups.turns import Turns, TurnWatch
 
 HEADING = (
     "flush       in flight    appends/s     p50 ms     p99 ms   processor us an append: leader, "
@@ -90,20 +93,25 @@ def main() -> None:
         f"same, {trip_ms:.3f} ms for a loopback round trip: {sync_ms + trip_ms:.2f} ms (medians)\n"
         f"{HEADING}"
     )
-    results = []
+    results, long_turns = [], LongTurns()
     for flush in arguments.flush:
         for in_flight in arguments.in_flight:
             load = Load(
                 in_flight=in_flight, body_bytes=arguments.body_bytes, seconds=arguments.seconds
             )
-            results.append(measure(FlushDiskType(flush), load, arguments.client, arguments.folder))
-            print(results[-1].row(), flush=True)
+            result, turns = measure(FlushDiskType(flush), load, arguments.client, arguments.folder)
+            results.append(result)
+            print(result.row(), flush=True)
+            long_turns.report(turns)
     if arguments.json:
         figures = [dataclasses.asdict(result) for result in results]
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    long_turns.judge()
 
 
-def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -> Result:
+def measure(
+    flush: FlushDiskType, load: Load, client: str, folder: str | None
+) -> tuple[Result, list[Turns]]:
     """Start a group, put it under a load, and stop it."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as own_folder,
@@ -123,6 +131,7 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
             else library_load(group, load, idempotent=client == "idempotent")
         )
         processes = [group.process_id(member) for member in group.peers]
+        watch = TurnWatch(group, group.peers)
         before_s = [processor_s(process) for process in processes]
         latencies_s = sorted(uvloop.run(run))
         used_s = [
@@ -130,10 +139,11 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
             for process, before in zip(processes, before_s, strict=True)
         ]
         memory = [memory_mib(process) for process in processes]
+        turns = watch.turns(turn_s_max(load.body_bytes))
     # The processor time includes the warm-up.
     appends = len(latencies_s) * (1 + WARM_UP_S / load.seconds)
     leader_s = used_s.pop(list(group.peers).index(master))
-    return Result(
+    result = Result(
         leader_us=leader_s / appends * 1e6,
         follower_us=sum(used_s) / len(used_s) / appends * 1e6,
         flush=flush,
@@ -145,6 +155,7 @@ def measure(flush: FlushDiskType, load: Load, client: str, folder: str | None) -
         own_mib=[own for own, _ in memory],
         mapped_mib=[mapped for _, mapped in memory],
     )
+    return result, turns
 
 
 async def library_load(group: NodeGroup, load: Load, *, idempotent: bool) -> list[float]:

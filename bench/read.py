@@ -5,7 +5,8 @@
 
 The three members and the client share the machine's cores, and the log is in the page cache. The
 client checks the size and the checksum of every body. The processor time is that of all members,
-and that of the leader alone. Several readers share the client's process.
+and that of the leader alone. Several readers share the client's process. The benchmark fails if a
+turn of a member's event loop took too much of the processor (`turns.py`).
 """
 
 import argparse
@@ -22,9 +23,11 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.append import processor_s
+from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from tools.groups.node_group import NodeGroup
+from tools.groups.turns import TurnWatch
 
 LOADS: Final = ((500_000, 1024), (1_000_000, 8))
 APPENDS: Final = 8192
@@ -147,6 +150,7 @@ def main() -> None:
         "body bytes  read        from       readers     entries/s   members us    leader us    "
         "client us  changes of term"
     )
+    long_turns = LongTurns()
     for entries, body_bytes in loads:
         with (
             tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
@@ -158,7 +162,10 @@ def main() -> None:
                 index_segment_size_bytes=40 << 20,
             ) as group,
         ):
+            watch = TurnWatch(group, group.peers)
             uvloop.run(measure_all(group, entries, body_bytes, arguments.passes))
+            long_turns.report(watch.turns(turn_s_max(body_bytes)))
+    long_turns.judge()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,27 @@
 """The cost of readers for appends: many tailing readers, and one that reads from the start.
 
     python -m bench.tails                      100 tailing readers, 10,000 appends/s
-    python -m bench.tails --readers 20 --rate 2000 --seconds 5
+    python -m bench.tails --readers 1 --from-start 0 --rate 100 --seconds 20
 
-First only the appends, then appends and readers. Real members, the writer and the readers share the
-machine's cores. So the readers run at the lowest priority, unless `--nice 0` is given: they take
-the processor time that is left, and cost the appends what they cost the members. The table shows
-how many entries they got. A reader from the start begins again when it has reached the end.
+First only the appends; then beside processes that use the processor and read nothing; then beside
+the readers. Members, writer and readers share the machine's cores. So the readers, and the
+processes of the second phase, run at the lowest priority unless `--nice` says otherwise, or, with
+`--idle`, only while a core is idle. The difference between the second and the third phase is what
+reading costs. The ratios compare the appends with those of the first phase. The delivery is the
+time from handing a body to the writer's client until a tail has it. A reader from the start begins
+again when it has reached the end. The benchmark fails if a turn of a member's event loop took too
+much of the processor.
 """
 
 import argparse
 import asyncio
-import dataclasses
 import multiprocessing
 import os
+import struct
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from multiprocessing.sharedctypes import Synchronized
+from collections.abc import AsyncIterator
+from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,15 +29,21 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.append import processor_s
+from bench.tail_readers import BODY_BYTES_MIN, Load, Priority, Reading, read_until, use_processor
+from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
 from tools.groups.node_group import NodeGroup
+from tools.groups.turns import TurnWatch
 
 PROCESSES: Final = 2
 """Processes that the tailing readers share."""
 PACE_S: Final = 0.002
 """Interval at which bodies are handed to the client."""
-LONGEST_TURN: Final = "dledger_node_loop_turn_processor_longest_seconds"
+HEADING: Final = (
+    "phase          appends/s   p50 ms   p99 ms  ratios      leader's processor   "
+    "entries/s of tails   from the start"
+)
 
 
 class Appends(NamedTuple):
@@ -45,17 +55,17 @@ class Appends(NamedTuple):
 
 
 async def append_for(group: NodeGroup, rate: int, body_bytes: int, seconds: float) -> Appends:
-    """Append at a rate; return the latencies."""
+    """Append at a rate; return the latencies. Each body begins with the time of its append."""
     handed_s: list[float] = []
     latencies_s: list[float] = []
-    body = os.urandom(body_bytes)
+    rest = os.urandom(body_bytes - BODY_BYTES_MIN)
 
     async def bodies() -> AsyncIterator[bytes]:
         began_s = time.perf_counter()
         while (elapsed_s := time.perf_counter() - began_s) < seconds:
             while len(handed_s) < elapsed_s * rate:
                 handed_s.append(time.perf_counter())
-                yield body
+                yield struct.pack("d", handed_s[-1]) + rest
             await asyncio.sleep(PACE_S)
 
     async with DLedgerClient(servers=group.servers, group="g") as client:
@@ -71,74 +81,128 @@ async def append_for(group: NodeGroup, rate: int, body_bytes: int, seconds: floa
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """What one process of readers shares with this one."""
+class Readers:
+    """The processes of all readers."""
 
-    ready: Event
-    stop: Event
-    entry_count: "Synchronized[int]"
-    """The entries that its readers got."""
-    nice: int
-    """The processor priority of its readers, lowest at 19."""
+    def __init__(
+        self, context: SpawnContext, group: NodeGroup, arguments: argparse.Namespace, stop: Event
+    ) -> None:
+        """Start them, and return once all of them read."""
+        processes = min(PROCESSES, arguments.readers)
+        tails = [arguments.readers // processes] * processes if processes else []
+        loads = [Load(count, 0) for count in tails]
+        loads += [Load(0, 1) for _ in range(arguments.from_start)]
+        total_rate = arguments.readers * arguments.rate
+        self.readings = [
+            Reading.of(context, stop, load, priority(arguments), total_rate) for load in loads
+        ]
+        self._processes: list[SpawnProcess] = [
+            context.Process(target=read_until, args=(list(group.servers), one), daemon=True)
+            for one in self.readings
+        ]
+        for process in self._processes:
+            process.start()
+        for reading in self.readings:
+            reading.ready.wait()
 
+    def counts(self) -> tuple[int, int]:
+        """Return how many entries the tails, and the readers from the start, have got."""
+        counts = [0, 0]
+        for reading in self.readings:
+            counts[reading.load.tails == 0] += reading.entry_count.value
+        return counts[0], counts[1]
 
-def read_tails(servers: list[str], count: int, reading: Reading) -> None:
-    """Tail the log with so many clients until they are stopped."""
-
-    async def tail() -> None:
-        async with DLedgerClient(servers, "g") as client:
-            async for _ in client.tail():
-                reading.entry_count.value += 1
-
-    os.nice(reading.nice)
-    uvloop.run(_until(reading, [tail for _ in range(count)]))
-
-
-def read_from_start(servers: list[str], reading: Reading) -> None:
-    """Read the log from its start, again and again, until it is stopped."""
-
-    async def scan() -> None:
-        async with DLedgerClient(servers, "g") as client:
-            while True:
-                async for batch in client.read_batches(0):
-                    reading.entry_count.value += len(batch)
-
-    os.nice(reading.nice)
-    uvloop.run(_until(reading, [scan]))
-
-
-async def _until(reading: Reading, reads: list[Callable[[], Coroutine[None, None, None]]]) -> None:
-    tasks = [asyncio.create_task(read()) for read in reads]
-    await asyncio.sleep(1)
-    reading.ready.set()
-    while not reading.stop.is_set():
-        for task in tasks:
-            if task.done():
-                task.result()
-        await asyncio.sleep(0.1)
-    for task in tasks:
-        task.cancel()
+    def end(self) -> list[float]:
+        """Wait for their end; return the sorted times from append to delivery."""
+        delivered_s = [
+            one_s
+            for reading in self.readings
+            if reading.load.tails
+            for one_s in reading.receiver.recv()
+        ]
+        for process in self._processes:
+            process.join(10)
+            if process.exitcode != 0:
+                raise SystemExit(f"a reader ended with {process.exitcode}")
+        return sorted(delivered_s)
 
 
-def longest_turn_ms(group: NodeGroup, member: str) -> float:
-    """Return the processor time of the longest turn of a member's loop since its start."""
-    _, page = group.get(member, "/metrics")
-    lines = [line for line in page.decode().splitlines() if line.startswith(LONGEST_TURN)]
-    return float(lines[0].split()[-1]) * 1000
+def priority(arguments: argparse.Namespace) -> Priority:
+    """Return the priority of the readers."""
+    return Priority(arguments.nice, arguments.idle)
 
 
-def main() -> None:
-    """Measure both phases and print a table."""
+class Phases:
+    """Measures the appends in one phase after the other."""
+
+    def __init__(self, group: NodeGroup, arguments: argparse.Namespace) -> None:
+        self._group, self._arguments = group, arguments
+        self._leader = group.process_id(group.master())
+        self._first: Appends | None = None
+
+    def measure(self, name: str, readers: Readers | None = None) -> None:
+        """Append for the time of one phase, and print a line."""
+        arguments = self._arguments
+        before = readers.counts() if readers else (0, 0)
+        used_s = processor_s(self._leader)
+        done = uvloop.run(
+            append_for(self._group, arguments.rate, arguments.body_bytes, arguments.seconds)
+        )
+        used_s = processor_s(self._leader) - used_s
+        after = readers.counts() if readers else (0, 0)
+        tails, scans = (
+            (now - then) / arguments.seconds for now, then in zip(after, before, strict=True)
+        )
+        first = self._first = self._first or done
+        ratios = f"{done.p50_ms / first.p50_ms:.1f}, {done.p99_ms / first.p99_ms:.1f}"
+        print(
+            f"{name:13}  {done.rate:9,.0f}  {done.p50_ms:7.2f}  {done.p99_ms:7.2f}  {ratios:10}  "
+            f"{used_s / arguments.seconds:18.2f}   {tails:18,.0f}   {scans:14,.0f}",
+            flush=True,
+        )
+
+
+def measure_busy(
+    context: SpawnContext, phases: Phases, count: int, arguments: argparse.Namespace
+) -> None:
+    """Measure beside processes that only use the processor, as many as the readers'."""
+    stop = context.Event()
+    others = [
+        context.Process(target=use_processor, args=(stop, priority(arguments)), daemon=True)
+        for _ in range(count)
+    ]
+    for process in others:
+        process.start()
+    time.sleep(1)
+    phases.measure("busy machine")
+    stop.set()
+    for process in others:
+        process.join()
+
+
+def parsed() -> argparse.Namespace:
+    """Return the arguments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--readers", type=int, default=100, help="tailing readers")
+    parser.add_argument("--from-start", type=int, default=1, help="readers from the start")
     parser.add_argument("--rate", type=int, default=10_000, help="appends a second")
     parser.add_argument("--body-bytes", type=int, default=100)
     parser.add_argument("--nice", type=int, default=19, help="priority of the readers, 19 lowest")
+    parser.add_argument("--idle", action="store_true", help="readers only use idle cores")
+    parser.add_argument("--no-busy", action="store_true", help="leave out the second phase")
     parser.add_argument("--seconds", type=float, default=10.0, help="duration of each phase")
     arguments = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if arguments.body_bytes < BODY_BYTES_MIN:
+        parser.error(f"--body-bytes: at least {BODY_BYTES_MIN}")
+    return arguments
+
+
+def main() -> None:
+    """Measure all phases and print a table."""
+    arguments = parsed()
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{HEADING}")
     context = multiprocessing.get_context("spawn")
+    long_turns = LongTurns()
     with (
         tempfile.TemporaryDirectory() as folder,
         NodeGroup(
@@ -150,52 +214,23 @@ def main() -> None:
             index_segment_size_bytes=40 << 20,
         ) as group,
     ):
-        master = group.master()
-        term = group.status(master).term
+        term, watch = group.status(group.master()).term, TurnWatch(group, group.peers)
+        phases = Phases(group, arguments)
+        phases.measure("no readers")
+        processes = min(PROCESSES, arguments.readers) + arguments.from_start
+        if not arguments.no_busy:
+            measure_busy(context, phases, processes, arguments)
         stop = context.Event()
-        readings = [
-            Reading(context.Event(), stop, context.Value("q", 0, lock=False), arguments.nice)
-            for _ in range(PROCESSES + 1)
-        ]
-        count, servers = arguments.readers // PROCESSES, list(group.servers)
-        readers = [
-            context.Process(target=read_tails, args=(servers, count, reading), daemon=True)
-            for reading in readings[:-1]
-        ]
-        readers.append(
-            context.Process(target=read_from_start, args=(servers, readings[-1]), daemon=True)
-        )
-        print(
-            "phase             appends/s   p50 ms   p99 ms   leader's longest turn ms   "
-            "leader's processor   entries/s of all tails   of the other"
-        )
-        for name in ("without readers", "with readers"):
-            if name == "with readers":
-                for process, reading in zip(readers, readings, strict=True):
-                    process.start()
-                    reading.ready.wait()
-            before = [reading.entry_count.value for reading in readings]
-            used_s = processor_s(group.process_id(master))
-            done = uvloop.run(
-                append_for(group, arguments.rate, arguments.body_bytes, arguments.seconds)
-            )
-            used_s = processor_s(group.process_id(master)) - used_s
-            got = [
-                (reading.entry_count.value - count) / arguments.seconds
-                for reading, count in zip(readings, before, strict=True)
-            ]
-            print(
-                f"{name:16}  {done.rate:9,.0f}  {done.p50_ms:7.2f}  {done.p99_ms:7.2f}  "
-                f"{longest_turn_ms(group, master):25.2f}  {used_s / arguments.seconds:19.2f}  "
-                f"{sum(got[:-1]):23,.0f}  {got[-1]:13,.0f}",
-                flush=True,
-            )
+        readers = Readers(context, group, arguments, stop)
+        phases.measure("readers", readers)
         stop.set()
-        for process in readers:
-            process.join(10)
-            if process.exitcode != 0:
-                raise SystemExit(f"a reader ended with {process.exitcode}")
-        print(f"changes of term: {group.status(group.master()).term - term}")
+        delivered_s = readers.end()
+        if delivered_s:
+            p50_s, p99_s = (delivered_s[int(len(delivered_s) * share)] for share in (0.5, 0.99))
+            print(f"  delivered after {p50_s * 1000:.2f} ms (p50), {p99_s * 1000:.2f} ms (p99)")
+        long_turns.report(watch.turns(turn_s_max(arguments.body_bytes)))
+        print(f"  changes of term: {group.status(group.master()).term - term}")
+    long_turns.judge()
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from dledger_formats.protocol.append_batch import APPEND_BATCH
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
 from dledger_formats.protocol.requests import AppendEntryRequest
-from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
+from dledger_group.turns import no_longer_turn
 from dledger_group.wire import connect
 from dledger_node.remoting import native
 from dledger_wire.listener import hello_to
 from tools.groups.node_group import NodeGroup
+from tools.groups.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX
 
 pytestmark = pytest.mark.fuzz
 FLOOD_S = 2.0

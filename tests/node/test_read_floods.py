@@ -16,8 +16,9 @@ from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
 from dledger_formats.protocol.requests import Consistency, GetEntriesRequest
-from dledger_group.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX, no_longer_turn
+from dledger_group.turns import no_longer_turn
 from tools.groups.node_group import NodeGroup
+from tools.groups.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX
 
 pytestmark = pytest.mark.fuzz
 CONNECTIONS = 12
