@@ -128,6 +128,8 @@ def test_the_keys_of_a_status_stay_the_same() -> None:
         "ledgerEndTerm": 3,
         "committedIndex": 40,
         "durableIndex": 41,
+        "appliedIndex": -1,
+        "stateBehind": False,
         "flushDiskType": "SyncFlush",
         "peers": {"n0": "10.0.0.1:40911", "n1": "10.0.0.2:40911"},
         "followers": [{"peerId": "n1", "matchIndex": 40, "reachable": True, "full": True}],

@@ -119,6 +119,12 @@ class NodeStatus:
     committed_index: int
     durable_index: int
     """The last index that this member has flushed to disk."""
+    applied_index: int = -1
+    """The last index that is applied to this member's state; -1 if it keeps none."""
+    state_behind: bool = False
+    """Whether the state is far behind the log, as after a start: the member lets others be elected
+    first, and gets no leadership by a transfer.
+    """
     flush_disk_type: FlushDiskType
     peers: dict[str, str]
     """The id and host:port of every member of the group, according to this member's log."""

@@ -27,6 +27,8 @@ class StoreView:
     problem: str
     """Human-readable problem; empty when the store is healthy."""
     state: StorageState = StorageState.SOUND
+    applied_index: int = -1
+    state_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ def node_status(
         committed_index=core.readable_index,
         durable_index=store.durable_index,
         flush_disk_type=settings.flush_disk_type,
+        applied_index=store.applied_index,
+        state_behind=store.state_behind,
         peers=peers(core, settings),
         followers=[
             PeerStatus(
@@ -156,6 +160,11 @@ def not_ready_reason(core: Raft, store: StoreView) -> str:
         return f"knows no leader in term {core.term}"
     if not core.quorum_active:
         return f"receives no messages from {core.leader_id}, the leader of term {core.term}"
+    if store.state_behind:
+        return (
+            f"applies its log to its state: entry {store.applied_index} is applied, of "
+            f"{core.readable_index} that are committed"
+        )
     return ""
 
 

@@ -23,6 +23,7 @@ from dledger_node.raft import (
     recalling,
     steps,
     transfer,
+    yielding,
 )
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core_view import CoreView
@@ -71,19 +72,22 @@ class Raft(CoreView):
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def tick(self, elapsed_ticks: int = 1, *, has_room: bool = True) -> None:
+    def tick(
+        self, elapsed_ticks: int = 1, *, has_room: bool = True, is_behind: bool = False
+    ) -> None:
         """Advance the clock by one tick, after `elapsed_ticks` of time.
 
         After a pause, more time has passed than there are ticks. A leader sends its heartbeats by
         the time; every other timer counts ticks, so that the messages that waited during the pause
         are read before a member gives up its leader or its followers. `has_room` is False while
         the volume is full: this member could not write a leader's first entry, so it must not stand
-        for election, and it tells its leader.
+        for election, and it tells its leader. `is_behind` is True while the state of this member
+        lacks many entries that its log has (`yielding`).
         """
         member = self._member
         member.now_ticks += 1
         member.elapsed_ticks += elapsed_ticks
-        member.has_room = has_room
+        member.has_room, member.is_behind = has_room, is_behind
         if member.recalling is not None:
             recalling.tick(member, member.recalling)
         match member.role_state:
@@ -95,6 +99,9 @@ class Raft(CoreView):
                 leader_elector.forget_leader(member)
             case _ if member.now_ticks < member.election_deadline or member.recalls:
                 pass
+            case Follower() if yielding.yields(member):
+                leader_elector.become_follower(member, member.term, None)
+                yielding.look_again_soon(member)
             case _ if has_room and electorate.may_campaign(member):
                 leader_elector.start_pre_vote(member)
             case _:

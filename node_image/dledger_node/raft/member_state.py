@@ -192,6 +192,9 @@ class MemberState:
     """Whether this member was the only one of its group, and no other member has led since."""
     has_room: bool = True
     """Whether, at the last tick, this member's volume had room for more entries."""
+    is_behind: bool = False
+    """Whether, at the last tick, this member still had to apply entries to its state (`yielding`).
+    """
     now_ticks: int = 0
     """Number of ticks since the start. Ticks that a pause has lost are not counted."""
     elapsed_ticks: int = 0

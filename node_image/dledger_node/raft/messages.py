@@ -52,7 +52,8 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteResponse:
-    """The answer to a pre-vote. `term` is the sender's own term; the receiver accepts any."""
+    """The answer to a pre-vote, or of a transferee that declines the leadership (`yielding`).
+    `term` is the sender's own term; the receiver accepts any."""
 
     sender: str
     receiver: str

@@ -72,6 +72,8 @@ class Progress:
     """Whether the peer, by its last heartbeat response, is not joining (`joining`)."""
     is_full: bool = False
     """Whether the peer's volume, by its last heartbeat response, is full."""
+    declined_tick: int | None = None
+    """The tick at which the peer last declined the leadership (`yielding`); None if it has not."""
 
     def compare(self, index: int, *, at_once: bool) -> None:
         """Enter COMPARE with a probe for entry `index`; send it later unless `at_once`."""

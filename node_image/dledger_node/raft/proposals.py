@@ -26,7 +26,9 @@ class RefusalReason(enum.Enum):
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
     """The transferee is not another voter of the group, or the member to change is not known."""
     FALL_BEHIND_TOO_MUCH = "FALL_BEHIND_TOO_MUCH"
-    """The transferee, or the learner to promote, lags too far behind, or is joining."""
+    """The transferee, or the learner to promote, lags too far behind, or is joining; or the
+    transferee has just declined, since its state is behind.
+    """
     MEMBERSHIP_CHANGING = "MEMBERSHIP_CHANGING"
     """An earlier change is not committed yet."""
     TERM_NOT_COMMITTED = "TERM_NOT_COMMITTED"

@@ -30,6 +30,8 @@ class RefusalCause(enum.Enum):
     """
     NO_VOTER = "NO_VOTER"
     """This member is asked to lead, but is a learner or was removed."""
+    STATE_BEHIND = "STATE_BEHIND"
+    """This member is asked to lead, but its state is behind (`yielding`)."""
 
 
 CONTRADICTIONS = frozenset((RefusalCause.OTHER_LEADER, RefusalCause.BELOW_COMMITTED))

@@ -78,6 +78,7 @@ def step(member: MemberState, message: Message) -> None:
             leader_elector.handle_pre_vote_request(member, message)
         case PreVoteResponse():
             leader_elector.handle_pre_vote_response(member, message)
+            transfer.handle_declined(member, message)
         case VoteRequest() if _disturbs(member, message):
             # No answer: the live leader's heartbeats tell the candidate the current term.
             member.refuse(RefusalCause.LEADER_LIVES)
@@ -187,7 +188,9 @@ def _obey(member: MemberState, request: LeaderRequest) -> None:
             entry_handler.handle_append(member, follower, request)
         case InstallSnapshotRequest():
             entry_handler.handle_install(member, follower, request)
-        case TakeLeadershipRequest() if electorate.may_campaign(member):
-            leader_elector.campaign(member, take_leadership=True)
-        case TakeLeadershipRequest():
+        case TakeLeadershipRequest() if not electorate.may_campaign(member):
             member.refuse(RefusalCause.NO_VOTER)
+        case TakeLeadershipRequest() if member.is_behind:
+            transfer.decline(member, request)
+        case TakeLeadershipRequest():
+            leader_elector.campaign(member, take_leadership=True)

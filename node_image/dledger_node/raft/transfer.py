@@ -4,7 +4,8 @@ Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
 """
 
 from dledger_node.raft.member_state import Leader, MemberState, Transfer
-from dledger_node.raft.messages import TakeLeadershipRequest
+from dledger_node.raft.messages import PreVoteResponse, TakeLeadershipRequest, VoteResult
+from dledger_node.raft.refusals import RefusalCause
 
 
 def begin(member: MemberState, leader: Leader, transferee_id: str) -> None:
@@ -37,20 +38,61 @@ def end_overdue(member: MemberState, leader: Leader) -> None:
         leader.transfer = None
 
 
+def decline(member: MemberState, request: TakeLeadershipRequest) -> None:
+    """Tell the leader that this member does not stand, so that it takes appends again at once.
+
+    A leader of an earlier release ignores this answer, and waits for the transfer's deadline.
+    """
+    member.refuse(RefusalCause.STATE_BEHIND)
+    member.send(
+        PreVoteResponse(
+            sender=member.self_id,
+            receiver=request.sender,
+            term=member.term,
+            requested_term=request.term,
+            result=VoteResult.REJECT_ALREADY_HAS_LEADER,
+        )
+    )
+
+
+def handle_declined(member: MemberState, response: PreVoteResponse) -> None:
+    """End a transfer that the transferee declines; ignore any other answer.
+
+    Answers to the pre-votes of a leader's own election name an earlier term.
+    """
+    leader = member.role_state
+    if not isinstance(leader, Leader) or response.requested_term != member.term:
+        return
+    transfer = leader.transfer
+    if transfer is None:
+        return
+    if response.sender == transfer.transferee_id and response.sender in leader.progress:
+        leader.transfer = None
+        leader.progress[response.sender].declined_tick = member.now_ticks
+
+
 def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
     """Return how many entries of this log a peer does not hold durably yet."""
     return member.log.end_index - leader.progress[peer_id].match_index
 
 
 def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer's lag allows a transfer; a joining peer never qualifies."""
-    asked_tick = leader.progress[peer_id].join_asked_tick
+    """Tell whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
+    that has declined the leadership within election_ticks.
+    """
+    progress = leader.progress[peer_id]
+    asked_tick, declined_tick = progress.join_asked_tick, progress.declined_tick
+    declines = (
+        declined_tick is not None
+        and member.now_ticks - declined_tick < member.config.election_ticks
+    )
     joins = (
         asked_tick is not None
         and member.now_ticks - asked_tick <= 2 * member.config.heartbeat_ticks
     )
     lag_entries_max = member.config.transfer_lag_entries_max
-    return not joins and lag_entries(member, leader, peer_id) <= lag_entries_max
+    lags = lag_entries(member, leader, peer_id) > lag_entries_max
+    return not (joins or declines or lags)
 
 
 def fit_peers(member: MemberState, leader: Leader) -> tuple[str, ...]:

@@ -79,8 +79,8 @@ class LeadershipTransfers:
 
     def on_turn(self, committed_index: int) -> None:
         """Answer the transfer if its outcome is known now."""
-        if self._handing_over is not None and not self._core.leads:
-            self._handing_over.set()
+        if self._handing_over is not None and self._core.transferee_id is None:
+            self._handing_over.set()  # another member leads, or the transferee does not want to
         self._answer_if_decided()
 
     @property
@@ -103,15 +103,19 @@ class LeadershipTransfers:
         """Transfer the leadership to the fittest peer before this member stops. Return after
         `timeout_s` even if this member still leads.
         """
-        transferee_id = self._core.fittest_peer_id
-        if transferee_id is None or self._begin(transferee_id) is not None:
-            return
         self._handing_over = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                if self._core.leads:
-                    await self._handing_over.wait()
-            logger.info("%s: handed the leadership over to %s", self._group, transferee_id)
+                while (transferee_id := self._core.fittest_peer_id) is not None:
+                    self._handing_over.clear()
+                    if self._begin(transferee_id) is not None:
+                        return
+                    if self._core.leads:
+                        await self._handing_over.wait()
+                    if not self._core.leads:
+                        logger.info(
+                            "%s: handed the leadership over to %s", self._group, transferee_id
+                        )
 
     def _answer_if_decided(self) -> None:
         waiting, leader_id = self._waiting, self._core.leader_id

@@ -57,10 +57,7 @@ ASYNC_FLUSH_INTERVAL_S: Final = 0.01
 
 
 class DLedgerServer:
-    """One member in service.
-
-    `clients` serves accepted connections, `view` serves HTTP.
-    """
+    """One member in service: `clients` serves accepted connections, `view` serves HTTP."""
 
     def __init__(
         self,
@@ -300,7 +297,8 @@ class DLedgerServer:
             self._scrub.wake()
         self._watch_storage()
         if self._core.leads or not self._health.stalled:
-            self._core_loop.tick(elapsed_ticks, has_room=not self._health.full)
+            room, behind = not self._health.full, self._state.is_behind
+            self._core_loop.tick(elapsed_ticks, has_room=room, is_behind=behind)
         self.clients.expire(self._loop.time())
 
     def _at_rest_until_s(self) -> float:

@@ -15,6 +15,7 @@ from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.state_machine import machines
+from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.machine import CommittedEntry, Make, StateMachine
 from dledger_node.state_machine.restore import Applied, next_to_apply
 from dledger_node.store.log.log_store import LogStore
@@ -55,6 +56,7 @@ class Applying:
         self._committed_index = -1
         self._tried_index = -1
         """The committed index when the last batch began."""
+        self._catching_up = CatchingUp()
         self._closed = False
 
     @property
@@ -72,6 +74,11 @@ class Applying:
         """Whether a batch is under way: the machine may be ahead of `index`."""
         return self._batch is not None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether much that was committed long ago is still to be applied (`catching_up`)."""
+        return self._catching_up.is_behind
+
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
         """Call `listener` with the applied index after every batch."""
         self._listeners.append(listener)
@@ -79,6 +86,7 @@ class Applying:
     def on_turn(self, committed_index: int) -> None:
         """Apply the newly committed entries."""
         self._committed_index = max(self._committed_index, committed_index)
+        self._catching_up.note_committed(self._committed_index, self._applied.index)
         self._begin_batch()
 
     async def copy(self) -> Applied:
@@ -112,6 +120,7 @@ class Applying:
             self._closed = True
             self._fail(error)
             return
+        self._catching_up.note_batch(self._tried_index, self._applied.index)
         for listener in self._listeners:
             listener(self._applied.index)
         self._begin_batch()

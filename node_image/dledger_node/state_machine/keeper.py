@@ -56,6 +56,7 @@ class NoState:
     """The state of a member without a state machine."""
 
     applied_index = -1
+    is_behind = False
     snapshot_index = -1
     snapshots_installed = 0
     covered_index = sys.maxsize
@@ -123,6 +124,11 @@ class StateKeeper:
     def applied_index(self) -> int:
         """Index up to which every entry is applied."""
         return self._applying.index
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this member should not lead yet: its state is far behind its log."""
+        return self._applying.is_behind
 
     @property
     def machine(self) -> StateMachine:

@@ -136,6 +136,8 @@ class Upkeep:
             durable_index=self._store.durable_index,
             problem="; ".join(filter(None, problems)),
             state=StorageState.HEALING if healing else self._health.state,
+            applied_index=self._state.applied_index,
+            state_behind=self._state.is_behind,
         )
 
     def retention_state(self) -> RetentionState:

@@ -128,7 +128,7 @@ class BrokerKeeper(SimKeeper):
             machine = self.applied.machine
             self.applied = Applied(machine=machine, index=last_index, term=term)
             self._rules.has(self._member_id, last_index, machine.dump())
-        self._applies = False
+        self._batch_ends()
         program = self._broker_world.program_of(self._member_id).program
         if program is not None:
             program.applied()

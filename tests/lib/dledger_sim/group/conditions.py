@@ -80,6 +80,8 @@ class Conditions:
     """Size of the chunks in which a snapshot is sent."""
     state_us: int = 300
     """Mean time to apply a batch, or to write a chunk or a snapshot."""
+    replays: bool = False
+    """Whether the network is so calm that members which are behind must be elected last."""
     # Broker.
     broker_speed: int = 0
     """How many seconds of the members' brokers pass in one of the run; 0 for members without one.

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
+from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.fetch import Fetching, Part
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.restore import (
@@ -30,6 +31,7 @@ from dledger_sim.group.world import World
 
 NAME: Final = "digest"
 BATCH_ENTRIES_MAX: Final = 8
+BEHIND_ENTRIES_MIN: Final = 8 * BATCH_ENTRIES_MAX
 ASK_AGAIN_HEARTBEATS: Final = 3
 SAVES_RATE: Final = 0.5
 """Probability that a due snapshot begins at once; otherwise it begins after a later batch."""
@@ -86,6 +88,7 @@ class SimKeeper:
         self._rules_of_rot = world.checker.rot
         self._looked_at_index = -1
         self._committed_index = -1
+        self._catching_up = CatchingUp(BEHIND_ENTRIES_MIN)
         self._applies = False
         """Whether a batch is being applied."""
         self._save: Save | None = None
@@ -113,9 +116,15 @@ class SimKeeper:
 
     # -- calls of the member ------------------------------------------------------------
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the state is far behind the log, as `StateKeeper` tells it."""
+        return self._catching_up.is_behind
+
     def settle(self, committed_index: int) -> None:
         """Apply up to this index, as `Applying.settle` does."""
         self._committed_index = committed_index
+        self._catching_up.note_committed(committed_index, self.applied.index)
         if self._applies or committed_index <= min(self._looked_at_index, self.applied.index):
             return
         self._looked_at_index = committed_index
@@ -200,9 +209,13 @@ class SimKeeper:
             machine.apply(entries)
             self.applied = Applied(machine=machine, index=last_index, term=term)
             self._rules.has(self._member_id, last_index, machine.dump())
-        self._applies = False
+        self._batch_ends()
         self._save_if_due()
         self.settle(self._committed_index)
+
+    def _batch_ends(self) -> None:
+        self._applies = False
+        self._catching_up.note_batch(self._looked_at_index, self.applied.index)
 
     # -- saving ------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from dledger_sim.group.snapshots import DIGESTS, States
 from dledger_sim.judges.membership_rules import MembershipRules
 from dledger_sim.judges.promise_rules import PromiseRules, holds
 from dledger_sim.judges.push_rules import PushRules
+from dledger_sim.judges.replay_rules import ReplayRules
 from dledger_sim.judges.rot_rules import RotRules
 from dledger_sim.judges.state_rules import StateRules
 from dledger_sim.judges.violation import ViolationError
@@ -49,6 +50,7 @@ class Checker:
         """The committed log: every entry that any member has reported as committed."""
         self.states = StateRules(disks, self.committed, states)
         self.rot = RotRules(disks)
+        self.replays = ReplayRules(conditions, disks)
         self.promises = PromiseRules(disks, self.committed, self.rot)
         if conditions.async_flush:
             self.promises.committed_membership(Membership(conditions.voter_ids))
@@ -71,10 +73,12 @@ class Checker:
     def started(self, member_id: str, committed_index: int) -> None:
         """Note that a member starts, with this committed index."""
         self._committed_indexes[member_id] = committed_index
+        self.replays.started(member_id, committed_index)
 
     def died(self, member_id: str) -> None:
         """Note that a member has crashed."""
         self._reigning.pop(member_id, None)
+        self.replays.died(member_id)
 
     def knows_reign(self, member_id: str, term: int) -> bool:
         """Return whether another member knows everything that this member committed as leader.
@@ -161,6 +165,7 @@ class Checker:
     def sending(self, message: Message) -> None:
         """Check rules 1, 2, 10 and 13: the promise of a message is on its sender's disk."""
         disk = self._disks[message.sender]
+        self.replays.sending(message)
         if message.term > disk.hard_state.term:
             raise ViolationError(
                 "a term is saved before it is sent",
@@ -243,6 +248,7 @@ class Checker:
         if not new:
             return
         self.memberships.elected(member_id, term, self.promises.votes)
+        self.replays.elected(member_id)
         log, last_index = self._disks[member_id].cached, len(self.committed) - 1
         if term < max(self._leaders):
             return  # elected by late votes; a later leader may have committed entries it lacks

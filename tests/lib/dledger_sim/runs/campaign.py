@@ -51,6 +51,8 @@ class Totals:
     """Events of the members' states by name."""
     rot_counts: Counter[str] = field(default_factory=Counter)
     """Events of rotten entries by name."""
+    replay_counts: Counter[str] = field(default_factory=Counter)
+    """Elections by whether the leader's state was behind."""
     load_counts: Counter[str] = field(default_factory=Counter)
     """What the rules for the load of clients have checked."""
     broker_counts: Counter[str] = field(default_factory=Counter)
@@ -70,12 +72,16 @@ class Totals:
         self.coverage.counts.update(other.coverage.counts)
         self.state_counts.update(other.state_counts)
         self.rot_counts.update(other.rot_counts)
+        self.replay_counts.update(other.replay_counts)
         self.load_counts.update(other.load_counts)
         self.broker_counts.update(other.broker_counts)
 
     def told(self) -> str:
         """Return the summary line of a campaign."""
-        several = self.state_counts, self.rot_counts, self.load_counts, self.broker_counts
+        several = (
+            self.state_counts, self.rot_counts, self.replay_counts, self.load_counts,
+            self.broker_counts,
+        )  # fmt: skip
         counts = sorted(sum(several, Counter[str]()).items())
         return (
             f"seeds={self.seed_count} events={self.event_count} faults={self.fault_count} "
@@ -134,6 +140,7 @@ def run_task(task: Task) -> Totals:
         totals.acknowledged_count += summary.acknowledged_count
         totals.state_counts.update(summary.state_counts)
         totals.rot_counts.update(summary.rot_counts)
+        totals.replay_counts.update(summary.replay_counts)
         totals.load_counts.update(summary.load_counts)
         totals.broker_counts.update(summary.broker_counts)
     totals.cpu_s = time.process_time() - started_s

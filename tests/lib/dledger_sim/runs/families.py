@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from dledger_sim.faults import broker_lives, disjoint_rot, floods, power, slow_cuts
+from dledger_sim.faults import broker_lives, disjoint_rot, floods, power, replays, slow_cuts
 from dledger_sim.group.conditions import Conditions
 
 FAMILIES: Final[dict[str, Callable[[random.Random], Conditions]]] = {
@@ -16,6 +16,7 @@ FAMILIES: Final[dict[str, Callable[[random.Random], Conditions]]] = {
     "cuts": slow_cuts.drawn,
     "mending": disjoint_rot.drawn,
     "broker": broker_lives.drawn,
+    "replays": replays.drawn,
 }
 
 

@@ -40,6 +40,8 @@ class Summary:
     """Events of the members' states by name; empty without states."""
     rot_counts: Counter[str]
     """Events of rotten entries by name; empty without rot."""
+    replay_counts: Counter[str]
+    """Elections by whether the leader's state was behind."""
     load_counts: Counter[str]
     """What the rules for the load of clients have checked; empty if work takes no time."""
     broker_counts: Counter[str]
@@ -203,6 +205,7 @@ def _summary(cluster: SimCluster) -> Summary:
         acknowledged_count=cluster.checker.acknowledged_count,
         state_counts=cluster.checker.states.counts,
         rot_counts=cluster.checker.rot.counts,
+        replay_counts=cluster.checker.replays.counts,
         load_counts=(
             cluster.load_rules.counts if isinstance(cluster, LoadedCluster) else Counter()
         ),
