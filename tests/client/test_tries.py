@@ -30,7 +30,7 @@ def test_the_tries_still_say_what_the_table_says(tmp_path: Path) -> None:
 
     kept, mark, _ = TABLE.partition(FIRST_THAT_VARIES)
     assert mark
-    assert tries_of(out.getvalue()) == tries_of(kept)
+    assert tries_of(without_waits(out.getvalue())) == tries_of(without_waits(kept))
 
 
 @pytest.mark.group
@@ -49,12 +49,17 @@ def test_tries_on_an_unwell_group_end_as_the_table_says(tmp_path: Path) -> None:
     assert without_causes(out.getvalue()) == without_causes(mark + varies)
 
 
+def without_waits(text: str) -> str:
+    """Leave out the lines of waits: on a busy machine, a try may end before its line is due."""
+    return re.sub(r"(?m)^ +dledger: waiting for group .*\n", "", text)
+
+
 def without_causes(text: str) -> dict[tuple[str, str], list[str]]:
     """Return the lines of each try but those of a wait, which depend on the time, and no causes.
 
     The lines are sorted, because `status` lists members by name and any of them may lead.
     """
-    text = re.sub(r"(?m)^ +dledger: waiting for group .*\n", "", text)
+    text = without_waits(text)
     text = re.sub(r"(last errors?|not ready): .*", r"\1: CAUSE", text)
     text = re.sub(r"(?m)^    nX  .*", "    nX", text)
     return {
