@@ -12,8 +12,10 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch, message_id, message_record
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
+from dledger_sim.broker.administrators import DELETABLE, Administrators
 from dledger_sim.broker.ordered import OrderedConsumers
 from dledger_sim.broker.ports import Ask, Ports
+from dledger_sim.broker.returners import DEAD_LETTERS, RETRIES, Returners
 from dledger_sim.broker.wires import Wires
 from dledger_sim.group.conditions import Conditions
 from dledger_sim.judges.broker_log import BrokerLog, Place
@@ -21,6 +23,8 @@ from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
 
 TOPICS: Final = ("orders", "bills")
 QUEUES: Final = 2
+READ: Final = (*TOPICS, DELETABLE, RETRIES.topic, DEAD_LETTERS.topic)
+"""The topics that are read in the end."""
 TRIES_MAX: Final = 3
 REPEAT_US: Final = 2_000
 READER: Final = 90
@@ -55,6 +59,8 @@ class BrokerClients:
         self._rules = rules
         self._ports = Ports(wires, world.after, self.us_of)
         self.ordered = OrderedConsumers(world, rules, self._ports, self.us_of)
+        self.administrators = Administrators(rules, self._ports, QUEUES)
+        self.returners = Returners(rules, self._ports, self.administrators.set_group)
         self._sent = 0
         self._next_offsets: dict[tuple[int, Place], int] = {}
         self._committing: set[OffsetKey] = set()
@@ -140,6 +146,7 @@ class BrokerClients:
             next_offset = _number(answer, "nextBeginOffset")
             records = [bytes(raw) for raw in message_record.divide(answer.body)]
             self._rules.pulled(place, offset, records, next_offset)
+            self.returners.pulled(records)
             return next_offset
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             next_offset = _number(answer, "nextBeginOffset")
@@ -149,7 +156,7 @@ class BrokerClients:
 
     def commit(self, member_id: str, client: int, place: Place) -> None:
         """Commit the next offset of the client's group, one after the other."""
-        key = OffsetKey(_group(client), *place)
+        key = OffsetKey(group_of(client), *place)
         if key in self._committing:
             return
         offset = self._rules.commit_begins(key)
@@ -169,11 +176,12 @@ class BrokerClients:
 
     def query(self, member_id: str, client: int, place: Place) -> None:
         """Ask where the client's group continues."""
-        key = OffsetKey(_group(client), *place)
+        key = OffsetKey(group_of(client), *place)
+        gone = self._rules.query_begins(key)
 
         def answered(answer: RemotingCommand | None) -> None:
             if answer is not None and answer.code in _QUERIED:
-                self._rules.queried(key, _offset_of(answer))
+                self._rules.queried(key, _offset_of(answer), gone)
 
         ask = Ask(int(RequestCode.QUERY_CONSUMER_OFFSET), _offset_ext(key))
         self._ports.ask(client, member_id, ask, answered)
@@ -182,7 +190,8 @@ class BrokerClients:
 
     def read_everything(self) -> None:
         """Begin to read every queue of every member, and every offset, until all was read."""
-        places = [place for place in self._world.broker_log.queues if place.topic in TOPICS]
+        self._rules.end_begins()
+        places = [place for place in self._world.broker_log.queues if place.topic in READ]
         for member_id in self._world.conditions.member_ids:
             for place in places:
                 begin_index = self._world.begin_index(member_id)
@@ -231,7 +240,8 @@ class BrokerClients:
 _QUERIED: Final = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
 
 
-def _group(client: int) -> str:
+def group_of(client: int) -> str:
+    """Return the consumer group of a client, which commits offsets."""
     return f"group{client}"
 
 

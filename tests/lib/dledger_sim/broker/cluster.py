@@ -7,8 +7,9 @@ from pathlib import Path
 
 from dledger_broker.state.broker_state import BrokerState
 from dledger_sim.broker.bodies import Bodies
-from dledger_sim.broker.clients import BrokerClients
+from dledger_sim.broker.clients import READ, BrokerClients
 from dledger_sim.broker.member import BrokerMember
+from dledger_sim.broker.name_servers import NameServers, host_of_server
 from dledger_sim.broker.program import host_of
 from dledger_sim.broker.wires import OUTSIDE, Wires
 from dledger_sim.group.cluster import SimCluster
@@ -23,6 +24,8 @@ from dledger_sim.runs.choices import Choices
 from dledger_sim.runs.coverage import Coverage
 from dledger_sim.runs.transcript import Transcript
 
+REGISTERED_S = 60.0
+"""A name server that comes back is asked 30 s later at most, and answers at once."""
 THREAD_US = 200
 """Mean time of a function that a broker runs in a thread."""
 
@@ -40,13 +43,19 @@ class BrokerCluster(SimCluster):
         coverage: Coverage | None = None,
     ) -> None:
         self.bodies = Bodies()
-        self.wires = Wires(self, {host_of(one): one for one in conditions.member_ids})
+        hosts = {host_of(one): one for one in conditions.member_ids}
+        hosts |= {host_of_server(number): OUTSIDE for number in range(conditions.name_servers)}
+        self.wires = Wires(self, hosts)
         self.states = States(lambda _: BrokerState(), self.bodies.messages)
         self._folder = tempfile.TemporaryDirectory(prefix="broker-sim-")
         self.folder = Path(self._folder.name)
         self.broker_log = BrokerLog(self.bodies)
         self._turning: str | None = None
+        self._speed = conditions.broker_speed
         super().__init__(conditions, rng, transcript, choices=choices, coverage=coverage)
+        self.name_servers = NameServers(
+            conditions.name_servers, self, self.wires, lambda s: int(s * 1e6 / self._speed)
+        )
         self.broker_rules = BrokerRules(self.broker_log, self)
         self.broker_clients = BrokerClients(self, self.broker_rules, self.wires)
 
@@ -139,8 +148,26 @@ class BrokerCluster(SimCluster):
             limit_us,
             rule="an acknowledged message is readable at its queue offset",
         )
+        self.run_until(
+            self._is_registered,
+            limit_us + self.broker_clients.us_of(REGISTERED_S),
+            rule="a name server knows the leader and all members in time",
+        )
+        self.broker_rules.counts["registrations"] += self.name_servers.taken
+
+    def _is_registered(self) -> bool:
+        leader = self.leader()
+        topics = frozenset(place.topic for place in self.broker_log.queues if place.topic in READ)
+        return leader is not None and self.name_servers.know(
+            leader.member_id, self.conditions.member_ids, topics
+        )
 
     # -- faults reach connections, too -------------------------------------------------------------
+
+    def calm(self, conditions: Conditions) -> None:
+        """See `SimCluster`."""
+        super().calm(conditions)
+        self.name_servers.calm()
 
     def heal_network(self) -> None:
         """See `SimCluster`."""

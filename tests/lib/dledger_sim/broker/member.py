@@ -17,6 +17,7 @@ from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.waiting import Answer
 from dledger_node.state_machine.machine import CommittedEntry, StateMachine
 from dledger_node.state_machine.restore import Applied
+from dledger_sim.broker import name_servers
 from dledger_sim.broker.bodies import Bodies
 from dledger_sim.broker.loop import LoopWorld, MemberLoop
 from dledger_sim.broker.numbers import SAVE_RATE, ProducersFile, SimProducers
@@ -220,6 +221,7 @@ class BrokerMember(SimMember):
             folder=world.folder,
             member_ids=self.conditions.member_ids,
             skew_ms=self._skew_ms,
+            name_servers=name_servers.addresses(self.conditions.name_servers),
         )
         self.loop.listen([self, *self.program.listeners])
 

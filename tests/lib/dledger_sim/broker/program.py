@@ -135,6 +135,7 @@ class Program:
         folder: Path,
         member_ids: Sequence[str],
         skew_ms: int,
+        name_servers: tuple[str, ...] = (),
     ) -> None:
         """Begin to serve. `folder` has the member's consume queues."""
         self.loop = loop
@@ -157,7 +158,9 @@ class Program:
             server = self._server(node, core, store, member.prove)
             embedding = SimEmbedding(server, loop, skew_ms)
             addresses = {one: f"{host_of(one)}:{BROKER_PORT}" for one in member_ids}
-            settings = BrokerSettings(node=node, addresses=addresses, name=GROUP)
+            settings = BrokerSettings(
+                node=node, addresses=addresses, name=GROUP, name_servers=name_servers
+            )
             self.broker = Broker(settings, embedding, BrokerCounters(), loop.accept_at)
             wires.listen(loop, member.member_id, NODE_PORT, self._accept)
             self._serving = self.broker.run()

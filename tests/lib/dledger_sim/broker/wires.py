@@ -57,9 +57,9 @@ class WireWorld(Protocol):
 
 
 class Listener(NamedTuple):
-    """A port at which a member accepts connections."""
+    """A port at which a member, or somebody outside, accepts connections."""
 
-    loop: Loop
+    loop: Loop | None
     factory: Callable[[], Any]
 
     def close(self) -> None:
@@ -199,10 +199,16 @@ class Wires:
         self._held: list[tuple[str, str, Callable[[], None]]] = []
         """What a cut holds back: sender, receiver, and what arrives then."""
 
-    def listen(self, loop: Loop, member_id: str, port: int, factory: Callable[[], Any]) -> Listener:
-        """Accept connections at a port of a member."""
+    def listen(
+        self, loop: Loop | None, member_id: str, port: int, factory: Callable[[], Any]
+    ) -> Listener:
+        """Accept connections at a port of a member; without a loop, of somebody outside."""
         listener = self._listeners[member_id, port] = Listener(loop, factory)
         return listener
+
+    def unlisten(self, member_id: str, port: int) -> None:
+        """Accept no further connections at a port."""
+        self._listeners.pop((member_id, port), None)
 
     def dial(
         self,

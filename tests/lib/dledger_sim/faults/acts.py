@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from dledger_node.raft.membership import Membership
+from dledger_sim.broker.administrators import DELETABLE
 from dledger_sim.broker.clients import BrokerClients
 from dledger_sim.broker.cluster import BrokerCluster
 from dledger_sim.faults.reshaping import may_lose_volume
@@ -191,6 +192,30 @@ def _unlock(cluster: SimCluster, member_id: str, client: int) -> None:
     _broker(cluster).ordered.unlock(member_id, client)
 
 
+def _give_back(cluster: SimCluster, member_id: str, client: int, level: int) -> None:
+    _broker(cluster).returners.give_back(member_id, client, level)
+
+
+def _set_topic(cluster: SimCluster, member_id: str) -> None:
+    _broker(cluster).administrators.set_topic(member_id)
+
+
+def _delete_topic(cluster: SimCluster, member_id: str) -> None:
+    """Delete the topic; a message and a commit for it come while that is on its way."""
+    clients, place = _broker(cluster), Place(DELETABLE, 0)
+    clients.administrators.delete_topic(member_id)
+    clients.send(member_id, 0, place, 0, 1)
+    clients.commit(member_id, 0, place)
+
+
+def _set_group(cluster: SimCluster, member_id: str, group: str) -> None:
+    _broker(cluster).administrators.set_group(member_id, group)
+
+
+def _delete_group(cluster: SimCluster, member_id: str, group: str) -> None:
+    _broker(cluster).administrators.delete_group(member_id, group)
+
+
 def _broker(cluster: SimCluster) -> BrokerClients:
     assert isinstance(cluster, BrokerCluster)
     return cluster.broker_clients
@@ -232,6 +257,11 @@ ACTS: Final[dict[str, Callable[..., None]]] = {
     "beat": _beat,
     "lock": _lock,
     "unlock": _unlock,
+    "give_back": _give_back,
+    "set_topic": _set_topic,
+    "delete_topic": _delete_topic,
+    "set_group": _set_group,
+    "delete_group": _delete_group,
 }
 
 

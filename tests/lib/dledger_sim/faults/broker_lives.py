@@ -4,7 +4,9 @@ import dataclasses
 import random
 from typing import Final
 
-from dledger_sim.broker.clients import QUEUES, TOPICS
+from dledger_sim.broker.administrators import DELETABLE
+from dledger_sim.broker.clients import QUEUES, TOPICS, group_of
+from dledger_sim.broker.returners import DEAD, RETRIES
 from dledger_sim.faults.acts import Act
 from dledger_sim.group.conditions import TICK_US, Conditions
 from dledger_sim.group.disk import Keep
@@ -89,9 +91,16 @@ def request(conditions: Conditions, believers: list[str], random_: "random.Rando
     if kind < conditions.lock_rate:
         return _lock_request(member_id, client, random_.random())
     topic, queue_id = random_.choice(TOPICS), random_.randrange(QUEUES)
+    if conditions.admin_rate:
+        topic = random_.choice((*TOPICS, DELETABLE))
+        kind = random_.random()
+        if kind < conditions.admin_rate:
+            return _admin_request(member_id, client, kind / conditions.admin_rate)
+    if conditions.return_rate and random_.random() < conditions.return_rate:
+        return _return_request(member_id, client, random_)
     kind = random_.random()
     if kind < 0.55:
-        delayed = random_.random() < conditions.delay_rate
+        delayed = topic != DELETABLE and random_.random() < conditions.delay_rate
         level = random_.randint(1, LEVEL_MAX) if delayed else 0
         count = random_.randint(2, BATCH_MAX) if not level and random_.random() < 0.2 else 1
         return ("send", member_id, client, topic, queue_id, level, count)
@@ -100,6 +109,31 @@ def request(conditions: Conditions, believers: list[str], random_: "random.Rando
     if kind < 0.92:
         return ("commit", member_id, client, topic, queue_id)
     return ("query", member_id, client, topic, queue_id)
+
+
+def administered(rng: random.Random) -> Conditions:
+    """Draw conditions with name servers, deletions, and messages that consumers return."""
+    return dataclasses.replace(
+        _any(rng), broker_speed=20, lock_rate=0.02, admin_rate=rng.choice((0.05, 0.15)),
+        return_rate=rng.choice((0.2, 0.4)), name_servers=rng.choice((0, 1, 2, 3)),
+    )  # fmt: skip
+
+
+def _admin_request(member_id: str, client: int, kind: float) -> Act:
+    if kind < 0.3:
+        return ("delete_topic", member_id)
+    if kind < 0.5:
+        return ("set_topic", member_id)
+    if kind < 0.7:
+        return ("delete_group", member_id, group_of(client))
+    return ("set_group", member_id, group_of(client))
+
+
+def _return_request(member_id: str, client: int, random_: "random.Random") -> Act:
+    if random_.random() < 0.3:
+        return ("pull", member_id, client, *RETRIES, 0)
+    level = DEAD if random_.random() < 0.2 else random_.randint(1, LEVEL_MAX)
+    return ("give_back", member_id, client, level)
 
 
 def _lock_request(member_id: str, client: int, kind: float) -> Act:

@@ -90,6 +90,12 @@ class Conditions:
     """Share of the brokers' requests that lock queues or give them back."""
     delay_rate: float = 0.0
     """Share of the messages that are delayed."""
+    admin_rate: float = 0.0
+    """Share of the brokers' requests that create or delete a topic or a consumer group."""
+    return_rate: float = 0.0
+    """Share of them that return a message, or pull what was returned."""
+    name_servers: int = 0
+    """Number of name servers; they are good, slow, lying or down for a while."""
     # Work.
     slowness: int = 0
     """The factor by which all work of a member's event loop takes longer than on a fast machine;

@@ -3,13 +3,20 @@
 It uses the formats alone, nothing of the broker.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Final, NamedTuple
 
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
-from dledger_formats.rocketmq import consume_queue, delay_levels, message_record, topic_names
+from dledger_formats.rocketmq import (
+    consume_queue,
+    delay_levels,
+    message_record,
+    state_records,
+    topic_names,
+)
 from dledger_formats.rocketmq import properties as message_properties
 from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_formats.rocketmq.state_records import TopicDeleted
 from dledger_sim.broker.bodies import Bodies
 from dledger_sim.group.disk import Entry
 from dledger_sim.judges.violation import ViolationError
@@ -29,9 +36,17 @@ class Message(NamedTuple):
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
     key: bytes
-    """The client's body, which no two messages of clients share."""
+    """The client's body, which no two messages of clients share; with the number of its return, if
+    a consumer has returned it.
+    """
     raw: bytes
     record: MessageRecord
+
+
+def key_of(record: MessageRecord) -> bytes:
+    """Return what tells a message from all others of clients, also once it was returned."""
+    times = record.reconsume_times
+    return record.body + b" returned %d" % times if times else bytes(record.body)
 
 
 class BrokerLog:
@@ -42,6 +57,10 @@ class BrokerLog:
         """The messages of each queue, by their queue offsets."""
         self.stored: dict[tuple[bytes, bool], Message] = {}
         """By body, and whether the message waits for its delivery."""
+        self.deleted: defaultdict[Place, list[list[Message]]] = defaultdict(list)
+        """The messages of each queue before each deletion of its topic."""
+        self.deletions: Counter[str] = Counter()
+        """How often each topic was deleted."""
         self.delayed_count = 0
         self._bodies = bodies
         self._count = 0
@@ -58,7 +77,7 @@ class BrokerLog:
                         "a message names its own position",
                         f"entry {index} at {placed.pos} says {record.physical_offset}",
                     )
-                self._add(Message(index, record.body, stored.body, record))
+                self._add(Message(index, key_of(record), stored.body, record))
         self._count = len(committed)
 
     def all_delivered(self) -> bool:
@@ -79,6 +98,16 @@ class BrokerLog:
         queue.append(message)
         if record.topic != topic_names.STATE_TOPIC:
             self._add_of_client(message)
+            return
+        change = state_records.decode(record.body)
+        if isinstance(change, TopicDeleted):
+            self._delete(change.topic)
+
+    def _delete(self, topic: str) -> None:
+        """Let a topic of this name begin again."""
+        self.deletions[topic] += 1
+        for place in [place for place in self.queues if place.topic == topic]:
+            self.deleted[place].append(self.queues.pop(place))
 
     def _add_of_client(self, message: Message) -> None:
         waits = message.record.topic == topic_names.SCHEDULE_TOPIC

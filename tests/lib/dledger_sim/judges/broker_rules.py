@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dledger_formats.rocketmq import topic_names
-from dledger_sim.judges.broker_log import BrokerLog, Place
+from dledger_sim.judges.broker_log import BrokerLog, Message, Place
 from dledger_sim.judges.violation import ViolationError
 
 
@@ -32,10 +32,18 @@ class Commits:
     acknowledged: int = -1
     doubtful: set[int] = field(default_factory=set)
     """Those whose end is not known, and which may still have their effect."""
+    gone: int = -1
+    """Those up to here were acknowledged before the topic or the group was deleted."""
+    perhaps_gone: int = -1
+    """Those up to here may have been, since they were asked for before the deletion ended."""
 
     def allows(self, offset: int) -> bool:
-        """Return whether the group may continue there."""
-        return offset in self.doubtful or self.acknowledged <= offset <= self.asked
+        """Return whether the group may continue there; -1 stands for no offset."""
+        if offset < 0:
+            return self.acknowledged <= self.perhaps_gone
+        if offset in self.doubtful:
+            return True
+        return max(self.acknowledged, self.gone + 1) <= offset <= self.asked
 
 
 @dataclass(slots=True)
@@ -57,6 +65,9 @@ class BrokerRules:
         self._refused: set[bytes] = set()
         self._commits: defaultdict[OffsetKey, Commits] = defaultdict(Commits)
         self._holdings: dict[int, Holding] = {}
+        self._perhaps_deleted: set[str] = set()
+        """Topics and groups whose deletion may still have its effect, at any time."""
+        self._is_at_the_end = False
 
     # -- sends -------------------------------------------------------------------------------------
 
@@ -80,13 +91,23 @@ class BrokerRules:
                     "an acknowledged message is at its position",
                     f"{key!r} at {position}, not at {stored.record.physical_offset}",
                 )
-        queue = self._log.queues[place]
-        if not 0 <= offset < len(queue) or queue[offset].key != keys[0]:
+        first = self._log.stored[keys[0], level > 0].record
+        if (first.topic, first.queue_id, first.queue_offset) != (*place, offset):
             raise ViolationError(
                 "an acknowledged message is at its queue offset",
                 f"{keys[0]!r} at {offset} of {place}",
             )
         self.counts["sends_acknowledged"] += len(keys)
+
+    def returned(self, key: bytes, topic: str) -> None:
+        """Check the answer to a consumer that has returned a message: it is committed once more, in
+        this topic.
+        """
+        waits = topic == topic_names.SCHEDULE_TOPIC
+        stored = self._log.stored.get((key, waits))
+        if stored is None or stored.record.topic != topic:
+            raise ViolationError("an acknowledged return is committed", f"{key!r} in {topic}")
+        self.counts["returns_acknowledged"] += 1
 
     def refused(self, keys: Sequence[bytes]) -> None:
         """Take note that a client was told that its messages are not stored, and never will be."""
@@ -98,8 +119,8 @@ class BrokerRules:
     def pulled(self, place: Place, offset: int, records: Sequence[bytes], next_offset: int) -> None:
         """Check the answer to a pull of all tags: it has the committed messages, none left out."""
         queue = self._log.queues[place]
-        found = [message.raw for message in queue[offset : offset + len(records)]]
-        if found != [bytes(record) for record in records]:
+        queues = [queue] if self._is_at_the_end else [queue, *self._log.deleted[place]]
+        if not any(_holds(each, offset, records) for each in queues):
             raise ViolationError(
                 "a pull returns the committed messages of its queue",
                 f"{len(records)} from {offset} of {place}, which has {len(queue)}",
@@ -116,6 +137,9 @@ class BrokerRules:
         which begins with the entry `begin_index`.
         """
         queue = self._log.queues[place]
+        if self._log.deletions[place.topic]:
+            self.counts["pulls_moved_after_deletions"] += 1
+            return  # a queue of the same name has begun anew
         if next_offset < offset:
             raise ViolationError(
                 "a consumer is not sent back", f"from {offset} to {next_offset} of {place}"
@@ -145,15 +169,28 @@ class BrokerRules:
             commits.acknowledged = max(commits.acknowledged, offset)
             self.counts["commits_acknowledged"] += 1
 
-    def queried(self, key: OffsetKey, offset: int | None) -> None:
-        """Check that a client asked for this offset to be committed, once."""
-        if offset is not None and not 0 <= offset <= self._commits[key].asked:
+    def query_begins(self, key: OffsetKey) -> int:
+        """Return up to where the offsets of a key are gone with their topic or their group."""
+        return self._commits[key].gone
+
+    def queried(self, key: OffsetKey, offset: int | None, gone: int = -1) -> None:
+        """Check that a client asked for this offset to be committed, once, and that it was not
+        deleted before the query began.
+        """
+        commits = self._commits[key]
+        if offset is not None and not 0 <= offset <= commits.asked:
             raise ViolationError("a consumer offset is one that was committed", f"{key}: {offset}")
+        if offset is not None and offset <= gone and offset not in commits.doubtful:
+            raise ViolationError(
+                "the offsets of a deleted topic or group are gone", f"{key}: {offset}"
+            )
         self.counts["offsets_queried"] += 1
 
     def judge_offset(self, key: OffsetKey, offset: int | None) -> None:
         """Check where a group continues in the end: an acknowledged commit survives."""
         commits = self._commits[key]
+        if offset is None and not self._perhaps_deleted.isdisjoint((key.group, key.topic)):
+            return
         if not commits.allows(-1 if offset is None else offset):
             raise ViolationError(
                 "an acknowledged offset survives",
@@ -164,6 +201,30 @@ class BrokerRules:
     def offset_keys(self) -> list[OffsetKey]:
         """Return all keys of which an offset was committed."""
         return [key for key, commits in self._commits.items() if commits.acknowledged >= 0]
+
+    # -- deletions ---------------------------------------------------------------------------------
+
+    def deletion_begins(self, name: str) -> dict[OffsetKey, int]:
+        """Return the acknowledged offsets that the deletion of a topic or a group takes along."""
+        self._perhaps_deleted.add(name)
+        return {
+            key: commits.acknowledged
+            for key, commits in self._commits.items()
+            if name in (key.group, key.topic)
+        }
+
+    def deletion_ends(self, name: str, before: dict[OffsetKey, int], *, is_last: bool) -> None:
+        """Take note that a deletion has had its effect. Offsets that were committed meanwhile may
+        be gone with it. `is_last` says that no other deletion of this name may still have one.
+        """
+        if is_last:
+            self._perhaps_deleted.discard(name)
+        for key, acknowledged in before.items():
+            self._commits[key].gone = max(self._commits[key].gone, acknowledged)
+        for key, commits in self._commits.items():
+            if name in (key.group, key.topic):
+                commits.perhaps_gone = max(commits.perhaps_gone, commits.asked)
+        self.counts["deletions_acknowledged"] += 1
 
     # -- locks -------------------------------------------------------------------------------------
 
@@ -188,6 +249,10 @@ class BrokerRules:
 
     # -- the end -----------------------------------------------------------------------------------
 
+    def end_begins(self) -> None:
+        """Take note that all members have the whole log from now on."""
+        self._is_at_the_end = True
+
     def judge_end(self) -> None:
         """Check that nothing is in the log that was refused."""
         self.counts["delayed"] += self._log.delayed_count
@@ -196,3 +261,8 @@ class BrokerRules:
                 raise ViolationError(
                     "no refused message is stored", f"{key!r}, {'delayed' if waits else 'stored'}"
                 )
+
+
+def _holds(queue: Sequence[Message], offset: int, records: Sequence[bytes]) -> bool:
+    found = [message.raw for message in queue[offset : offset + len(records)]]
+    return found == [bytes(record) for record in records]

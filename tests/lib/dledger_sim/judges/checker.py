@@ -70,6 +70,10 @@ class Checker:
         """Number of terms with a leader."""
         return len(self._leaders)
 
+    def leader_of(self, term: int) -> str | None:
+        """Return the leader of a term, if it has one."""
+        return self._leaders.get(term)
+
     def started(self, member_id: str, committed_index: int) -> None:
         """Note that a member starts, with this committed index."""
         self._committed_indexes[member_id] = committed_index

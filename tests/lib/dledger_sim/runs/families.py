@@ -16,6 +16,7 @@ FAMILIES: Final[dict[str, Callable[[random.Random], Conditions]]] = {
     "cuts": slow_cuts.drawn,
     "mending": disjoint_rot.drawn,
     "broker": broker_lives.drawn,
+    "administered": broker_lives.administered,
     "replays": replays.drawn,
 }
 
