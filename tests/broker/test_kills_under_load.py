@@ -1,0 +1,24 @@
+"""Leaders are killed while consumers wait: what is acknowledged is delivered as it was told, once.
+
+`python -m dledger_broker_client.long_run` does the same for longer (docs/benchmarks.md).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from dledger_broker_client.long_run import LongRun
+from tools.groups.broker_group import BrokerGroup
+
+pytestmark = pytest.mark.group
+
+
+def test_nothing_acknowledged_is_undelivered_and_no_offset_is_given_twice_after_kills(
+    tmp_path: Path,
+) -> None:
+    with BrokerGroup(tmp_path, segment_size_bytes=1 << 24) as group:
+        verdict = LongRun(group).run(messages=20_000, kills=2, within_s=60)
+
+    assert verdict.is_good, f"{verdict} {verdict.moved[:5]}"
+    assert verdict.acknowledged >= 10_000
+    assert len(verdict.gaps_s) == 2

@@ -1,0 +1,157 @@
+"""A producer and a consumer of one queue, for long runs in which members die.
+
+Each message says its number. The producer keeps batches in flight at one member, and goes on at
+another one when its connection breaks; it never sends a message again, so none may come twice.
+"""
+
+import random
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dledger_broker_client.client import BrokerClient, messages, number, pull_ext, send_ext
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq import message_batch, message_id
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_batch import BatchMessage
+
+BATCH: Final = 32
+BATCHES_IN_FLIGHT: Final = 4
+BODY_BYTES: Final = 100
+PULLED_MAX: Final = 256
+CONNECT_S: Final = 10.0
+RETRY_S: Final = 0.05
+UNKNOWN: Final = -1
+REFUSED: Final = -2
+_DIGITS: Final = 12
+
+
+class Fates:
+    """What became of the messages of one queue, by their numbers."""
+
+    def __init__(self) -> None:
+        self.positions = array("q")
+        """The position in the log that each acknowledged message has; UNKNOWN or REFUSED."""
+        self.offsets: dict[int, int] = {}
+        """The queue offset of the first message of each acknowledged batch, by its number."""
+
+    @property
+    def acknowledged(self) -> int:
+        """How many messages were acknowledged."""
+        return sum(position >= 0 for position in self.positions)
+
+
+class QueueProducer(threading.Thread):
+    """Sends batches to one queue until it is told to stop."""
+
+    def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
+        """`members` returns the addresses of the members that are up."""
+        super().__init__(daemon=True)
+        self.fates = Fates()
+        self.failures = 0
+        """Connections that broke."""
+        self._topic, self._queue_id, self._members = topic, queue_id, members
+        self._random = random.Random(queue_id)
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Begin no further batch, and end once all are answered."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Send; after a lost connection, at another member."""
+        while not self._stopping.is_set():
+            try:
+                address = self._random.choice(self._members())
+                with BrokerClient(address, CONNECT_S) as client:
+                    self._send(client)
+            except OSError:
+                self.failures += 1
+                time.sleep(RETRY_S)
+
+    def _send(self, client: BrokerClient) -> None:
+        in_flight: deque[tuple[int, int]] = deque()
+        while not self._stopping.is_set() or in_flight:
+            if len(in_flight) < BATCHES_IN_FLIGHT and not self._stopping.is_set():
+                first = len(self.fates.positions)
+                self.fates.positions.extend([UNKNOWN] * BATCH)
+                in_flight.append((first, self._begin(client, first)))
+            else:
+                first, opaque = in_flight.popleft()
+                self._note(first, client.answer(opaque))
+
+    def _begin(self, client: BrokerClient, first: int) -> int:
+        batch = [
+            BatchMessage(0, str(one).zfill(_DIGITS).encode().ljust(BODY_BYTES, b"."), b"")
+            for one in range(first, first + BATCH)
+        ]
+        ext = send_ext(self._topic, e=str(self._queue_id), i="", m="true")
+        return client.begin(RequestCode.SEND_BATCH_MESSAGE, ext, message_batch.encode(batch))
+
+    def _note(self, first: int, answer: RemotingCommand) -> None:
+        if answer.code == ResponseCode.SUCCESS:
+            ids = (answer.ext_fields or {})["msgId"].split(",")
+            positions = [message_id.parse(each).physical_offset for each in ids]
+            self.fates.positions[first : first + BATCH] = array("q", positions)
+            self.fates.offsets[first] = number(answer, "queueOffset")
+        elif answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            self.fates.positions[first : first + BATCH] = array("q", [REFUSED] * BATCH)
+
+
+class QueueConsumer(threading.Thread):
+    """Pulls one queue from its beginning, in order, and waits for more."""
+
+    def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
+        super().__init__(daemon=True)
+        self.positions: dict[int, int] = {}
+        """The position in the log of each message that came, by its number."""
+        self.offsets: dict[int, int] = {}
+        """The queue offset of each message that came, by its number."""
+        self.twice = 0
+        """Messages that came at two offsets."""
+        self.moved: list[str] = []
+        """Answers that would have moved this consumer, or left a message out."""
+        self.next_offset = 0
+        self.newest = -1
+        """The highest number that came."""
+        self._topic, self._queue_id, self._members = topic, queue_id, members
+        self._random = random.Random(100 + queue_id)
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Pull no more."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Pull; after a lost connection, from another member."""
+        while not self._stopping.is_set():
+            try:
+                address = self._random.choice(self._members())
+                with BrokerClient(address, CONNECT_S) as client:
+                    while not self._stopping.is_set():
+                        self._pull(client)
+            except OSError:
+                time.sleep(RETRY_S)
+
+    def _pull(self, client: BrokerClient) -> None:
+        ext = pull_ext(
+            self._topic, self.next_offset, queueId=str(self._queue_id), sysFlag="6",
+            suspendTimeoutMillis="1000", maxMsgNums=str(PULLED_MAX),
+        )  # fmt: skip
+        answer = client.ask(RequestCode.PULL_MESSAGE, ext)
+        if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            self.moved.append(f"from {self.next_offset} to {number(answer, 'nextBeginOffset')}")
+        if answer.code != ResponseCode.SUCCESS:
+            return
+        for record in messages(answer):
+            if record.queue_offset != self.next_offset:
+                self.moved.append(f"offset {record.queue_offset}, where {self.next_offset} is next")
+            key = int(record.body[:_DIGITS])
+            self.twice += key in self.positions
+            self.positions[key] = record.physical_offset
+            self.offsets[key] = record.queue_offset
+            self.next_offset = record.queue_offset + 1
+            self.newest = max(self.newest, key)
