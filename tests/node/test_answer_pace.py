@@ -112,6 +112,19 @@ async def test_a_read_that_is_far_behind_is_answered_at_once(waits: Waits) -> No
     assert waits.waits.admits(ENOUGH_ENTRIES)
 
 
+async def test_reads_that_are_far_behind_delay_no_read_that_waits(waits: Waits) -> None:
+    waits.read(1, 5 * FEW)
+    await waits.commit()
+    waits.read(2)
+    await waits.commit()
+
+    for _ in range(300):
+        waits.pass_time(ANSWER_S / 2)
+        assert waits.waits.admits(ENOUGH_ENTRIES)
+
+    assert waits.answered.count(2) == 1
+
+
 async def test_reads_that_wait_for_their_turn_end_with_their_time_and_with_the_member(
     waits: Waits,
 ) -> None:

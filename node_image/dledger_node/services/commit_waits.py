@@ -63,10 +63,14 @@ class CommitWaits:
         """Runs when the pace allows the next answers, while some are due."""
 
     def admits(self, ready_count: int) -> bool:
-        """Tell whether a read that may wait, but finds so many entries, is answered at once."""
+        """Tell whether a read that may wait, but finds so many entries, is answered at once.
+
+        A read that is far behind uses no budget for which others wait: enough of them would keep
+        those waiting for ever.
+        """
         now_s = self._now_s()
-        if ready_count < ENOUGH_ENTRIES and now_s < self._pace.opens_at_s:
-            return False
+        if self._timer is not None or now_s < self._pace.opens_at_s:
+            return ready_count >= ENOUGH_ENTRIES
         self._pace.use(1, now_s)
         return True
 
