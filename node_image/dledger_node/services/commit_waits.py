@@ -65,8 +65,8 @@ class CommitWaits:
     def admits(self, ready_count: int) -> bool:
         """Tell whether a read that may wait, but finds so many entries, is answered at once.
 
-        A read that is far behind uses no budget for which others wait: enough of them would keep
-        those waiting for ever.
+        A read that is far behind uses no budget while others wait for it. Otherwise many such reads
+        could let them wait without end.
         """
         now_s = self._now_s()
         if self._timer is not None or now_s < self._pace.opens_at_s:
