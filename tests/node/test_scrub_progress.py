@@ -1,5 +1,7 @@
 """The progress of scrubbing: told truthfully, and kept over a restart; real processes."""
 
+import asyncio
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +11,17 @@ from dledger_formats.http.status import StorageState
 from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings
 from dledger_group.damaged import SEGMENT_BYTES, SIZES, append_all, counted, wait_until_level
-from dledger_node.errors import StoreError, StoreFullError
+from dledger_node.config import store_folder
+from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.healing.mending import MendedTotals
+from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import scrub_file
+from dledger_node.volume import scrub
 from dledger_node.volume.scrub import SLICE_BYTES
+from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup
+from tools.groups.ports import free_ports
 
 BODIES = [bytes([number % 251]) * 10_000 for number in range(400)]
 
@@ -109,3 +117,38 @@ def test_a_place_that_cannot_be_saved_raises_a_store_error(tmp_path: Path) -> No
         scrub_file.save(tmp_path / "missing", 1)
 
     assert not isinstance(found.value, StoreFullError)
+
+
+async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The place is only a hint. Once, the end of such a log was never read."""
+    monkeypatch.setattr(scrub, "SLICE_BYTES", 16 << 10)
+    monkeypatch.setattr(scrub, "BYTES_PER_S_MIN", 4 << 20)
+    monkeypatch.setattr(scrub, "SAVED_S", 0.0)
+    monkeypatch.setattr(scrub, "RETRY_S_MAX", 0.5)
+    ports = free_ports()
+    settings = NodeSettings(
+        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(ports)}"}, http_port=next(ports),
+        http_peers={"n0": f"127.0.0.1:{next(ports)}"}, store_base_dir=str(tmp_path),
+        scrub_interval_s=1, **SIZES,
+    )  # fmt: skip
+    with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
+        store.append_bodies([body[:1000] for body in BODIES], 1)
+        flush(store)
+        store.save_checkpoint(len(BODIES) - 1)
+        (store_folder(settings) / scrub_file.FILE_NAME).mkdir()
+        left = list[StoreDamagedError]()
+        with contextlib.closing(
+            scrub.Scrub(settings, store, MendedTotals(), leave=left.append)
+        ) as scrubbing:
+            running = asyncio.create_task(scrubbing.run())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(20):
+                    while scrubbing.passes < 2:  # noqa: ASYNC110 - a thread reads the log
+                        await asyncio.sleep(0.01)
+            running.cancel()
+
+    assert scrubbing.passes >= 2
+    (warning,) = caplog.records
+    assert "cannot save" in warning.message

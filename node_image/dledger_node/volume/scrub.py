@@ -40,6 +40,8 @@ HEADROOM: Final = 1.5
 """A pass is planned to take the interval divided by this."""
 SAVED_S: Final = 60.0
 """How often the place of a pass is saved, for the next start."""
+WARNED_S: Final = 3600.0
+"""How often the log tells that the place cannot be saved."""
 SIZES_CHECKED_S: Final = 5.0
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
@@ -73,6 +75,7 @@ class Scrub:
         self._folder = store_folder(settings)
         self._was_resumed = False
         self._save_due_s = 0.0
+        self._warn_due_s = 0.0
         self._leave = leave
         self._peers = {
             peer_id: HttpPeer(settings.http_address_of(peer_id))
@@ -186,14 +189,23 @@ class Scrub:
         return place or self._mender.first_place()
 
     async def _save_place(self) -> None:
-        """Save the place of the pass now and then, and that there is none once it has ended."""
+        """Save the place of the pass now and then, and that there is none once it has ended.
+
+        The place is only a hint for the next start, so the pass goes on if it cannot be saved.
+        """
         cursor, now_s = self._cursor, asyncio.get_running_loop().time()
         if cursor is not None and now_s < self._save_due_s:
             return
         self._save_due_s = now_s + SAVED_S
         next_index = 0 if cursor is None else cursor.index
-        with contextlib.suppress(StoreFullError):  # the next start begins a little earlier
+        try:
             await self._in_thread(lambda: scrub_file.save(self._folder, next_index))
+        except StoreFullError:
+            pass  # the volume's health tells it
+        except StoreError as error:
+            if now_s >= self._warn_due_s:
+                self._warn_due_s = now_s + WARNED_S
+                logger.warning("a restart may begin the pass of scrubbing again: %s", error)
 
     def _rate(self) -> float:
         """Return the bytes per second that read the whole log in good time."""
