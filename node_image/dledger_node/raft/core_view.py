@@ -201,6 +201,20 @@ class CoreView:
             transfer.fit_peers(self._member, role_state) if isinstance(role_state, Leader) else ()
         )
 
+    @property
+    def declined_peer_ids(self) -> tuple[str, ...]:
+        """The peers that are unfit to lead for now, since they have declined the leadership within
+        election_ticks; empty if this member does not lead.
+        """
+        member, role_state = self._member, self._member.role_state
+        if not isinstance(role_state, Leader):
+            return ()
+        return tuple(
+            peer_id
+            for peer_id in role_state.progress
+            if transfer.has_declined(member, role_state, peer_id)
+        )
+
     # -- log -------------------------------------------------------------------------------------
 
     @property

@@ -80,19 +80,23 @@ def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bo
     """Tell whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
     that has declined the leadership within election_ticks.
     """
-    progress = leader.progress[peer_id]
-    asked_tick, declined_tick = progress.join_asked_tick, progress.declined_tick
-    declines = (
-        declined_tick is not None
-        and member.now_ticks - declined_tick < member.config.election_ticks
-    )
+    asked_tick = leader.progress[peer_id].join_asked_tick
     joins = (
         asked_tick is not None
         and member.now_ticks - asked_tick <= 2 * member.config.heartbeat_ticks
     )
     lag_entries_max = member.config.transfer_lag_entries_max
     lags = lag_entries(member, leader, peer_id) > lag_entries_max
-    return not (joins or declines or lags)
+    return not (joins or lags or has_declined(member, leader, peer_id))
+
+
+def has_declined(member: MemberState, leader: Leader, peer_id: str) -> bool:
+    """Tell whether a peer has declined the leadership within election_ticks."""
+    declined_tick = leader.progress[peer_id].declined_tick
+    return (
+        declined_tick is not None
+        and member.now_ticks - declined_tick < member.config.election_ticks
+    )
 
 
 def fit_peers(member: MemberState, leader: Leader) -> tuple[str, ...]:

@@ -101,21 +101,43 @@ class LeadershipTransfers:
 
     async def hand_over(self, timeout_s: float) -> None:
         """Transfer the leadership to the fittest peer before this member stops. Return after
-        `timeout_s` even if this member still leads.
+        `timeout_s`, or once no peer can take over, even if this member still leads.
+
+        A peer that declines is asked again once it is fit; it may have caught up. A peer that
+        neither declines nor stands is asked only once, since the leader takes no appends while
+        it waits for it.
         """
         self._handing_over = asyncio.Event()
+        silent_ids: set[str] = set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while (transferee_id := self._core.fittest_peer_id) is not None:
-                    self._handing_over.clear()
-                    if self._begin(transferee_id) is not None:
+                while self._core.leads:
+                    fit_ids = [one for one in self._core.fit_peer_ids if one not in silent_ids]
+                    if self._core.transferee_id is None and fit_ids:
+                        if not await self._hand_over_to(fit_ids[0]):
+                            return
+                        if fit_ids[0] not in self._core.declined_peer_ids:
+                            silent_ids.add(fit_ids[0])
+                    elif self._core.transferee_id or self._core.declined_peer_ids:
+                        await self._no_transfer()
+                    else:
                         return
-                    if self._core.leads:
-                        await self._handing_over.wait()
-                    if not self._core.leads:
-                        logger.info(
-                            "%s: handed the leadership over to %s", self._group, transferee_id
-                        )
+
+    async def _hand_over_to(self, transferee_id: str) -> bool:
+        """Transfer the leadership, and wait for the outcome. Return False if it is refused."""
+        if self._begin(transferee_id) is not None:
+            return False
+        if self._core.leads:
+            await self._no_transfer()
+        if not self._core.leads:
+            logger.info("%s: handed the leadership over to %s", self._group, transferee_id)
+        return True
+
+    async def _no_transfer(self) -> None:
+        """Wait for the next turn at whose end no transfer is under way."""
+        assert self._handing_over is not None
+        self._handing_over.clear()
+        await self._handing_over.wait()
 
     def _answer_if_decided(self) -> None:
         waiting, leader_id = self._waiting, self._core.leader_id
