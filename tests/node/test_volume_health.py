@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import itertools
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,17 +12,25 @@ import pytest
 from dledger_formats.http.status import StorageState
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
-from dledger_node.raft.messages import JoinRequest, Message, TakeLeadershipRequest
+from dledger_node.raft.messages import (
+    HeartBeatRequest,
+    JoinRequest,
+    Message,
+    PreVoteResponse,
+    TakeLeadershipRequest,
+    VoteResult,
+)
 from dledger_node.shell.room import LogRoom
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.group_commit import GroupCommit
+from dledger_node.volume.handover import DECLINED_PAUSE_S, VolumeHandover
 from dledger_node.volume.health import (
     TRANSFER_INTERVAL_MAX_S,
     VolumeHealth,
     state_of,
     transfer_leadership,
 )
-from dledger_sim.stage.driver import CoreDriver, of_type
+from dledger_sim.stage.driver import ELECTION_TICKS, HEARTBEAT_TICKS, CoreDriver, of_type
 
 NO_ROOM = StoreFullError("no room")
 
@@ -181,6 +190,74 @@ def test_each_attempt_transfers_leadership_to_the_next_peer() -> None:
     assert asked == ["n1", "n2", "n1"]
 
 
+class FullLeader:
+    """A leader of four members whose volume has been found full, second by second."""
+
+    def __init__(self, store: LogStore, group_commit: GroupCommit) -> None:
+        self.now_s = 100.0
+        self.asked: list[tuple[int, str]] = []
+        """When a peer was asked to lead, in seconds, and which."""
+        self.driver = leader_of(4)
+        self.health = VolumeHealth(store, group_commit, stall_s=1, monotonic=lambda: self.now_s)
+        self.health.nearly_full = True
+        self._handover = VolumeHandover(self.driver.raft, self.health, lambda give: give())
+        self.behind: set[str] = set()
+        """The peers that decline."""
+
+    def pass_seconds(self, count: int) -> None:
+        """Let a second be a heartbeat interval; the transferee declines or does not stand."""
+        raft = self.driver.raft
+        for _ in range(count):
+            messages = self.driver.tick(HEARTBEAT_TICKS)
+            for beat in of_type(HeartBeatRequest, messages):
+                self.driver.receive(self.driver.heard_from(beat.receiver, beat.round))
+            was_transferee = raft.transferee_id
+            self._handover.watch()
+            self.driver.work()
+            if raft.transferee_id is not None and was_transferee is None:
+                self.asked.append((round(self.now_s - 100), raft.transferee_id))
+                if raft.transferee_id in self.behind:
+                    self.driver.receive(declined_by(raft.transferee_id, raft.term))
+            self.now_s += 1
+
+
+def declined_by(peer_id: str, term: int) -> PreVoteResponse:
+    return PreVoteResponse(
+        sender=peer_id, receiver="n0", term=term, requested_term=term,
+        result=VoteResult.REJECT_ALREADY_HAS_LEADER,
+    )  # fmt: skip
+
+
+def test_a_leader_without_room_asks_the_next_peer_at_once_if_one_declines(
+    store: LogStore, group_commit: GroupCommit
+) -> None:
+    leader = FullLeader(store, group_commit)
+    leader.behind = {"n1", "n2"}
+
+    leader.pass_seconds(40)
+
+    assert leader.asked[:3] == [(0, "n1"), (1, "n2"), (2, "n3")]
+    assert next(when_s for when_s, _ in leader.asked if when_s > 2) == 12, "n3 did not stand"
+
+
+def test_a_leader_without_room_does_not_wait_longer_and_longer_for_peers_that_decline(
+    store: LogStore, group_commit: GroupCommit
+) -> None:
+    leader = FullLeader(store, group_commit)
+    leader.behind = {"n1", "n2", "n3"}
+    leader.pass_seconds(1000)
+    count = len(leader.asked)
+    pauses = [later[0] - sooner[0] for sooner, later in itertools.pairwise(leader.asked)]
+    election_s = ELECTION_TICKS / HEARTBEAT_TICKS
+
+    leader.behind = set()
+    leader.pass_seconds(round(election_s + DECLINED_PAUSE_S) + 1)
+
+    assert {peer_id for _, peer_id in leader.asked[:3]} == {"n1", "n2", "n3"}
+    assert max(pauses) <= election_s + DECLINED_PAUSE_S
+    assert len(leader.asked) == count + 1
+
+
 def test_damage_that_a_read_finds_is_remembered(store: LogStore, group_commit: GroupCommit) -> None:
     health = VolumeHealth(store, group_commit, stall_s=1)
     store.append_bodies([b"sound", b"hurt"], term=1)
@@ -196,9 +273,13 @@ def test_damage_that_a_read_finds_is_remembered(store: LogStore, group_commit: G
 
 def leader_of_three() -> CoreDriver:
     """Return a leader whose peers both hold its whole log."""
-    driver = CoreDriver(terms=[1])
+    return leader_of(3)
+
+
+def leader_of(voter_count: int) -> CoreDriver:
+    driver = CoreDriver(terms=[1], voter_count=voter_count)
     driver.become_leader()
-    for peer_id in ("n1", "n2"):
+    for peer_id in driver.voters():
         driver.agree(peer_id)
         driver.receive(driver.success_from(peer_id, driver.raft.ledger_end_index))
     return driver

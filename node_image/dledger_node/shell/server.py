@@ -46,7 +46,8 @@ from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.group_file import GroupFile
 from dledger_node.volume.group_commit import GroupCommit
-from dledger_node.volume.health import VolumeHealth, transfer_leadership
+from dledger_node.volume.handover import VolumeHandover
+from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
 
@@ -108,6 +109,7 @@ class DLedgerServer:
         )
         works = self._group_commit, self._waits.saves, self._waits.changes
         self._health = VolumeHealth(store, *works, stall_s=settings.flush_stall_ms / 1000)
+        self._handover = VolumeHandover(core, self._health, self._turn)
         self._room = self._log_room()
         self._identity = GroupIdentity(
             group_file, core, cut_links=self._gate.cut_links, fail=self.fail
@@ -310,8 +312,8 @@ class DLedgerServer:
     def _watch_storage(self) -> None:
         if (damage := self._departure.due()) is not None:
             self.fail(damage)
-        elif (turn := self._health.check()) is not None:
-            self._turn(lambda: transfer_leadership(self._core, turn))
+        else:
+            self._handover.watch()
 
     def _leave(self, damage: StoreDamagedError) -> None:
         """Hand the leadership over, then stop."""

@@ -60,7 +60,6 @@ class VolumeHealth:
         self._stall_s = stall_s
         self._monotonic = monotonic
         self._transfer_due_s = monotonic()
-        self._transfer_interval_s = TRANSFER_INTERVAL_S
         self._transfer_count = 0
         self.full = False
         """Whether an attempt to make room failed, and would fail again."""
@@ -96,10 +95,17 @@ class VolumeHealth:
         now_s = self._monotonic()
         if not (self.full or self.nearly_full) or now_s < self._transfer_due_s:
             return None
-        self._transfer_due_s = now_s + self._transfer_interval_s
-        self._transfer_interval_s = min(2 * self._transfer_interval_s, TRANSFER_INTERVAL_MAX_S)
+        interval_s = TRANSFER_INTERVAL_S * 2 ** min(16, self._transfer_count)
+        self._transfer_due_s = now_s + min(interval_s, TRANSFER_INTERVAL_MAX_S)
         self._transfer_count += 1
         return self._transfer_count - 1
+
+    def repeat_transfer(self, attempt: int, pause_s: float) -> None:
+        """Make this attempt of a leader without room again after a pause. It does not count, since
+        no peer was willing to take over.
+        """
+        self._transfer_due_s = self._monotonic() + pause_s
+        self._transfer_count = min(self._transfer_count, attempt)
 
     def watch(self, work: DiskWork) -> None:
         """Watch this work too."""
@@ -136,7 +142,6 @@ class VolumeHealth:
 
             await self._fits(reserve)
         if not (self.full or self.nearly_full or self._store.room_is_short):
-            self._transfer_interval_s = TRANSFER_INTERVAL_S
             self._transfer_count = 0
 
     async def _fits(self, reserve: Callable[[], object]) -> bool:
