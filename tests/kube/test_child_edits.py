@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dledger_kube.objects import group
 from dledger_operator.behaviours.children.child_edits import (
     AT_ONCE_MAX,
     QUIET_S_MIN,
@@ -11,8 +12,11 @@ from dledger_operator.behaviours.children.child_edits import (
     last_editor,
 )
 from dledger_operator.behaviours.children.child_watch import ChildWatch
+from dledger_operator.behaviours.children.next_look import UNSETTLED_S, next_look_s
+from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.names import FIELD_MANAGER
+from dledger_operator.spec.shape import Shape
 
 BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
 
@@ -74,6 +78,32 @@ def test_a_child_that_was_left_alone_is_put_back_at_once_again() -> None:
 
     assert [watched.edit() for _ in range(AT_ONCE_MAX + 1)] == [True] * AT_ONCE_MAX + [False]
     assert len(watched.events) == 2
+
+
+SETTLED = ReconcileResult(generation=1, group=group(), shape=Shape.of_new(3))
+
+
+@pytest.mark.parametrize("gap_s", [1.0, 59.0, QUIET_S_MIN - 1, QUIET_S_MIN, QUIET_S_MIN + 1])
+def test_an_edit_is_put_back_at_once_or_within_a_minute(gap_s: float) -> None:
+    """Each edit that is put back at once ends in a look, which says when the next one is due; an
+    edit that wakes nobody waits for that.
+    """
+    watched = Watched()
+    looks_again_s: float | None = None
+
+    for _ in range(3 * AT_ONCE_MAX):
+        at_once = watched.edit()
+        assert at_once or looks_again_s == UNSETTLED_S
+        looks_again_s = next_look_s(SETTLED, led=True, contested=watched.watch.is_contested)
+        watched.now_s += gap_s
+
+
+def test_a_few_edits_shorten_no_wait() -> None:
+    watched = Watched()
+
+    assert [watched.edit() for _ in range(AT_ONCE_MAX - 1)] == [True] * (AT_ONCE_MAX - 1)
+
+    assert not watched.watch.is_contested
 
 
 def test_each_child_has_a_bound_of_its_own() -> None:

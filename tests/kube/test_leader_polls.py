@@ -120,3 +120,40 @@ async def test_each_change_costs_one_request() -> None:
 
         assert node.polls <= 5 + 2
         await polled.polls.stop()
+
+
+async def test_a_member_that_hangs_is_noticed_by_who_asks_it_again() -> None:
+    """Its kernel still takes connections, so that its long poll would last until its end."""
+    async with members(1) as ([node], client):
+        polled = Polled()
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
+        await node.say(7, "n0")
+        polled.polls.sync([pod(0, ip=node.ip)])
+        await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
+
+        node.hang()
+        polled.polls.ask_again({pod(0).uid})
+
+        await polled.until(lambda seen: not seen["n0"].answers)
+        node.go_on()
+        polled.polls.retry_now()
+        await polled.until(lambda seen: seen["n0"].answers)
+        await polled.polls.stop()
+
+
+async def test_only_those_that_were_not_silent_yet_are_asked_again() -> None:
+    async with members(2) as ([first, second], client):
+        polled = Polled()
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
+        polled.polls.sync([pod(0, ip=first.ip), pod(1, ip=second.ip)])
+        await polled.until(lambda seen: len(seen) == 2)
+        await second.fall_silent()
+        await polled.until(lambda seen: not seen["n1"].answers)
+        tasks = {each.get_name(): each for each in asyncio.all_tasks()}
+
+        polled.polls.ask_again({pod(0).uid, pod(1).uid})
+
+        await asyncio.sleep(0)
+        ended = {name.rpartition("-")[2] for name, each in tasks.items() if each.cancelling()}
+        assert ended == {"0"}
+        await polled.polls.stop()

@@ -80,13 +80,13 @@ class GroupWorker:
         key = (self.namespace, self.name)
         self._counts = GroupCounts(context.metrics, key, lambda: self.loops.acts, report)
         self._endpoints = EndpointsCheck(context, self._snapshot, report, self._counts.phases)
-        self._reporter = GroupReporter(context, status)
+        self._reporter = GroupReporter(context, status, report)
         self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
         self._placer = Placer(context, self._snapshot, self._reporter.add_event, report)
-        self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event)
+        self._tokens = GroupTokens(context, self._snapshot, self._reporter.add_event, report)
         self._canary = Canary(context, self._snapshot, self._reporter.add_event, self._on_write)
         self.audits = GroupAudits(context, self._snapshot, self._reporter.add_event, self._wake)
         self._follower = LeaderFollower(
@@ -274,6 +274,7 @@ class GroupWorker:
             await observe.creation_failures(api, self.namespace, self.name) if missing else []
         )
         snapshot.answers = await self._rolls.ask(pods)
+        self._polls.ask_again({pod.uid for pod in pods} - snapshot.answers.keys())
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
         if snapshot.lacks_majority or before != snapshot.observations:

@@ -27,6 +27,8 @@ class FakeMember:
         """How often this member was asked for its status."""
         self.grows_by = 0
         """How many entries this member commits between two of its statuses."""
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
         self._view = leader_view(member_id, 0)
         self._changed = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -74,6 +76,14 @@ class FakeMember:
                 await asyncio.sleep(0)
             self._connections.clear()
 
+    def hang(self) -> None:
+        """Answer nothing from now on, but take connections, as the kernel of a hanging process."""
+        self._goes_on.clear()
+
+    def go_on(self) -> None:
+        """Answer again, also what was asked meanwhile."""
+        self._goes_on.set()
+
     async def say(
         self, term: int, leader_id: str | None, identity: str = "", **fields: str | int
     ) -> None:
@@ -93,10 +103,12 @@ class FakeMember:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s), self._changed:
                 await self._changed.wait_for(lambda: self._view.token != since)
+        await self._goes_on.wait()
         return _json(self._view)
 
     async def _status(self, _: web.Request) -> web.Response:
         self.asked += 1
+        await self._goes_on.wait()
         index = self.status.committed_index + self.grows_by
         self.status = replace(self.status, committed_index=index, ledger_end_index=index)
         return _json(self.status)

@@ -30,15 +30,30 @@ class GroupTokens:
     """The tokens of one group."""
 
     def __init__(
-        self, context: Context, snapshot: GroupSnapshot, on_event: Callable[[EventNote], None]
+        self,
+        context: Context,
+        snapshot: GroupSnapshot,
+        on_event: Callable[[EventNote], None],
+        on_problem: Callable[[], None],
     ) -> None:
-        """Create; `on_event` is called with every Event to record."""
+        """Create; `on_event` is called with every Event to record, and `on_problem` when the
+        snapshot's `token_problem` has changed.
+        """
         self._context = context
         self._snapshot = snapshot
         self._on_event = on_event
+        self._on_problem = on_problem
 
     async def run_once(self) -> float | None:
         """Write what is due. Returns in how many seconds to look again, None for the usual time."""
+        before = self._snapshot.token_problem
+        try:
+            return await self._write_what_is_due()
+        finally:
+            if self._snapshot.token_problem != before:
+                self._on_problem()
+
+    async def _write_what_is_due(self) -> float | None:
         snapshot = self._snapshot
         group = snapshot.group
         if group is None or group.paused or not group.admin_token.required:

@@ -114,6 +114,8 @@ class AuditWorker(OneOffWorker):
     behaviour = "audit"
     pace = PACE
     ended_phases = ENDED_PHASES
+    _executor_stays = False
+    """Whether the API server has refused to delete an executor."""
 
     async def _run_once(self) -> None:
         if self.ended():
@@ -162,15 +164,28 @@ class AuditWorker(OneOffWorker):
         """Return the executors of the drivers that live, and delete those of drivers that ended.
 
         Kubernetes deletes an executor with its driver's pod, which stays as long as the Job. An
-        executor that runs ends by itself; one that waits for a node would wait until then.
+        executor that runs ends by itself; one that waits for a node would wait until then. So it is
+        no reason to hold up the audit's result that the API server refuses a deletion.
         """
         api, ended = self._context.api, {pod.uid for pod in pods if pod.exit_code is not None}
         found = await api.executor_pods(request.namespace, request.name, {pod.uid for pod in pods})
         for pod in found:
             if pod.controller_uid in ended:
-                with contextlib.suppress(NotFoundError, ConflictError):
-                    await api.delete_executor(request.namespace, pod)
+                try:
+                    with contextlib.suppress(NotFoundError, ConflictError):
+                        await api.delete_executor(request.namespace, pod)
+                except RefusedError as error:
+                    self._log_executor_that_stays(error)
         return [pod for pod in found if pod.controller_uid not in ended]
+
+    def _log_executor_that_stays(self, error: RefusedError) -> None:
+        """Log the first refusal: each look at the audit tries again."""
+        if not self._executor_stays:
+            logger.warning(
+                "audit %s/%s: an executor stays until the audit's Job is deleted: %s; will retry",
+                self.namespace, self.name, error,
+            )  # fmt: skip
+        self._executor_stays = True
 
     async def _end_executors(self, outcome: Outcome) -> None:
         """Take the permissions of the audit's account away, which nothing uses from now on."""

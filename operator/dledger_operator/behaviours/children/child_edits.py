@@ -71,10 +71,12 @@ class ChildEdits:
         edits = self._edits.get(_key(body))
         return edits is not None and edits.count > AT_ONCE_MAX
 
-    def any_is_contested(self, now_s: float) -> bool:
-        """Tell whether there is such a child, and it has not been left alone for a while."""
+    def next_may_wait(self, now_s: float) -> bool:
+        """Tell whether there is a child whose next edit is not put back at once, because it has not
+        been left alone for a while. That edit wakes nobody, so it cannot shorten a wait.
+        """
         return any(
-            each.count > AT_ONCE_MAX and now_s - each.last_s < QUIET_S_MIN
+            each.count >= AT_ONCE_MAX and now_s - each.last_s < QUIET_S_MIN
             for each in self._edits.values()
         )
 

@@ -20,8 +20,8 @@ class ChildWatch:
 
     @property
     def is_contested(self) -> bool:
-        """Whether a child has been edited so often that it is no longer put back at once."""
-        return self._edits.any_is_contested(self._clock())
+        """Whether a child has been edited so often that its next edit is not put back at once."""
+        return self._edits.next_may_wait(self._clock())
 
     def calls_for_reconcile(self, kind: str | None, body: Mapping[str, Any]) -> bool:
         """Return whether a child may have been changed or deleted by another client, and is to be

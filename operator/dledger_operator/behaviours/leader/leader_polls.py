@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Final, Protocol
 
@@ -77,6 +77,14 @@ class LeaderPolls:
         for poll in self._polls.values():
             poll.retry.set()
 
+    def ask_again(self, pod_uids: Collection[str]) -> None:
+        """Ask these members again now, because they were silent when they were asked something
+        else. A process that hangs would be noticed when its long poll is over.
+        """
+        for (uid, _), poll in self._polls.items():
+            if uid in pod_uids:
+                poll.ask_again()
+
     async def stop(self) -> None:
         """Cancel all polls and wait until they have ended."""
         tasks = [poll.task for poll in self._polls.values()]
@@ -106,7 +114,17 @@ class _Poll:
         self._on_change = on_change
         self._is_stranger = is_stranger
         self._clock = clock
-        self.task = asyncio.create_task(self._run(), name=f"poll {pod.namespace}/{pod.name}")
+        self.task = self._start()
+
+    def ask_again(self) -> None:
+        """End a long poll, and ask without one; a member that is silent is asked already."""
+        if self.observation is not None and self.observation.answers:
+            self.task.cancel()
+            self.task = self._start()
+
+    def _start(self) -> asyncio.Task[None]:
+        where = f"{self._pod.namespace}/{self._pod.name}"
+        return asyncio.create_task(self._run(), name=f"poll {where}")
 
     async def _run(self) -> None:
         since, failures = "", 0

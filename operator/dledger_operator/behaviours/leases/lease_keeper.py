@@ -105,7 +105,7 @@ class LeaseKeeper:
             self._lease = None  # another process was faster
             pause_s = 0.0 if self.held else self._terms.look_s
         except (KubeError, TimeoutError) as error:
-            self._lease, pause_s = None, self._terms.look_s
+            self._lease, pause_s = None, self._pause_s(began_s, self._terms.look_s)
             self._log_failure(error)
         self._notice_lapse()
         return pause_s
@@ -130,7 +130,11 @@ class LeaseKeeper:
                 lease, holder=self._holder, duration_s=duration_s, now=self._now()
             )
         self._got(lease, began_s)
-        return self._terms.renew_s
+        return self._pause_s(began_s, self._terms.renew_s)
+
+    def _pause_s(self, began_s: float, interval_s: float) -> float:
+        """Return how long to wait for a turn that begins `interval_s` after the last one began."""
+        return max(0.0, began_s + interval_s - self._clock())
 
     def _got(self, lease: LeaseView, began_s: float) -> None:
         before = (self._held_until_s is not None, self.other, self.epoch)

@@ -25,9 +25,9 @@ class LeaseTerms:
     than `duration_s`: what the holder has begun by then ends before another one acts.
     """
     renew_s: float
-    """How often the holder renews the Lease."""
+    """How often the holder renews the Lease, from begin to begin, as `hold_s` counts."""
     look_s: float
-    """How often others look at it, and how soon a failed request is repeated."""
+    """How often others look at it, and how soon after its begin a failed request is repeated."""
     request_s_max: float
     """Maximum time of one look or renewal."""
 

@@ -1,6 +1,6 @@
 """Reports one group: its status, its metrics and its Events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dledger_operator import names
@@ -36,9 +36,14 @@ _CALM: Final = {
 class GroupReporter:
     """Reports one group. The Events that others add are recorded after the next status."""
 
-    def __init__(self, context: Context, status: Mapping[str, Any]) -> None:
-        """Create a reporter; `status` is the group's status when the operator first saw it."""
+    def __init__(
+        self, context: Context, status: Mapping[str, Any], on_event: Callable[[], None]
+    ) -> None:
+        """Create a reporter; `status` is the group's status when the operator first saw it.
+        `on_event` is called when `report` has an Event to record.
+        """
         self._context = context
+        self._on_event = on_event
         self._started_s = context.clock()
         self._is_new = not status
         self._writer = StatusReporter(context.api, clock=context.clock)
@@ -46,8 +51,9 @@ class GroupReporter:
         self._pending_events: list[EventNote] = []
 
     def add_event(self, note: EventNote) -> None:
-        """Record an Event after the next status."""
+        """Record an Event after the next status, which is then due."""
         self._pending_events.append(note)
+        self._on_event()
 
     def status(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the group's current status."""

@@ -1,0 +1,182 @@
+"""Leases at an API server that answers late: a holder that is only slow keeps its Lease."""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from dledger_operator.api_objects import LeaseView
+from dledger_operator.behaviours.leases.duties import REPLICA_TERMS
+from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
+from dledger_operator.clients.errors import ConflictError
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+EARLIER_TERMS = replace(REPLICA_TERMS, renew_s=0.8, request_s_max=1.5)
+HANGS_S = 60.0
+Latency = Callable[[], float]
+
+
+class SkippingSelector(selectors.SelectSelector):
+    """Moves a clock on instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now_s += timeout
+        return ready
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes at once."""
+
+    def __init__(self) -> None:
+        self._skipping = SkippingSelector()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.now_s
+
+
+class SlowServer:
+    """An API server with one Lease. A request takes effect in the middle of its latency."""
+
+    def __init__(self, latency: Latency) -> None:
+        self._latency = latency
+        self._lease: LeaseView | None = None
+        self._version = 0
+
+    async def get(self, namespace: str, name: str) -> LeaseView | None:
+        half_s = self._latency() / 2
+        await asyncio.sleep(half_s)
+        found = self._lease
+        await asyncio.sleep(half_s)
+        return found
+
+    async def create(
+        self, namespace: str, name: str, *, holder: str, duration_s: int, now: datetime
+    ) -> LeaseView:
+        made = LeaseView(
+            namespace=namespace,
+            name=name,
+            resource_version="",
+            holder=holder,
+            duration_s=duration_s,
+            transitions=0,
+        )
+        return await self._write(made)
+
+    async def renew(
+        self, lease: LeaseView, *, holder: str, duration_s: int, now: datetime
+    ) -> LeaseView:
+        return await self._write(replace(lease, holder=holder, duration_s=duration_s))
+
+    async def _write(self, lease: LeaseView) -> LeaseView:
+        half_s = self._latency() / 2
+        await asyncio.sleep(half_s)
+        if (self._lease.resource_version if self._lease else "") != lease.resource_version:
+            raise ConflictError("changed")
+        self._version += 1
+        written = self._lease = replace(lease, resource_version=str(self._version))
+        await asyncio.sleep(half_s)
+        return written
+
+
+class EarlierKeeper(LeaseKeeper):
+    """The rule of before: every pause is 0.8 s and begins at the end of a turn."""
+
+    async def turn(self) -> float:
+        await super().turn()
+        return EARLIER_TERMS.look_s
+
+
+def changes_of_held(latency: Latency, seconds: float, *, earlier: bool = False) -> list[bool]:
+    """Let a keeper run for a while. Return what `held` was at each of its changes."""
+    changes: list[bool] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        keeper = (EarlierKeeper if earlier else LeaseKeeper)(
+            SlowServer(latency),
+            namespace="system",
+            name="operator",
+            holder="a",
+            terms=EARLIER_TERMS if earlier else REPLICA_TERMS,
+            clock=loop.time,
+            now=lambda: NOW,
+            on_change=lambda: changes.append(keeper.held),
+        )
+        task = asyncio.create_task(keeper.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        runner.run(run())
+    return changes
+
+
+def settling(later: Latency) -> Latency:
+    """Return a latency that is short until the Lease was taken, and another one from then on."""
+    requests = 0
+
+    def latency() -> float:
+        nonlocal requests
+        requests += 1
+        return 0.1 if requests <= 2 else later()
+
+    return latency
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 0.3, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.79])
+def test_a_lease_is_taken_and_kept_at_any_latency_below_that_of_a_look(latency_s: float) -> None:
+    """Taking it needs two requests, a GET and a write, within `request_s_max`."""
+    assert changes_of_held(lambda: latency_s, 600.0) == [True]
+
+
+@pytest.mark.parametrize("latency_s", [0.8, 0.9, 1.0, 1.2, 1.5])
+def test_a_lease_that_is_held_is_kept_when_the_api_server_becomes_slow(latency_s: float) -> None:
+    assert changes_of_held(settling(lambda: latency_s), 600.0) == [True]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_latencies_that_vary_lapse_no_lease(seed: int) -> None:
+    random = Random(seed)
+
+    assert changes_of_held(settling(lambda: random.uniform(0.5, 1.0)), 600.0) == [True]
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "hang_share"),
+    [
+        *((latency_s, 0.0) for latency_s in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)),
+        *((latency_s, 0.02) for latency_s in (0.005, 0.02, 0.1, 0.2)),
+        *((latency_s, 0.1) for latency_s in (0.005, 0.02, 0.1, 0.2)),
+    ],
+)
+def test_no_more_leases_lapse_than_with_more_frequent_renewals(
+    latency_s: float, hang_share: float
+) -> None:
+    """Some requests are never answered, and the others take a little more or less time. At higher
+    latencies each request that is not answered lapses the Lease, as it did.
+    """
+
+    def lapses(earlier: bool) -> int:
+        random = Random(1)
+
+        def latency() -> float:
+            if random.random() < hang_share:
+                return HANGS_S
+            return latency_s * random.uniform(0.9, 1.1)
+
+        changes = changes_of_held(settling(latency), 2000.0, earlier=earlier)
+        return changes.count(False)
+
+    assert lapses(earlier=False) <= lapses(earlier=True)
