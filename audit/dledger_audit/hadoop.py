@@ -4,6 +4,9 @@ Archives and histories are made in a local folder and copied. The file that make
 copied last, under another name, and renamed.
 """
 
+import fcntl
+import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +16,9 @@ from typing import Any, Final, cast
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from dledger_audit.places import HADOOP_LOCK_FILE, HADOOP_UNFINISHED, LOCK_FILE
+
 BLOCK_BYTES: Final = 4 << 20
-UNFINISHED: Final = ".part"
-LOCK_FILE: Final = "lock"
 _LENGTH_MAX: Final = 300
 
 
@@ -36,6 +39,8 @@ class HadoopFolder:
             self._files: Any = root.getFileSystem(configuration)
             # A local file system would write a second file for each one.
             self._files.setWriteChecksum(False)
+            is_local = str(self._files.getUri().getScheme()) == "file"
+            self._local_folder = Path(str(root.toUri().getPath())) if is_local else None
             self._context: Any = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
                 root.toUri(), configuration
             )
@@ -66,35 +71,62 @@ class HadoopFolder:
 
     def replace(self, source: Path, name: str) -> None:
         """Copy a local file so that the name has the old content or the new one at any time."""
-        self.put(source, name + UNFINISHED)
+        self.put(source, name + HADOOP_UNFINISHED)
         with self._told(f"does not rename {name}"):
             rename = self._jvm.org.apache.hadoop.fs.Options.Rename
             options = self._gateway.new_array(rename, 1)
             options[0] = rename.OVERWRITE
-            self._context.rename(self._path(name + UNFINISHED), self._path(name), options)
+            self._context.rename(self._path(name + HADOOP_UNFINISHED), self._path(name), options)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it, if it exists."""
         with self._told(f"does not remove {name}"):
-            self._files.delete(self._path(name), True)
+            is_removed = self._files.delete(self._path(name), True)
+            if not is_removed and self._files.exists(self._path(name)):
+                raise HadoopError(f"{self.uri} does not remove {name}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs from the folder. A run that is killed leaves the lock, since nobody can
         tell whether it still writes.
         """
-        lock = self._path(LOCK_FILE)
         with self._told("cannot be written"):
             self._files.mkdirs(self._path())
-            if not self._files.createNewFile(lock):
+            if not self._files.createNewFile(self._path(HADOOP_LOCK_FILE)):
                 raise HadoopError(
                     f"{self.uri} is in use by another run, or one was killed: wait until it has "
-                    f"ended; if none runs, remove {self.uri}/{LOCK_FILE}"
+                    f"ended; if none runs, remove {self.uri}/{HADOOP_LOCK_FILE}"
                 )
         try:
+            self._check_local_lock()
             yield
         finally:
-            self.remove(LOCK_FILE)
+            self._unlock()
+
+    def _check_local_lock(self) -> None:
+        """Refuse a folder that a run without a URI holds, which only a local one can be."""
+        if self._local_folder is None:
+            return
+        with self._told("cannot be locked"):
+            try:
+                fd = os.open(self._local_folder / LOCK_FILE, os.O_RDONLY)
+            except FileNotFoundError:
+                return
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise HadoopError(
+                    f"{self.uri} is in use by another run; wait until it has ended"
+                ) from error
+            finally:
+                os.close(fd)
+
+    def _unlock(self) -> None:
+        """Remove the lock. If this fails, the result or the error of the run still counts."""
+        try:
+            self.remove(HADOOP_LOCK_FILE)
+        except HadoopError as error:
+            warn(f"{error}; remove {self.uri}/{HADOOP_LOCK_FILE} before the next run")
 
     def _put_file(self, source: Path, name: str) -> None:
         with self._told(f"does not take {name}"):
@@ -123,6 +155,11 @@ class HadoopFolder:
             raise HadoopError(f"{self.uri} {what}: {said}") from error
         except (Py4JError, OSError) as error:
             raise HadoopError(f"{self.uri} {what}: {str(error)[:_LENGTH_MAX]}") from error
+
+
+def warn(text: str) -> None:
+    """Tell the user what went wrong after the work was done."""
+    sys.stderr.write(f"dledger-audit: {text}\n")
 
 
 @contextmanager

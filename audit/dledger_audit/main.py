@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,17 @@ STANDARD_OUTPUT: Final = "-"
 NO_EXECUTORS: Final = "NoExecutors"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Audited:
+    """What an audit found, and what is left to do with its memory."""
+
+    result: AuditResult
+    summary: AuditSummary
+    to_save: Memory | None = None
+    not_saved: Exception | None = None
+    """Why the history in a Hadoop file system could not be replaced."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit, write the summary and print the report; return the exit code."""
     command, options = _parse(sys.argv[1:] if arguments is None else arguments)
@@ -59,12 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         memory = load(options.history, options.group) if is_local else None
         captured = capture(options.group, options.members)
         with paced(options.read_rate):
-            audited, summary, memory = _audit(captured, options, memory)
-        sys.stdout.write(_output(options.output, captured, audited, summary))
+            audited = _audit(captured, options, memory)
+        result, summary = audited.result, audited.summary
+        sys.stdout.write(_output(options.output, captured, result, summary))
         if options.html is not None:
-            _write(options.html, page.render(captured, summary, audited, datetime.now(UTC)))
-        if memory is not None:
-            save(memory, options.history)
+            _write(options.html, page.render(captured, summary, result, datetime.now(UTC)))
+        if audited.not_saved is not None:
+            raise audited.not_saved
+        if audited.to_save is not None:
+            save(audited.to_save, options.history)
     except (NoExecutorsError, ExecutorPodError) as error:
         return _ended_without_executors(options, error)
     except (HistoryError, hadoop.HadoopError) as error:
@@ -76,17 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ExitCode.SOUND if options.verdict_exits_0 else EXIT_CODES[summary.verdict]
 
 
-def _audit(
-    captured: Capture, options: argparse.Namespace, memory: Memory | None
-) -> tuple[AuditResult, AuditSummary, Memory | None]:
+def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None) -> _Audited:
     """Audit the captured members; start Spark only if at least one member answered.
 
-    Return the memory for the next audit, too, if there is one. The summary does not have the
-    amounts, so it is written before their pass, which may take more memory than the pod has.
+    The summary does not have the amounts, so it is written before their pass, which may take more
+    memory than the pod has. A history in a Hadoop file system is replaced before it, too.
     """
     if not captured.manifests:
         result = AuditResult(findings=captured.findings, totals={})
-        return result, _summarized(captured, options, result), memory
+        summary = _summarized(captured, options, result)
+        return _Audited(result=result, summary=summary, to_save=memory)
 
     def again() -> dict[str, Manifest]:
         return ask_again(captured)
@@ -97,7 +110,7 @@ def _audit(
         kept = None
         if is_uri(options.history):
             kept = stack.enter_context(hadoop_history(spark, options.history))
-            memory = load(kept.folder, options.group)
+            memory = kept.load(options.group)
         if memory is None:
             result = audit(passes, captured, again)
         else:
@@ -105,12 +118,12 @@ def _audit(
                 passes, captured, again, memory, since_last=options.since_last
             )
         summary = _summarized(captured, options, result)
+        not_saved = None
         if kept is not None and memory is not None:
-            save(memory, kept.folder)
-            kept.publish()
-            memory = None  # it is saved
+            not_saved, memory = kept.keep(memory), None
         measured = _amounts(captured, options, amounts.SparkAmounts(spark))
-        return replace(result, compaction=measured), summary, memory
+        result = replace(result, compaction=measured)
+        return _Audited(result=result, summary=summary, to_save=memory, not_saved=not_saved)
 
 
 def _summarized(

@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dledger_audit import main as audit_program
+from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction import command as compaction_program
 from dledger_audit.compaction import hadoop_archive
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.hadoop import HadoopError, HadoopFolder
 from dledger_audit.main import main
-from dledger_audit.places import folder, is_uri
+from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE, folder, is_uri
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import ExitCode
@@ -128,26 +129,159 @@ def test_a_folder_is_used_by_one_run_and_holds_nothing_else(
         HadoopFolder(spark, "nosuch://here/x")
 
 
-def test_a_history_by_uri_finds_what_changed_since(run: Run, tmp_path: Path) -> None:
-    uri, place = (tmp_path / "history").as_uri(), tmp_path / "history"
+def audited(run: Run, place: Path, seed: int, *options: str) -> tuple[int, str, str]:
+    """Audit three members with a history by URI."""
     shape = Shape(segment_bytes=1 << 20, index_segment_bytes=32 * 5000)
+    with ExitStack() as stack:
+        given: list[str] = []
+        for member in ("n0", "n1", "n2"):
+            root = place.parent / f"{place.name}-{seed}" / member
+            log = write_log(root, history(5000, seed=seed), shape)
+            peers = dict.fromkeys(("n0", "n1", "n2"), log)
+            url = stack.enter_context(served(log.root, manifest(log, member, peers=peers)))
+            given += ["--member", f"{member}={url}"]
+        return run("--group", "g", *given, "--history", place.as_uri(), *options)
 
-    def audited(seed: int) -> tuple[int, str, str]:
-        with ExitStack() as stack:
-            given: list[str] = []
-            for member in ("n0", "n1", "n2"):
-                log = write_log(tmp_path / f"{seed}" / member, history(5000, seed=seed), shape)
-                peers = dict.fromkeys(("n0", "n1", "n2"), log)
-                url = stack.enter_context(served(log.root, manifest(log, member, peers=peers)))
-                given += ["--member", f"{member}={url}"]
-            return run("--group", "g", *given, "--history", uri)
 
-    first, other = audited(1), audited(2)
+def test_a_history_by_uri_finds_what_changed_since(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "history"
+
+    first, other = audited(run, place, 1), audited(run, place, 2)
 
     assert first[0] == ExitCode.SOUND, first
     assert names(place) == ["history.parquet"]
     assert other[0] == ExitCode.DAMAGED, other
     assert "history_changed" in other[1]
+
+
+def test_a_history_that_cannot_be_kept_does_not_hide_the_verdict(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, page = tmp_path / "history", tmp_path / "page.html"
+    assert audited(run, place, 1)[0] == ExitCode.SOUND
+
+    def fail(self: HadoopFolder, source: Path, name: str) -> None:
+        raise HadoopError(f"{self.uri} does not take {name}")
+
+    monkeypatch.setattr(HadoopFolder, "replace", fail)
+    code, report, said = audited(run, place, 2, "--html", str(page))
+
+    assert code == ExitCode.FAILED
+    assert "history_changed" in report
+    assert "history_changed" in page.read_text()
+    assert f"dledger-audit: {place.as_uri()} does not take history.parquet" in said
+    assert "Traceback" not in said
+    assert names(place) == ["history.parquet"], "no lock"
+
+
+def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(
+    run: Run,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    removes = HadoopFolder.remove
+
+    def fail(self: HadoopFolder, name: str) -> None:
+        if name == HADOOP_LOCK_FILE:
+            raise HadoopError(f"{self.uri} does not remove {name}")
+        removes(self, name)
+
+    monkeypatch.setattr(HadoopFolder, "remove", fail)
+    place = tmp_path / "history"
+    code, report, said = audited(run, place, 1)
+
+    assert code == ExitCode.SOUND
+    assert "Sound" in report
+    assert f"remove {place.as_uri()}/{HADOOP_LOCK_FILE} before the next run" in said
+    remote = HadoopFolder(spark, (tmp_path / "other").as_uri())
+    with pytest.raises(RefusedError, match="what ended the run"), remote.locked():
+        raise RefusedError("what ended the run")
+    assert f"remove {remote.uri}/{HADOOP_LOCK_FILE} before the next run" in capsys.readouterr().err
+
+
+def test_a_history_that_cannot_be_read_is_named_by_its_uri(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "history"
+    place.mkdir()
+    (place / "history.parquet").write_bytes(b"no Parquet")
+
+    code, _, said = audited(run, place, 1)
+
+    assert code == ExitCode.FAILED
+    assert f"{place.as_uri()}/history.parquet cannot be read" in said
+    assert "/dledger-audit-" not in said
+
+
+def test_the_two_kinds_of_run_keep_each_other_out(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    remote = HadoopFolder(spark, place.as_uri())
+    with archives.locked(place):
+        with pytest.raises(HadoopError, match="in use by another run"), remote.locked():
+            pass
+        assert names(place) == [LOCK_FILE], "the refused run removes its own lock alone"
+    with remote.locked():
+        with pytest.raises(RefusedError, match="in use by another run"), archives.locked(place):
+            pass
+        assert names(place) == [LOCK_FILE, HADOOP_LOCK_FILE]
+    assert names(place) == [LOCK_FILE]
+
+
+def test_a_local_archive_is_taken_by_uri_with_all_that_a_killed_run_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made = compacted(copies_of(group(tmp_path / "1", 300)), tmp_path / "a")
+    assert made is not None
+    (tmp_path / "a" / "log-new").mkdir()
+    (tmp_path / "a" / f"{INFO_FILE}.tmp").write_bytes(b"{")
+    remote = HadoopFolder(spark, (tmp_path / "a").as_uri())
+
+    with remote.locked():
+        assert hadoop_archive.fetch(remote, tmp_path / "fetched") == made.info
+        hadoop_archive.remove_others(remote, made.info.folder)
+
+    assert names(tmp_path / "a") == [INFO_FILE, LOCK_FILE, made.info.folder]
+
+
+def test_an_old_log_that_cannot_be_removed_does_not_hide_the_new_archive(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    remote = HadoopFolder(spark, (tmp_path / "place").as_uri())
+    first = compacted(copies_of(group(tmp_path / "1", 300)), tmp_path / "a")
+    later = compacted(copies_of(group(tmp_path / "2", COUNT)), tmp_path / "b")
+    assert first is not None
+    assert later is not None
+    hadoop_archive.publish(remote, first)
+    removes = HadoopFolder.remove
+
+    def fail(self: HadoopFolder, name: str) -> None:
+        if name == first.info.folder:
+            raise HadoopError(f"{self.uri} does not remove {name}")
+        removes(self, name)
+
+    monkeypatch.setattr(HadoopFolder, "remove", fail)
+    hadoop_archive.publish(remote, later)
+
+    assert hadoop_archive.fetch(remote, tmp_path / "fetched") == later.info
+    said = capsys.readouterr().err
+    assert f"the archive was changed, but {remote.uri} does not remove {first.info.folder}" in said
+
+
+def test_a_file_that_is_not_removed_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    remote = HadoopFolder(spark, "file:///proc/self")
+    with pytest.raises(HadoopError, match="file:///proc/self does not remove status"):
+        remote.remove("status")
+    HadoopFolder(spark, tmp_path.as_uri()).remove("nothing")
+
+
+def test_an_archive_by_uri_that_is_none_is_named_by_its_uri(run: Run, tmp_path: Path) -> None:
+    uri = (tmp_path / "empty").as_uri()
+    code, _, said = run("verify-compaction", f"n0={tmp_path}", uri)
+    assert code == ExitCode.REFUSED
+    assert f"{uri} is no archive: it has no archive.json" in said
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
     ARCHIVE/log-<end>-<digest>/index
     ARCHIVE/log-<end>-<digest>/currterm, checkpoint
     ARCHIVE/lock                         held by the process that writes the archive
+    ARCHIVE/lock.hadoop                  exists while a run that names a URI writes the archive
 
 A new log is written and synced completely. Then `archive.json` is replaced, and only then the old
 log is removed. So a crash leaves the old archive or the new one, and the next run removes the rest.
@@ -20,21 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from dledger_audit.compaction import names
 from dledger_audit.compaction.writer import sync_folder
-from dledger_formats.log.archives import (
-    FOLDER_NAME,
-    INFO_BYTES_MAX,
-    INFO_FILE,
-    ArchiveInfo,
-    FileDigest,
-)
+from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE
+from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo, FileDigest
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.folder import manifest_of
 
-LOCK_FILE: Final = "lock"
 BLOCK_BYTES: Final = 4 << 20
-_NEW: Final = "log-new"
 _AGAIN: Final = "-again"
 
 
@@ -96,6 +91,7 @@ def locked(path: Path) -> Iterator[None]:
         ) from error
     try:
         _lock(fd, path)
+        _check_hadoop_lock(path)
         yield
     finally:
         os.close(fd)
@@ -103,11 +99,9 @@ def locked(path: Path) -> Iterator[None]:
 
 def _open_lock(path: Path) -> int:
     path.mkdir(parents=True, exist_ok=True)
-    ours = (INFO_FILE, f"{INFO_FILE}.tmp", LOCK_FILE)
-    names = sorted(entry.name for entry in path.iterdir())
-    foreign = [name for name in names if name not in ours and not _is_log(name)]
-    if foreign:
-        raise RefusedError(f"{path} is no archive: it holds {foreign[0]}; name an empty folder")
+    foreign = names.foreign(entry.name for entry in path.iterdir())
+    if foreign is not None:
+        raise RefusedError(f"{path} is no archive: it holds {foreign}; name an empty folder")
     return os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
 
 
@@ -120,22 +114,34 @@ def _lock(fd: int, path: Path) -> None:
         raise RefusedError(f"{path} cannot be locked: {error}; name another folder") from error
 
 
+def _check_hadoop_lock(path: Path) -> None:
+    """Refuse a folder that a run by URI holds.
+
+    Each kind of run takes its own lock first, and then looks for the other's.
+    """
+    if (path / HADOOP_LOCK_FILE).exists():
+        raise RefusedError(
+            f"{path} is in use by another run, or one was killed: wait until it has ended; if "
+            f"none runs, remove {path / HADOOP_LOCK_FILE}"
+        )
+
+
 def new_log(path: Path) -> Path:
     """Return the folder for a new log, and remove what a crash left there."""
     discard_new_log(path)
-    folder = path / _NEW
+    folder = path / names.NEW_LOG
     folder.mkdir()
     return folder
 
 
 def discard_new_log(path: Path) -> None:
     """Remove the new log of a run that failed, which may have filled the disk."""
-    shutil.rmtree(path / _NEW, ignore_errors=True)
+    shutil.rmtree(path / names.NEW_LOG, ignore_errors=True)
 
 
 def install(path: Path, info: ArchiveInfo) -> None:
     """Make the new log, whose files are synced, the archive's log, and remove all others."""
-    new, final = path / _NEW, path / info.folder
+    new, final = path / names.NEW_LOG, path / info.folder
     for name, raw in info.small_files().items():
         _write(new / name, raw)
     sync_folder(new)
@@ -156,10 +162,13 @@ def install(path: Path, info: ArchiveInfo) -> None:
 
 
 def remove_others(path: Path, valid: str) -> None:
-    """Remove all logs but the valid one."""
-    for entry in path.iterdir():
-        if _is_log(entry.name) and entry.name != valid:
-            shutil.rmtree(entry, ignore_errors=True)  # the next run tries again
+    """Remove all logs but the valid one, and what a killed run left. The next run tries again."""
+    for name in names.others([entry.name for entry in path.iterdir()], valid):
+        if names.is_log(name):
+            shutil.rmtree(path / name, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                (path / name).unlink()
 
 
 def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> str:
@@ -167,10 +176,6 @@ def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> s
     name = f"log-{end_index:020d}-{copy_sha256[:16]}"
     is_taken = previous is not None and previous.info.folder == name
     return name + _AGAIN if is_taken else name
-
-
-def _is_log(name: str) -> bool:
-    return name == _NEW or FOLDER_NAME.fullmatch(name) is not None
 
 
 def _holds(path: Path, raw: bytes) -> bool:

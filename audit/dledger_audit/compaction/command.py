@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -74,12 +74,13 @@ def _compact(
     path: Path,
     start: Callable[[], AbstractContextManager[SparkSession]],
 ) -> Archive:
-    previous = Archive.load(path)
-    if previous is not None:
-        archives.remove_others(path, previous.info.folder)
-    planned = runs.plan(
-        options.group, members, options.decoder, options.tombstone_entries, previous
-    )
+    with _named(path, options.archive):
+        previous = Archive.load(path)
+        if previous is not None:
+            archives.remove_others(path, previous.info.folder)
+        planned = runs.plan(
+            options.group, members, options.decoder, options.tombstone_entries, previous
+        )
     if planned is None:
         assert previous is not None
         return previous
@@ -112,8 +113,18 @@ def _fetched(place: Path | str, stack: ExitStack) -> Path:
         return place
     spark = SparkSession.getActiveSession() or stack.enter_context(session("local[1]"))
     local = stack.enter_context(hadoop.scratch())
+    stack.enter_context(_named(local, place))
     hadoop_archive.fetch(hadoop.HadoopFolder(spark, place), local)
     return local
+
+
+@contextmanager
+def _named(folder: Path, place: Path | str) -> Iterator[None]:
+    """Name the place of an archive in a refusal, and not the folder of its local copy."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefusedError(str(error).replace(str(folder), str(place))) from error
 
 
 def _load(path: Path) -> Archive:

@@ -6,9 +6,10 @@ removed. So a crash leaves the old archive or the new one.
 
 from pathlib import Path
 
+from dledger_audit.compaction import names
 from dledger_audit.compaction.archive import Archive
-from dledger_audit.hadoop import LOCK_FILE, UNFINISHED, HadoopFolder
-from dledger_formats.log.archives import FOLDER_NAME, INFO_BYTES_MAX, INFO_FILE, ArchiveInfo
+from dledger_audit.hadoop import HadoopError, HadoopFolder, warn
+from dledger_formats.log.archives import INFO_BYTES_MAX, INFO_FILE, ArchiveInfo
 from pyspark_dledger.copies import RefusedError
 
 
@@ -17,12 +18,9 @@ def fetch(remote: HadoopFolder, target: Path) -> ArchiveInfo | None:
 
     Raises RefusedError for a folder that holds anything but an archive, and HadoopError.
     """
-    ours = (INFO_FILE, INFO_FILE + UNFINISHED, LOCK_FILE)
-    foreign = [name for name in remote.names() if name not in ours and not _is_log(name)]
-    if foreign:
-        raise RefusedError(
-            f"{remote.uri} is no archive: it holds {foreign[0]}; name an empty folder"
-        )
+    foreign = names.foreign(remote.names())
+    if foreign is not None:
+        raise RefusedError(f"{remote.uri} is no archive: it holds {foreign}; name an empty folder")
     target.mkdir(parents=True, exist_ok=True)
     if not remote.fetch(INFO_FILE, target / INFO_FILE):
         return None
@@ -42,15 +40,13 @@ def publish(remote: HadoopFolder, archive: Archive) -> None:
     """Make a local archive the one of the folder. Raises HadoopError; the old one then stays."""
     remote.put(archive.log, archive.info.folder)
     remote.replace(archive.path / INFO_FILE, INFO_FILE)
-    remove_others(remote, archive.info.folder)
+    try:
+        remove_others(remote, archive.info.folder)
+    except HadoopError as error:  # the new archive is valid
+        warn(f"the archive was changed, but {error}; the next run tries again")
 
 
 def remove_others(remote: HadoopFolder, valid: str) -> None:
-    """Remove all logs but the valid one."""
-    for name in remote.names():
-        if _is_log(name) and name != valid:
-            remote.remove(name)
-
-
-def _is_log(name: str) -> bool:
-    return FOLDER_NAME.fullmatch(name) is not None
+    """Remove all logs but the valid one, and what a killed run left. Raises HadoopError."""
+    for name in names.others(remote.names(), valid):
+        remote.remove(name)

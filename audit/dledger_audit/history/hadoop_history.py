@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dledger_audit import hadoop
-from dledger_audit.hadoop import HadoopFolder
-from dledger_audit.history.memory import FILE
+from dledger_audit.hadoop import HadoopError, HadoopFolder
+from dledger_audit.history.memory import FILE, HistoryError, Memory, load, save
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,25 @@ class KeptInHadoop:
     folder: Path
     remote: HadoopFolder
 
-    def publish(self) -> None:
-        """Replace the history by the local one; a crash leaves one of them. Raises HadoopError."""
-        self.remote.replace(self.folder / FILE, FILE)
+    def load(self, group: str) -> Memory:
+        """Read the memory of a group. Raises HistoryError, which names the URI."""
+        try:
+            return load(self.folder, group)
+        except HistoryError as error:
+            said = str(error).replace(str(self.folder), self.remote.uri)
+            raise HistoryError(said) from error
+
+    def keep(self, memory: Memory) -> HistoryError | HadoopError | None:
+        """Replace the history, and return what failed; a crash leaves the old one or the new one.
+
+        Nothing is raised, since the verdict counts more than the history.
+        """
+        try:
+            save(memory, self.folder)
+            self.remote.replace(self.folder / FILE, FILE)
+        except (HistoryError, HadoopError) as error:
+            return error
+        return None
 
 
 @contextmanager
