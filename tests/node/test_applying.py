@@ -9,6 +9,7 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.raft.yielding import Told
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
@@ -57,6 +58,8 @@ class Stage:
             applied,
             self.snapshots,
             self.store,
+            told=lambda: Told(index=-1, is_settled=False),
+            caught_up=lambda: None,
             fail=self.failed.put_nowait,
             batch_entries_max=batch_entries_max,
         )

@@ -19,6 +19,7 @@ from tools.groups.node_group import NodeGroup
 pytestmark = pytest.mark.group
 
 VALUES = 100
+RESTED_S = 1.5
 DECLINED = [DLedgerResponseCode.TAKE_LEADERSHIP_FAILED, DLedgerResponseCode.FALL_BEHIND_TOO_MUCH]
 """The answers to a transfer to a member that is behind: to the first one, and to those after it."""
 HELD_APPLYING = """
@@ -156,3 +157,26 @@ async def test_one_of_several_members_that_are_behind_leads_in_the_end(
 
     assert leader
     assert is_behind == dict.fromkeys(group.peers, True)
+
+
+async def test_a_member_is_handed_the_leadership_as_soon_as_it_is_ready(
+    group: HastyGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle follower hears only heartbeats, and its core learns at once that it has caught up."""
+    await set_values(group)
+    leader = group.master()
+    behind = next(member for member in group.peers if member != leader)
+    group.stop(behind)
+    with held(tmp_path, monkeypatch) as mark:
+        group.start(behind)
+    group.wait_for_status(
+        behind, lambda told: told.leader_id == leader and told.state_behind, "it is behind"
+    )
+    await asyncio.sleep(RESTED_S)  # the follower is idle, and its ticker sleeps
+    mark.touch()
+    group.wait_for_status(behind, lambda told: told.ready, "it has caught up")
+
+    async with DLedgerClient([group.peers[leader]], "g", timing=Timing(deadline_s=30.0)) as asking:
+        await asking.transfer(behind)
+
+    assert group.master() == behind

@@ -100,10 +100,24 @@ async def test_a_member_sleeps_again_after_an_input_that_leaves_no_work() -> Non
     slept_s = await member.next_tick_s()
     await member.stop()
 
-    assert passed_ticks >= 5, "the core has the right time for its input"
-    assert slept_s >= (SLEEP_TICKS_MAX - 1) * TICK_S
+    assert 5 <= passed_ticks < SLEEP_TICKS_MAX / 2, "the core has the right time for its input"
+    assert slept_s >= (SLEEP_TICKS_MAX / 2 - 1) * TICK_S
     assert member.core.ticks == ticks + 1
-    assert member.core.passed_ticks - passed_ticks == SLEEP_TICKS_MAX
+    assert member.core.passed_ticks == SLEEP_TICKS_MAX
+
+
+async def test_inputs_that_leave_no_work_do_not_put_the_next_tick_off() -> None:
+    """What a member watches without an event is seen after the longest sleep."""
+    member = Member(idle=1000)
+    await member.next_tick_s()
+    ticks = member.core.ticks
+    while member.core.ticks == ticks and member.core.passed_ticks <= 2 * SLEEP_TICKS_MAX:
+        await asyncio.sleep(20 * TICK_S)
+        member.ticker.catch_up()
+    await member.stop()
+
+    assert member.core.ticks > ticks
+    assert member.core.passed_ticks < 2 * SLEEP_TICKS_MAX
 
 
 async def test_a_member_ticks_after_an_input_that_leaves_work() -> None:

@@ -2,7 +2,18 @@
 
 import pytest
 
-from dledger_node.state_machine.catching_up import BEHIND_ENTRIES_MIN, CatchingUp
+from dledger_node.raft.yielding import Told
+from dledger_node.state_machine.catching_up import FEW_ENTRIES, CatchingUp
+
+UNTOLD = Told(index=-1, is_settled=False)
+
+
+def begun(committed_index: int, applied_index: int, end_index: int | None = None) -> CatchingUp:
+    """Return what watches a member after its first turn; no leader has told it anything."""
+    state = CatchingUp()
+    end_index = committed_index if end_index is None else end_index
+    state.note_turn(committed_index, applied_index, end_index, UNTOLD)
+    return state
 
 
 def test_a_state_counts_as_behind_before_the_first_turn() -> None:
@@ -13,28 +24,58 @@ def test_a_state_counts_as_behind_before_the_first_turn() -> None:
 def test_a_state_is_behind_from_its_start_if_anything_waits(
     committed_index: int, is_behind: bool
 ) -> None:
-    state = CatchingUp()
-    state.note_committed(committed_index, applied_index=9)
-
-    assert state.is_behind is is_behind
+    assert begun(committed_index, applied_index=9).is_behind is is_behind
 
 
 def test_a_state_has_caught_up_with_the_batch_that_reaches_what_was_committed_as_it_began() -> None:
-    state = CatchingUp()
-    state.note_committed(100, applied_index=-1)
+    state = begun(100, applied_index=-1)
 
     state.note_batch(100, applied_index=50)
     assert state.is_behind
-    state.note_committed(120, applied_index=50)
+    state.note_turn(120, 50, 120, UNTOLD)
     state.note_batch(120, applied_index=120)
     assert not state.is_behind
 
 
-def test_a_few_entries_that_wait_under_load_do_not_put_a_state_behind() -> None:
-    state = CatchingUp()
-    state.note_committed(-1, applied_index=-1)
+@pytest.mark.parametrize(
+    ("end_index", "is_behind"), [(9 + FEW_ENTRIES - 1, False), (9 + FEW_ENTRIES, True)]
+)
+def test_a_state_is_behind_if_its_log_has_many_entries_that_it_does_not_know_to_be_committed(
+    end_index: int, is_behind: bool
+) -> None:
+    """The checkpoint may be older than the snapshot. Few entries are no reason to wait."""
+    assert begun(9, applied_index=9, end_index=end_index).is_behind is is_behind
 
-    state.note_committed(BEHIND_ENTRIES_MIN - 1, applied_index=0)
-    assert not state.is_behind
-    state.note_committed(BEHIND_ENTRIES_MIN, applied_index=0)
+
+def test_a_state_is_behind_until_it_has_what_a_leader_told() -> None:
+    told = Told(index=10 * FEW_ENTRIES, is_settled=False)
+    state = begun(9, applied_index=9)
+
+    state.note_turn(9, 9, 9, told)
     assert state.is_behind
+    state.note_turn(100, 9, 100, told)
+    state.note_batch(100, applied_index=100)
+    assert state.is_behind
+    state.note_turn(told.index, 100, told.index, told._replace(is_settled=True))
+    assert state.is_behind
+    state.note_batch(told.index, applied_index=told.index)
+    assert not state.is_behind
+
+
+def test_a_tail_that_its_leader_truncates_is_not_waited_for() -> None:
+    state = begun(9, applied_index=9, end_index=10 * FEW_ENTRIES)
+
+    state.note_turn(10, 9, 10, Told(index=10, is_settled=True))
+    assert state.is_behind
+    state.note_batch(10, applied_index=10)
+    assert not state.is_behind
+
+
+def test_a_state_that_falls_behind_in_service_does_not_count_as_behind() -> None:
+    """All members may fall behind together, and then one of them must be elected soon."""
+    state = begun(9, applied_index=9)
+    state.note_turn(9, 9, 9, Told(index=9, is_settled=True))
+
+    state.note_turn(100 * FEW_ENTRIES, 9, 100 * FEW_ENTRIES, Told(index=9, is_settled=True))
+
+    assert not state.is_behind

@@ -122,7 +122,7 @@ class NodeStatus:
     applied_index: int = -1
     """The last index that is applied to this member's state; -1 if it keeps none."""
     state_behind: bool = False
-    """Whether the state is far behind the log, as after a start: the member lets others be elected
+    """Whether the state lacks what the log had at the start: the member lets others be elected
     first, and gets no leadership by a transfer.
     """
     flush_disk_type: FlushDiskType

@@ -82,7 +82,7 @@ class Raft(CoreView):
         are read before a member gives up its leader or its followers. `has_room` is False while
         the volume is full: this member could not write a leader's first entry, so it must not stand
         for election, and it tells its leader. `is_behind` is True while the state of this member
-        lacks many entries that its log has (`yielding`).
+        lacks entries that its log has had since its start (`yielding`).
         """
         member = self._member
         member.now_ticks += 1

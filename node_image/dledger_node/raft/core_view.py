@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dledger_node.raft import completeness, heartbeats, join_reasons, recalling, transfer
+from dledger_node.raft import completeness, heartbeats, join_reasons, recalling, transfer, yielding
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
@@ -55,6 +55,11 @@ class CoreView:
     def leads(self) -> bool:
         """Whether this member is the leader of `term`, as far as it knows."""
         return isinstance(self._member.role_state, Leader)
+
+    @property
+    def told(self) -> yielding.Told:
+        """What this member must have applied, at the least, since a leader told it so."""
+        return yielding.told(self._member)
 
     @property
     def master(self) -> bool:

@@ -5,7 +5,7 @@ the leader's. DLedger's counterpart is `EntryHandler`, which did not check term,
 committed index, and so lost acknowledged entries.
 """
 
-from dledger_node.raft import completeness
+from dledger_node.raft import completeness, yielding
 from dledger_node.raft.member_state import Follower, MemberState
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -115,6 +115,7 @@ def handle_install(
     completeness.note_agreed(follower, agreed_index)
     completeness.note_shown(follower, max(request.last_index, request.committed_index))
     member.commit(min(request.committed_index, follower.verified_index))
+    yielding.note_told(member, request.committed_index)
     if confirmed_index(member, follower) >= first_index:
         acknowledge(member, follower)
 
@@ -140,6 +141,7 @@ def commit_verified(member: MemberState, follower: Follower, leader_committed_in
     index = min(leader_committed_index, follower.verified_index)
     follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
+    yielding.note_told(member, leader_committed_index)
 
 
 def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = None) -> None:

@@ -195,6 +195,8 @@ class MemberState:
     is_behind: bool = False
     """Whether, at the last tick, this member still had to apply entries to its state (`yielding`).
     """
+    told_index: int = -1
+    """The committed index that a leader told since the start, as `yielding.note_told` keeps it."""
     now_ticks: int = 0
     """Number of ticks since the start. Ticks that a pause has lost are not counted."""
     elapsed_ticks: int = 0

@@ -10,15 +10,50 @@ lead. By two election timeouts after the last message of a leader, the timer of 
 heard that leader has ended. One more is time enough for those that are ready to be elected.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from dledger_node.raft import electorate
-from dledger_node.raft.member_state import MemberState
+from dledger_node.raft.member_state import Leader, MemberState
 
 YIELD_TIMEOUTS: Final = 3
 """Election timeouts since the last message of any leader, or since the start, after which a member
 stands although its state is behind.
 """
+
+
+class Told(NamedTuple):
+    """What a member must have applied, at the least, since a leader told it so in this life."""
+
+    index: int
+    """The committed index that a leader told; -1 if none did. A leader's own is that of its term's
+    first entry.
+    """
+    is_settled: bool
+    """Whether the index is committed here and its entry is of the current term. Only then does it
+    include all that earlier leaders have acknowledged.
+    """
+
+
+def told(member: MemberState) -> Told:
+    """Return what a leader has told this member since its start, or what it leads with."""
+    match member.role_state:
+        case Leader(noop_index=index):
+            return Told(index, is_settled=index <= member.committed_index)
+        case _:
+            return Told(member.told_index, is_settled=_is_settled(member))
+
+
+def note_told(member: MemberState, committed_index: int) -> None:
+    """Keep the first committed index that a leader tells. A later one replaces it only if the first
+    is reached and proves to be of an earlier term, so that under load the aim does not move.
+    """
+    if member.told_index <= member.committed_index and not _is_settled(member):
+        member.told_index = committed_index
+
+
+def _is_settled(member: MemberState) -> bool:
+    index = member.told_index
+    return 0 <= index <= member.committed_index and member.log.holds(index, member.term)
 
 
 def yields(member: MemberState) -> bool:

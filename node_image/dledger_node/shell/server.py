@@ -117,7 +117,8 @@ class DLedgerServer:
         self._incarnation = int(uniform(1, 1 << 53))
         owner = self._link_owner(settings)
         self._links = Links(owner, settings, core, uniform=uniform, traffic=traffic)
-        self._state = keeper.keep(state, settings, store, self._links.send_one, self.fail)
+        told, wake, send = lambda: core.told, self._ticker.wake, self._links.send_one
+        self._state = keeper.keep(state, settings, store, told, wake, send, self.fail)
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from dledger_node.shell.clock import CATCH_UP_TICKS_MAX, TICK_S, TickClock
 
 SLEEP_TICKS_MAX: Final = 100
-"""The longest sleep. What a member watches without an event is seen after this time at most. It is
-longer than the time between two heartbeats, which end a sleep anyway.
+"""How many ticks a member sleeps at most between two ticks, also if inputs such as heartbeats end
+the sleep and it sleeps again. What a member watches without an event is seen after this time.
 """
 WAKING_TICKS: Final = CATCH_UP_TICKS_MAX + 3
 """A sleep ends this many ticks before a timeout does: if the process was stopped meanwhile, it must
@@ -53,6 +53,8 @@ class Ticker:
         self._late = late
         self._loop = asyncio.get_running_loop()
         self._asleep = False
+        self._slept_ticks = 0
+        """The ticks slept through since the last tick."""
         self._sleeps_again = False
         """Whether the input that ended a sleep was the core's alone."""
         self._clock = TickClock(self._loop.time())
@@ -69,6 +71,7 @@ class Ticker:
                 await self._due
                 self._late(self._loop.time() - self._clock.due_s)
                 self._pass_sleep()
+                self._slept_ticks = 0
                 self._tick(self._clock.tick(self._loop.time()))
                 self._sleep_if_idle()
         finally:
@@ -101,6 +104,7 @@ class Ticker:
             return False
         self._asleep = False
         passed, elapsed_ticks = self._clock.wake(self._loop.time())
+        self._slept_ticks += passed
         self._core.pass_idle_ticks(passed, elapsed_ticks)
         return True
 
@@ -119,7 +123,7 @@ class Ticker:
             return
         rest_ticks = SLEEP_TICKS_MAX if rest_s == math.inf else int(rest_s / TICK_S)
         idle_ticks = self._core.idle_ticks(before_timeout=WAKING_TICKS)
-        count = min(SLEEP_TICKS_MAX, rest_ticks, idle_ticks)
+        count = min(SLEEP_TICKS_MAX - self._slept_ticks, rest_ticks, idle_ticks)
         if count > 0:
             self._asleep = True
             self._clock.sleep(count)

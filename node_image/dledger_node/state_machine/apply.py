@@ -14,6 +14,7 @@ from typing import Final
 from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.raft.yielding import Told
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.machine import CommittedEntry, Make, StateMachine
@@ -36,10 +37,14 @@ class Applying:
         store: LogStore,
         *,
         make: Make = machines.make,
+        told: Callable[[], Told],
+        caught_up: Callable[[], None],
         fail: Callable[[BaseException], None],
         batch_entries_max: int = BATCH_ENTRIES_MAX,
     ) -> None:
-        """`fail` receives the error after which no further entry can be applied."""
+        """`told` returns what a leader has told. `caught_up` is called when `is_behind` changes.
+        `fail` receives the error after which no further entry can be applied.
+        """
         self.reading = threading.Lock()
         """Held while the thread reads the log, and while the whole log is replaced."""
         self._name, self._make = name, make
@@ -47,6 +52,7 @@ class Applying:
         """The thread replaces it as a whole, so that index and machine always match."""
         self._snapshots = snapshots
         self._store = store
+        self._told, self._caught_up = told, caught_up
         self._fail = fail
         self._batch_entries_max = batch_entries_max
         self._loop = asyncio.get_running_loop()
@@ -76,7 +82,7 @@ class Applying:
 
     @property
     def is_behind(self) -> bool:
-        """Whether much that was committed long ago is still to be applied (`catching_up`)."""
+        """Whether what was committed at the start is still to be applied (`catching_up`)."""
         return self._catching_up.is_behind
 
     def call_when_applied(self, listener: Callable[[int], None]) -> None:
@@ -86,7 +92,7 @@ class Applying:
     def on_turn(self, committed_index: int) -> None:
         """Apply the newly committed entries."""
         self._committed_index = max(self._committed_index, committed_index)
-        self._catching_up.note_committed(self._committed_index, self._applied.index)
+        self._watch()
         self._begin_batch()
 
     async def copy(self) -> Applied:
@@ -120,10 +126,21 @@ class Applying:
             self._closed = True
             self._fail(error)
             return
-        self._catching_up.note_batch(self._tried_index, self._applied.index)
+        self._watch(self._tried_index)
         for listener in self._listeners:
             listener(self._applied.index)
         self._begin_batch()
+
+    def _watch(self, batch_target_index: int | None = None) -> None:
+        """Note how far the state is, and whether a batch has ended; tell if this changes much."""
+        state, applied_index = self._catching_up, self._applied.index
+        was_behind = state.is_behind
+        if batch_target_index is not None:
+            state.note_batch(batch_target_index, applied_index)
+        end_index, told = self._store.end_index, self._told()
+        state.note_turn(self._committed_index, applied_index, end_index, told)
+        if state.is_behind != was_behind:
+            self._caught_up()
 
     # -- in the state's thread ---------------------------------------------------------------------
 

@@ -1,38 +1,63 @@
-"""Whether a member's state is behind: it has to apply much that its log has had for a while.
+"""Whether a member's state is behind: it has not applied yet what was committed when it started.
 
 Then the member should not lead yet (`raft.yielding`), since a leader serves only what it has
-applied. A state is behind from the start of its member, if the log has committed entries after the
-last snapshot, and whenever very many entries wait. It has caught up with the batch that reaches
-everything that was committed when the batch began: under a steady load, a few entries always wait.
+applied. Its checkpoint may tell less than was committed. So the start is over only once the state
+has reached the committed index that a leader has told in this life, or, if this member leads, its
+term's first entry. After that, the state never counts as behind: under overload, all members
+of a group fall behind together, and then one of them must be elected at once.
+
+Until then, what is known to be committed counts, and many entries that may be. Few are applied
+within a moment, and are no reason to wait: after the restart of a whole group, nobody knows that
+its last entries are committed. A state has caught up with the batch that reaches everything that
+was committed when the batch began: under a steady load, a few entries always wait.
 
 These rules are pure, so the simulator runs them too.
 """
 
 from typing import Final
 
-BEHIND_ENTRIES_MIN: Final = 32_768
-"""Entries that wait from which on a state that had caught up is behind again: seconds of work."""
+from dledger_node.raft.yielding import Told
+
+FEW_ENTRIES: Final = 4096
+"""From so many entries on that may be committed and wait, a state that starts is behind: one batch
+of the state machine takes no more.
+"""
 
 
 class CatchingUp:
     """Watches the applied index of one member, from its start on."""
 
-    def __init__(self, behind_entries_min: int = BEHIND_ENTRIES_MIN) -> None:
+    def __init__(self, few_entries: int = FEW_ENTRIES) -> None:
         self.is_behind = True
         """Whether the state is behind; until the first turn it counts as behind."""
-        self._has_begun = False
-        self._behind_entries_min = behind_entries_min
+        self._few_entries = few_entries
+        self._known_index: int | None = None
+        """What was known to be committed at the first turn; None before it."""
+        self._aim = -1
+        """The last entry that may have been committed at the start."""
+        self._has_caught_up = False
 
-    def note_committed(self, committed_index: int, applied_index: int) -> None:
-        """Note how many entries wait."""
-        waiting = committed_index - applied_index
-        if not self._has_begun:
-            self._has_begun = True
-            self.is_behind = waiting > 0
-        elif waiting >= self._behind_entries_min:
+    def note_turn(
+        self, committed_index: int, applied_index: int, end_index: int, told: Told
+    ) -> None:
+        """Note how far the log and the state are, and what a leader has told."""
+        if self._has_caught_up:
+            return
+        if self._known_index is None:
+            self._known_index, self._aim = committed_index, end_index
+            self.is_behind = applied_index < committed_index
+        if told.is_settled:
+            self._aim = max(told.index, self._known_index)
+            self._has_caught_up = applied_index >= self._aim
+        else:
+            self._aim = max(self._aim, told.index)
+        if self._has_caught_up:
+            self.is_behind = False
+        elif self._aim - applied_index >= self._few_entries:
             self.is_behind = True
 
     def note_batch(self, target_index: int, applied_index: int) -> None:
         """Note the end of a batch that began when `target_index` was the committed index."""
-        if applied_index >= target_index:
+        may_wait = self._aim - applied_index
+        if applied_index >= target_index and may_wait < self._few_entries:
             self.is_behind = False

@@ -11,6 +11,7 @@ from typing import Self, TypeAlias
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.closing import Closing
 from dledger_node.raft.messages import InstallSnapshotRequest
+from dledger_node.raft.yielding import Told
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.apply import Applying
@@ -96,16 +97,27 @@ class StateKeeper:
         opened: OpenedState,
         settings: NodeSettings,
         store: LogStore,
+        told: Callable[[], Told],
+        caught_up: Callable[[], None],
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`send` sends a message to a peer. `fail` receives the error that stops this member."""
+        """`told` returns what a leader has told. `caught_up` is called when `is_behind` changes.
+        `send` sends a message to a peer. `fail` receives the error that stops this member.
+        """
         name, make = opened.machine
         self._threshold = settings.snapshot_threshold
         self._snapshots = opened.snapshots
         self._store = store
         self._applying = Applying(
-            name, opened.applied, opened.snapshots, store, make=make, fail=fail
+            name,
+            opened.applied,
+            opened.snapshots,
+            store,
+            make=make,
+            told=told,
+            caught_up=caught_up,
+            fail=fail,
         )
         self._installs = Installs(
             name,
@@ -127,7 +139,7 @@ class StateKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether this member should not lead yet: its state is far behind its log."""
+        """Whether this member should not lead yet: its state lacks what its log has."""
         return self._applying.is_behind
 
     @property
@@ -220,10 +232,12 @@ def keep(
     opened: OpenedState | None,
     settings: NodeSettings,
     store: LogStore,
+    told: Callable[[], Told],
+    caught_up: Callable[[], None],
     send: Callable[[PeerMessage], None],
     fail: Callable[[BaseException], None],
 ) -> State:
     """Return the keeper of the state that was opened. For the arguments see `StateKeeper`."""
     if opened is None:
         return NoState()
-    return StateKeeper(opened, settings, store, send, fail)
+    return StateKeeper(opened, settings, store, told, caught_up, send, fail)

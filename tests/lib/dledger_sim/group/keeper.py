@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
+from dledger_node.raft.yielding import Told
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.fetch import Fetching, Part
@@ -31,7 +32,7 @@ from dledger_sim.group.world import World
 
 NAME: Final = "digest"
 BATCH_ENTRIES_MAX: Final = 8
-BEHIND_ENTRIES_MIN: Final = 8 * BATCH_ENTRIES_MAX
+FEW_ENTRIES: Final = BATCH_ENTRIES_MAX
 ASK_AGAIN_HEARTBEATS: Final = 3
 SAVES_RATE: Final = 0.5
 """Probability that a due snapshot begins at once; otherwise it begins after a later batch."""
@@ -77,6 +78,8 @@ class SimKeeper:
 
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         """Restore the state from the disk."""
+        self.told: Callable[[], Told] = lambda: Told(index=-1, is_settled=False)
+        """Returns what a leader has told this member."""
         self.snapshots = SimSnapshots(disk, conditions.snapshots_reserved)
         self._member_id = member_id
         self._conditions = conditions
@@ -88,7 +91,7 @@ class SimKeeper:
         self._rules_of_rot = world.checker.rot
         self._looked_at_index = -1
         self._committed_index = -1
-        self._catching_up = CatchingUp(BEHIND_ENTRIES_MIN)
+        self._catching_up = CatchingUp(FEW_ENTRIES)
         self._applies = False
         """Whether a batch is being applied."""
         self._save: Save | None = None
@@ -118,13 +121,14 @@ class SimKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the state is far behind the log, as `StateKeeper` tells it."""
+        """Whether the state is behind the log, as `StateKeeper` tells it."""
         return self._catching_up.is_behind
 
     def settle(self, committed_index: int) -> None:
         """Apply up to this index, as `Applying.settle` does."""
         self._committed_index = committed_index
-        self._catching_up.note_committed(committed_index, self.applied.index)
+        applied_index, end_index = self.applied.index, self._log.end_index
+        self._catching_up.note_turn(committed_index, applied_index, end_index, self.told())
         if self._applies or committed_index <= min(self._looked_at_index, self.applied.index):
             return
         self._looked_at_index = committed_index

@@ -160,6 +160,8 @@ class SimMember:
             self.follower_reads = FollowerReads(self._world, self.raft, self._loop, self.life)
         if conditions.snapshot_entries:
             self.keeper = self.keeper_kind(self.member_id, conditions, self.disk, self._world)
+            raft = self.raft
+            self.keeper.told = lambda: raft.told
             self.keeper.settle(self.committed_index)
 
     def die(self) -> None:
