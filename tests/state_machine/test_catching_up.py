@@ -56,7 +56,7 @@ def test_a_state_is_behind_until_it_has_what_a_leader_told() -> None:
     state.note_turn(100, 9, 100, told)
     state.note_batch(100, applied_index=100)
     assert state.is_behind
-    state.note_turn(told.index, 100, told.index, told._replace(is_settled=True))
+    state.note_turn(told.index, 100, told.index, Told(told.index, is_settled=True))
     assert state.is_behind
     state.note_batch(told.index, applied_index=told.index)
     assert not state.is_behind

@@ -10,7 +10,8 @@ lead. By two election timeouts after the last message of a leader, the timer of 
 heard that leader has ended. One more is time enough for those that are ready to be elected.
 """
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from dledger_node.raft import electorate
 from dledger_node.raft.member_state import Leader, MemberState
@@ -21,7 +22,8 @@ stands although its state is behind.
 """
 
 
-class Told(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Told:
     """What a member must have applied, at the least, since a leader told it so in this life."""
 
     index: int
