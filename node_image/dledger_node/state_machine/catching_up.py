@@ -19,8 +19,8 @@ from typing import Final
 from dledger_node.raft.yielding import Told
 
 FEW_ENTRIES: Final = 4096
-"""From so many entries on that may be committed and wait, a state that starts is behind: one batch
-of the state machine takes no more.
+"""From so many entries on that may be committed and wait, a state that starts is behind. One batch
+of the state machine takes as many.
 """
 
 
