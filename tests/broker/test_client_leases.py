@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from dledger_broker.door.between_members.door_frames import PresenceNote
-from dledger_broker.door.consumer_groups.presence import PART_MAX
+from dledger_broker.door.consumer_groups.presence import OUT_OF_TOUCH_S, PART_MAX
 from dledger_broker.leading.client_leases import (
     ADOPTED_S,
     GONE_S,
+    LEAVING_MAX,
     SILENT_S,
     SWEPT_MAX,
     TICK_S,
@@ -189,6 +190,61 @@ def test_a_silent_client_is_as_old_to_a_new_leader() -> None:
     assert leader.members == {TWO}, "nothing was said of its age"
 
 
+def moved(seconds: float, *, is_frozen: bool, is_closed_first: bool) -> Group:
+    """Let a client go from a member that lost touch to another one, and say nothing there."""
+    group = Group(0)
+    group.losses = 0.0
+    group.members[0].connect(ONE)
+    group.members[1].connect(TWO)
+    group.leader.members |= {ONE, TWO}
+    group.wait(1.0)
+    if is_frozen:
+        group.leader.now_s += seconds
+    else:
+        group.has_leader = False
+        group.wait(seconds)
+        group.has_leader = True
+    if is_closed_first:
+        group.members[0].disconnect(ONE)
+    group.elect()
+    group.wait(0.5)
+    group.members[0].disconnect(ONE)
+    return group
+
+
+@pytest.mark.parametrize("is_closed_first", [True, False])
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_the_clients_of_a_member_that_was_out_of_touch_have_time_to_beat_elsewhere(
+    is_frozen: bool, is_closed_first: bool
+) -> None:
+    """A client of 4.9 that has connected to another member sends no heartbeat for up to 30 s."""
+    group = moved(OUT_OF_TOUCH_S, is_frozen=is_frozen, is_closed_first=is_closed_first)
+    group.wait(30.0)
+    assert group.leader.members == {ONE, TWO}
+
+    group.members[1].connect(ONE)
+    group.wait(ADOPTED_S)
+    assert group.leader.members == {ONE, TWO}
+
+
+@pytest.mark.parametrize("is_closed_first", [True, False])
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_client_of_a_member_that_was_out_of_touch_leaves_if_it_does_not_come(
+    is_frozen: bool, is_closed_first: bool
+) -> None:
+    group = moved(OUT_OF_TOUCH_S, is_frozen=is_frozen, is_closed_first=is_closed_first)
+    group.wait(ADOPTED_S + 2 * TICK_S)
+
+    assert group.leader.members == {TWO}
+
+
+def test_a_client_that_has_left_a_member_with_a_leader_leaves_a_new_leader_soon() -> None:
+    group = moved(OUT_OF_TOUCH_S / 2, is_frozen=False, is_closed_first=True)
+    group.wait(GONE_S + 2 * TICK_S)
+
+    assert group.leader.members == {TWO}
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_exactly_the_clients_that_are_connected_somewhere_stay(seed: int) -> None:
     """Whatever notes were lost: as soon as none is lost any more, and clients send heartbeats."""
@@ -278,13 +334,16 @@ def test_one_tick_looks_at_few_of_as_many_clients_as_there_may_be() -> None:
     leader = Leader(*clients)
     leader.leases.tick()
     leases = leader.leases._until_s = Counted(leader.leases._until_s)
-    most, ticks = 0, 0
+    most, left, ticks = 0, 0, 0
     while leader.members:
         assert ticks < 10_000
         leases.looked_up = 0
-        leader.now_s += 0.1
+        leader.now_s += 0.05
+        before = len(leader.members)
         leader.leases.tick()
+        left = max(left, before - len(leader.members))
         most, ticks = max(most, leases.looked_up), ticks + 1
 
     assert 0 < most <= SWEPT_MAX
+    assert left <= LEAVING_MAX <= 50, "the loop turns between them"
     assert leader.now_s < 2 * ADOPTED_S, "all leave soon after their time is up"

@@ -3,7 +3,7 @@
 The log says which clients belong to a group; the leader alone removes them. Every member tells it
 which clients are connected there, and how long ago each sent its heartbeat. A client leaves when it
 says so, 2 s after its last connection to the last member has closed, when it was silent for 120 s,
-or 40 s after its member was heard last or has started again.
+or 40 s after its member was heard last, has started again, or was without a leader for 3 s.
 
 A new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
 of a member about it: the word of one member does not say that no other member has the client. Once
@@ -29,8 +29,8 @@ TOLD_S: Final = 10.0
 TICK_S: Final = 0.5
 SWEPT_MAX: Final = 1000
 """Clients that one tick looks at, so that it takes a millisecond."""
-LEAVING_MAX: Final = 500
-"""Clients that are removed with one proposal."""
+LEAVING_MAX: Final = 50
+"""Clients that one tick removes, so that it takes a few milliseconds."""
 
 NOBODY: Final = ""
 """Stands for the member of a client that has joined, and that no member has said to have yet."""
@@ -64,7 +64,7 @@ class ClientLeases:
         self._told: set[str] = set()
         """The members that have told this leader about all of their clients."""
         self._restarted: set[str] = set()
-        """Those that had other clients before they started; they do not count as having told."""
+        """Those that may have had other clients before; they do not count as having told."""
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
@@ -90,13 +90,14 @@ class ClientLeases:
         """Take a note of a member about the clients whose heartbeats it got, and those that went.
 
         `is_first` says that it begins to tell about all of them, `is_last` that it has done so, and
-        `is_new` that its process has just started. `ages_s` has the time since the heartbeat of
-        each that was seen; 0 where it ends. Returns False if the member must tell about all.
+        `is_new` that its process has just started, or was out of touch. `ages_s` has the time
+        since the heartbeat of each that was seen; 0 where it ends. Returns False if the member must
+        tell about all.
         """
         self._follow_term()
         now_s = self._now_s()
         if is_first:
-            # The clients of an earlier process may be elsewhere, and send no heartbeat for 30 s.
+            # Earlier clients may be elsewhere, and send no heartbeat for 30 s.
             self._limit(member, now_s + (ADOPTED_S if is_new else TOLD_S))
             self._told.discard(member)
             if is_new:
@@ -166,16 +167,18 @@ class ClientLeases:
             self._unswept = list(self._until_s)[::-1]
         state = self._owner.state
         expired: list[Membership] = []
-        part, self._unswept = self._unswept[-SWEPT_MAX:], self._unswept[:-SWEPT_MAX]
-        for membership in reversed(part):
+        for _ in range(min(SWEPT_MAX, len(self._unswept))):
+            membership = self._unswept.pop()
             until_s = self._until_s.get(membership)
             if until_s is None or max(until_s.values()) > now_s or membership in self._leaving:
                 continue
             group, client_id = membership
             if state.consumer(group, client_id) is None:
                 del self._until_s[membership]
-            elif len(expired) < LEAVING_MAX:
+            else:
                 expired.append(membership)
+                if len(expired) == LEAVING_MAX:
+                    break  # the next tick goes on
         if expired:
             self.remove(expired, lambda _: None)
 

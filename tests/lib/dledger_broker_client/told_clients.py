@@ -138,6 +138,12 @@ class Group:
             member.presence.tick()
         self.leader.leases.tick()
 
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s - 0.05:
+            self.tick()
+
     def heartbeats(self) -> None:
         """Let every client send its heartbeat to its members; one that was removed joins again."""
         for member in self.members:

@@ -4,9 +4,13 @@ A client may be connected to any member, but only the leader removes the silent 
 notes whose heartbeats it has got and whose last connection has closed, and says so soon; every 5 s
 it says that it is there. A leader that does not know the member asks for all of its clients. Each
 is told with the time since its last heartbeat, so that it is as old to every leader.
+
+Clients may have gone from a member that had no leader for long, or stood still, to another one, to
+which they send no heartbeat for up to 30 s. So then it is as a member that has just started.
 """
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +18,7 @@ from dledger_broker.door.between_members.door_frames import PRESENCE, PresenceNo
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.passing_on.to_leader import ToLeader
-from dledger_broker.leading.client_leases import ADOPTED_S, Membership
+from dledger_broker.leading.client_leases import ADOPTED_S, SILENT_S, Membership
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.codes import ResponseCode
 
@@ -22,6 +26,8 @@ ALIVE_S: Final = 5.0
 PART_MAX: Final = 1000
 """Memberships in one note, so that a note takes a few milliseconds."""
 RETRY_S: Final = 0.5
+OUT_OF_TOUCH_S: Final = 3.0
+"""Clients that get no answer for so long may go to another member."""
 
 
 class Presence:
@@ -52,9 +58,13 @@ class Presence:
         self._left_of_all = 0
         """How many clients are to be told until the leader knows of all."""
         self._is_new = True
-        """Whether no leader has taken a note of this process yet."""
+        """Whether no leader has taken a note since this process started, or was out of touch."""
         self._new_until_s = now_s() + ADOPTED_S
-        """Until when clients of an earlier process may be elsewhere, and silent."""
+        """Until when earlier clients may be elsewhere, and silent."""
+        self._moved_until_s = -math.inf
+        """Until when a client whose connection has closed may be elsewhere, and silent."""
+        self._in_touch_s = math.inf
+        """When there was a leader last."""
         self._is_waiting = False
         """Whether a note has no answer yet."""
         self._next_s = 0.0
@@ -78,10 +88,14 @@ class Presence:
 
     def tick(self) -> None:
         """Send the next note, if it is time."""
-        now_s = self._now_s()
+        now_s, may_send = self._now_s(), self._may_send()
+        if may_send:
+            if now_s - self._in_touch_s >= OUT_OF_TOUCH_S:
+                self._begin_again(now_s)
+            self._in_touch_s = now_s
         if self._is_waiting or (now_s < self._next_s and not self._changes):
             return
-        if not self._may_send():
+        if not may_send:
             return
         note = self._next_note(now_s)
         self._is_waiting = True
@@ -89,6 +103,12 @@ class Presence:
         self._last += 1
         command = RemotingCommand(code=PRESENCE, opaque=self._last, body=encode_presence(note))
         self._to_leader.take(Call(self, command, self._to_leader, now_s))
+
+    def _begin_again(self, now_s: float) -> None:
+        """Tell everything, as a member that has just started."""
+        self._is_new = True
+        self._new_until_s = self._moved_until_s = now_s + ADOPTED_S
+        self.leader_changed()
 
     def _next_note(self, now_s: float) -> PresenceNote:
         """Return what is to be told next, and keep it no longer."""
@@ -101,16 +121,23 @@ class Presence:
             del self._changes[membership]
         is_of_all = is_first or self._left_of_all > 0
         self._left_of_all = max(0, self._left_of_all - len(part))
-        seen = [membership for membership, is_seen in part if is_seen]
+        may_have_moved = now_s < self._moved_until_s
+        seen = [each for each in part if each[1] or may_have_moved]
         return PresenceNote(
             self._self_id,
             is_first,
-            seen,
-            [membership for membership, is_seen in part if not is_seen],
+            [membership for membership, _ in seen],
+            [membership for membership, is_seen in part if not (is_seen or may_have_moved)],
             self._is_new or now_s < self._new_until_s,
             is_of_all and not self._left_of_all,
-            [int(now_s - self._beaten_s.get(membership, now_s)) for membership in seen],
+            [self._age_s(membership, now_s, is_seen=is_seen) for membership, is_seen in seen],
         )
+
+    def _age_s(self, membership: Membership, now_s: float, *, is_seen: bool) -> int:
+        """Return the time since a heartbeat; a client that may have moved keeps `ADOPTED_S`."""
+        if not is_seen:
+            return int(SILENT_S - ADOPTED_S)
+        return int(now_s - self._beaten_s.get(membership, now_s))
 
     def send(self, data: bytes) -> None:
         """Take the leader's answer."""
