@@ -115,7 +115,7 @@ class Broker:
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
         self._listeners: Listeners | None = None
-        self._stop = PlannedStop(settings)
+        self._stop = PlannedStop(settings, member)
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 

@@ -1,15 +1,18 @@
 """The stop of a member that is told to stop: its clients go elsewhere, and lose nothing.
 
-The member leads no longer when this begins. Behind a Service, clients may still be led to it until
-every node knows that it stops; for that time it goes on as a door. Then it accepts no further
-clients and answers the pulls that it holds. Clients above 5.3.1 get GO_AWAY for whatever they ask
-from then on: they connect again and ask there. Of other clients nothing more is read. What was read
-is answered, and the connections end with a reset, which clients of 4.9 notice at once.
+The member has handed its leadership over. Behind a Service, clients may still be led to it until
+every node knows that it stops; for that time it goes on as a door. If no other member could lead,
+it still leads, takes no messages, and nobody is elected before it ends: so it does not go on.
+
+Then it accepts no further clients and answers the pulls that it holds. Clients above 5.3.1 get
+GO_AWAY for whatever they ask from then on: they connect again and ask there. Of other clients
+nothing more is read. What was read is answered, and the connections end with a reset, which clients
+of 4.9 notice at once.
 """
 
 import asyncio
 import contextlib
-from typing import Final
+from typing import Final, Protocol
 
 from dledger_broker.door.calls.dispatcher import BrokerRequests
 from dledger_broker.door.connections.connection import BrokerConnection
@@ -26,10 +29,19 @@ AWAY_S: Final = 0.25
 """Time in which clients read the last answers, and ask again those whose pulls were held."""
 
 
+class Leading(Protocol):
+    """The member, as far as it is asked here."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member leads."""
+
+
 class PlannedStop:
     """Where the stop of a member is."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, member: Leading) -> None:
+        self._member = member
         is_alone = len(settings.node.known_peers) == 1
         has_front = bool(settings.group_address) and not settings.shares_port
         self._pass_on_s = PASS_ON_S if has_front and not is_alone else 0.0
@@ -48,7 +60,8 @@ class PlannedStop:
         """Send all clients away; return once they have their answers."""
         self.has_begun = True
         listeners.leave()
-        await asyncio.sleep(self._pass_on_s)
+        if not self._member.leads:
+            await asyncio.sleep(self._pass_on_s)
         listeners.close()
         self.takes_no_more = True
         requests.go_away()
