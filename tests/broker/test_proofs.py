@@ -1,13 +1,11 @@
 """Requests about the end of a queue wait until the member has all that was acknowledged."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from dledger_broker.door.reading import proofs
 from dledger_broker.door.reading.proofs import Proofs
 
 
@@ -30,9 +28,9 @@ class Requests:
         self.line = SimpleNamespace(reads_waiting=0, go_on=lambda: None)
         self.proofs = Proofs(member)
 
-    def ask(self, name: str) -> None:
+    def ask(self, name: str, until_s: float = math.inf) -> None:
         call: Any = SimpleNamespace(line=self.line)
-        self.proofs.ask(call, lambda proved: self.decided.append((name, proved)))
+        self.proofs.ask(call, lambda proved: self.decided.append((name, proved)), until_s)
 
 
 async def turn() -> None:
@@ -68,13 +66,10 @@ async def test_what_the_proof_covers_is_applied_first() -> None:
     assert requests.decided == [("one", True)]
 
 
-async def test_a_request_waits_only_so_long_until_what_the_proof_covers_is_applied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(proofs, "APPLY_S_MAX", 0.0)
+async def test_a_request_waits_only_so_long_until_what_the_proof_covers_is_applied() -> None:
     member = Member()
     requests = Requests(member)
-    requests.ask("one")
+    requests.ask("one", until_s=0.0)
     await turn()
     member.readable_index = 8
     member.asked[0](True)
@@ -113,3 +108,40 @@ async def test_requests_that_come_during_a_proof_share_the_next_one() -> None:
     member.asked[1](True)
     await turn()
     assert [name for name, _ in requests.decided] == ["one", "two", "three", "four"]
+
+
+async def test_a_request_waits_no_longer_for_a_proof_or_for_another_one_before_it() -> None:
+    member = Member()
+    requests = Requests(member)
+    requests.ask("asked", until_s=0.0)
+    requests.ask("in time")
+    await turn()
+    requests.ask("next", until_s=0.0)
+    requests.proofs.expire()
+    assert requests.decided == [("asked", False), ("next", False)]
+    assert requests.line.reads_waiting == 1
+
+    member.asked[0](True)
+    await turn()
+    assert requests.decided[2:] == [("in time", True)]
+    assert requests.line.reads_waiting == 0
+
+
+async def test_a_request_that_fails_leaves_the_others_answered() -> None:
+    member = Member()
+    requests = Requests(member)
+
+    def fail(_: bool) -> None:
+        raise ValueError("the first one fails")
+
+    call: Any = SimpleNamespace(line=requests.line)
+    requests.proofs.ask(call, fail, math.inf)
+    requests.ask("two")
+    await turn()
+    member.asked[0](True)
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    await turn()
+
+    assert (requests.decided, requests.line.reads_waiting) == ([("two", True)], 0)
+    assert [str(error["exception"]) for error in errors] == ["the first one fails"]

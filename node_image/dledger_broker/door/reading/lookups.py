@@ -38,8 +38,8 @@ from dledger_formats.rocketmq.topics import TopicFields
 from dledger_node.embedding import Member
 from dledger_node.services.drafts import Outcome
 
-BUILD_WAIT_S: Final = 2.0
-"""How long a look-up waits for units of its queue; clients wait 3 s."""
+LOOK_UP_S: Final = 2.0
+"""How long a request about a queue may take, from its arrival on; clients wait 3 s."""
 BUILD_POLL_S: Final = 0.02
 
 Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
@@ -169,7 +169,7 @@ class QueueOffsets:
             except RefusedError as error:
                 call.refuse(error)
 
-        self._proofs.ask(call, decided)
+        self._proofs.ask(call, decided, call.arrived_s + LOOK_UP_S)
 
     def _look_up(self, call: Call, fields: QueueFields, look: Look) -> None:
         """Look something up in a thread, and answer."""
@@ -182,23 +182,21 @@ class QueueOffsets:
         self._prove(call, begin)
 
     async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
-        deadline_s = self._loop.time() + BUILD_WAIT_S
         try:
-            while True:
+            async with asyncio.timeout_at(call.arrived_s + LOOK_UP_S):
                 found = await self._try(fields, look)
-                if found is not None or self._loop.time() >= deadline_s:
-                    break
-                await asyncio.sleep(BUILD_POLL_S)
+                while found is None:
+                    await asyncio.sleep(BUILD_POLL_S)
+                    found = await self._try(fields, look)
+        except TimeoutError:
+            remark = "the consume queues are being built, or cannot be read in time; try again"
+            call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
         except (UnreadableError, OSError) as error:
             call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except RefusedError as error:
             call.refuse(error)
         else:
-            if found is not None:
-                call.answer(ResponseCode.SUCCESS, found)
-            else:
-                remark = "the consume queues are being built; try again"
-                call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
+            call.answer(ResponseCode.SUCCESS, found)
         finally:
             call.line.reads_waiting -= 1
             call.line.go_on()

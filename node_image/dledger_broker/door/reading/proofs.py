@@ -9,12 +9,10 @@ committed until then. Requests that come meanwhile share the next proof.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from contextlib import ExitStack
+from typing import NamedTuple, Protocol
 
 from dledger_broker.door.calls.call import Call
-
-APPLY_S_MAX: Final = 2.0
-"""How long a request waits until what its proof covers is applied."""
 
 
 class Prover(Protocol):
@@ -37,6 +35,7 @@ class Prover(Protocol):
 class _Asked(NamedTuple):
     call: Call
     decided: Callable[[bool], None]
+    until_s: float
 
 
 class Proofs:
@@ -47,28 +46,35 @@ class Proofs:
         self._loop = asyncio.get_running_loop()
         self._new: list[_Asked] = []
         self._is_asking = False
-        self._unapplied: deque[tuple[int, float, list[_Asked]]] = deque()
-        """Requests with a proof, the index up to which entries must be applied, and until when they
-        wait for that; lowest first.
+        self._asking: list[_Asked] = []
+        """The requests whose proof is under way."""
+        self._unapplied: deque[tuple[int, list[_Asked]]] = deque()
+        """Requests with a proof, and the index up to which entries must be applied; lowest
+        first.
         """
 
-    def ask(self, call: Call, decided: Callable[[bool], None]) -> None:
-        """Call `decided` once; True means that the state has everything that was acknowledged
-        before the request came.
+    def ask(self, call: Call, decided: Callable[[bool], None], until_s: float) -> None:
+        """Call `decided` once, at `until_s` at the latest; True means that the state has everything
+        that was acknowledged before the request came.
         """
         call.line.reads_waiting += 1
-        self._new.append(_Asked(call, decided))
+        self._new.append(_Asked(call, decided, until_s))
         self._ask_soon()
 
     def go_on(self) -> None:
         """End the waits of those whose entries are applied now."""
         while self._unapplied and self._unapplied[0][0] <= self._member.applied_index:
-            self._end(self._unapplied.popleft()[2], proved=True)
+            self._end(self._unapplied.popleft()[1], proved=True)
 
     def expire(self) -> None:
-        """End the waits that have lasted for too long."""
-        while self._unapplied and self._unapplied[0][1] <= self._loop.time():
-            self._end(self._unapplied.popleft()[2], proved=False)
+        """End the waits that have lasted for too long, whatever they wait for."""
+        now_s = self._loop.time()
+        late: list[_Asked] = []
+        for asked in (*(asked for _, asked in self._unapplied), self._asking, self._new):
+            late += [each for each in asked if each.until_s <= now_s]
+            asked[:] = [each for each in asked if each.until_s > now_s]
+        self._unapplied = deque(each for each in self._unapplied if each[1])
+        self._end(late, proved=False)
 
     def _ask_soon(self) -> None:
         """Ask at the end of this turn of the event loop, unless a proof is under way."""
@@ -78,21 +84,22 @@ class Proofs:
 
     def _ask(self) -> None:
         asked, self._new = self._new, []
+        self._asking = asked
         # The member answers in the middle of a turn of its own.
         self._member.prove(lambda proved: self._loop.call_soon(self._answered, asked, proved))
 
     def _answered(self, asked: list[_Asked], proved: bool) -> None:
-        self._is_asking = False
+        self._is_asking, self._asking = False, []
         if proved:
-            due_s = self._loop.time() + APPLY_S_MAX
-            self._unapplied.append((self._member.readable_index, due_s, asked))
+            self._unapplied.append((self._member.readable_index, asked))
             self.go_on()
         else:
             self._end(asked, proved=False)
         self._ask_soon()
 
     def _end(self, asked: list[_Asked], *, proved: bool) -> None:
-        for call, decided in asked:
-            call.line.reads_waiting -= 1
-            decided(proved)
-            call.line.go_on()
+        with ExitStack() as stack:  # it ends the others also after one that fails
+            for call, decided, _ in reversed(asked):
+                stack.callback(call.line.go_on)
+                stack.callback(decided, proved)
+                call.line.reads_waiting -= 1

@@ -39,6 +39,8 @@ HELD_OF_CLIENT_MAX: Final = 4096
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
 SWEEP_S: Final = 0.25
+PROOF_S: Final = 2.0
+"""How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 
 
@@ -144,7 +146,7 @@ class Pulls:
             else:
                 self._hold(pull)
 
-        self._proofs.ask(pull.call, decided)
+        self._proofs.ask(pull.call, decided, self._loop.time() + PROOF_S)
 
     def _below(self, pull: Pull, min_offset: int) -> None:
         """Answer a pull of messages that this member no longer has.

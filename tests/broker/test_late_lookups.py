@@ -1,0 +1,86 @@
+"""Requests about queues that cannot be answered in time are refused, whatever they wait for."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.lookups import LOOK_UP_S, QueueOffsets
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.queues.reader import NotBuiltError
+from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+
+LEFT_S = 0.2
+
+
+class Line:
+    """A connection that keeps its answers."""
+
+    def __init__(self) -> None:
+        self.answers: list[RemotingCommand] = []
+        self.reads_waiting = 0
+        self.answered = asyncio.Event()
+
+    def send(self, frame: bytes) -> None:
+        self.answers += FrameDecoder().feed(frame)
+        self.answered.set()
+
+    def go_on(self) -> None:
+        """Nothing was put off."""
+
+
+class Member:
+    """A leader that a quorum confirms at once."""
+
+    readable_index = applied_index = 5
+
+    def prove(self, done: Callable[[bool], object]) -> None:
+        done(True)
+
+
+@pytest.mark.parametrize("is_read_slowly", [True, False])
+async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: bool) -> None:
+    may_end = threading.Event()
+
+    def kept_offset(*_: object, has_all: bool) -> int:
+        if is_read_slowly:
+            may_end.wait(30)
+            return 0
+        raise NotBuiltError("units lack")
+
+    state = SimpleNamespace(
+        tables=SimpleNamespace(topics=SimpleNamespace(has_queue=lambda *_: True)),
+        next_offset=lambda *_: 5,
+    )
+    owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0)
+    feed: Any = SimpleNamespace(has_all=False, rebuilds=0)
+    reader: Any = SimpleNamespace(kept_offset=kept_offset)
+    line: Any = Line()
+    door: Any = SimpleNamespace(counters=BrokerCounters())
+    now_s = asyncio.get_running_loop().time
+    with ThreadPoolExecutor(1) as threads:
+        offsets = QueueOffsets(owner, feed, reader, Proofs(Member()), threads)
+        request = RemotingCommand(
+            code=int(RequestCode.GET_MIN_OFFSET),
+            opaque=1,
+            ext_fields={"topic": "t", "queueId": "0"},
+        )
+        begun_s = now_s()
+        offsets.min_offset(Call(line, request, door, begun_s - LOOK_UP_S + LEFT_S))
+        try:
+            async with asyncio.timeout(LOOK_UP_S - LEFT_S):
+                await line.answered.wait()
+        finally:
+            may_end.set()
+
+    [answer] = line.answers
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "in time" in (answer.remark or "")
+    assert line.reads_waiting == 0
