@@ -60,3 +60,18 @@ def test_so_many_repeats_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     waits.wait(7)
 
     assert waits.told == [False]
+
+
+def test_a_repeat_that_fails_leaves_the_others_answered() -> None:
+    waits = Waits()
+
+    def fail(_: bool) -> None:
+        raise ValueError("the first one fails")
+
+    waits.awaited.wait(6, 0.0, fail)
+    waits.wait(6)
+    waits.member.readable_index = 6
+    with pytest.raises(ValueError, match="the first one fails"):
+        waits.awaited.go_on()
+
+    assert (waits.told, waits.awaited.is_idle) == ([True], True)

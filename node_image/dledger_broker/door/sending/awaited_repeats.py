@@ -5,6 +5,7 @@ that the first copy has written.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final, NamedTuple, Protocol
 
 from dledger_node.services.drafts import WAIT_S
@@ -56,21 +57,27 @@ class AwaitedRepeats:
         repeat = _Repeat(index, self._member.term, arrived_s + WAIT_S, done)
         if len(self._waiting) >= AWAITED_MAX:
             done(False)
-        elif not self._end(repeat):
+        elif (outcome := self._outcome(repeat)) is not None:
+            done(outcome)
+        else:
             self._waiting.append(repeat)
 
     def go_on(self) -> None:
         """End the repeats whose outcome is known, or that have waited for too long."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._waiting += [repeat for repeat in waiting if not self._end(repeat)]
+        if not self._waiting:
+            return
+        outcomes = [(repeat, self._outcome(repeat)) for repeat in self._waiting]
+        self._waiting = [repeat for repeat, outcome in outcomes if outcome is None]
+        with ExitStack() as stack:  # it calls the others also after one that fails
+            for repeat, outcome in reversed(outcomes):
+                if outcome is not None:
+                    stack.callback(repeat.done, outcome)
 
-    def _end(self, repeat: _Repeat) -> bool:
-        """End a repeat if that can be done now; tell whether it has ended."""
+    def _outcome(self, repeat: _Repeat) -> bool | None:
+        """Return whether a repeat is committed; None if it must wait."""
         member = self._member
         leads_on = member.leads and member.term == repeat.term
         is_committed = leads_on and repeat.last_index <= member.readable_index
         if leads_on and not is_committed and self._now_s() < repeat.until_s:
-            return False
-        repeat.done(is_committed)
-        return True
+            return None
+        return is_committed

@@ -219,6 +219,9 @@ class Sends:
             for sequence, index in zip(numbers.sequences, indexes, strict=True)
             if index is None
         ]
+        if not by_sequence.keys() >= set(missing):  # the log had one of them, and is unsure now
+            draft.call.turned(Way.IN_DOUBT)
+            return
         bodies = [by_sequence[sequence] for sequence in missing]
         changes = draft.bodies[: draft.changes]
         rest = SendDraft(changes, bodies, draft.place, self._ended)  # type: ignore[arg-type]
