@@ -24,13 +24,9 @@ SNAPSHOT_THRESHOLD: Final = 100_000
 """Entries between two snapshots, if no setting says otherwise. A state is larger than a register,
 and each message is an entry.
 """
-CONNECTIONS_PER_ADDRESS_MAX: Final = 1000
-"""Connections of one address, if no setting says otherwise. kube-proxy and NAT make many clients
-one address, and a RocketMQ client has a connection of its own.
-"""
 _NODE_DEFAULTS: Final = {
     "snapshot_threshold": SNAPSHOT_THRESHOLD,
-    "connections_per_address_max": CONNECTIONS_PER_ADDRESS_MAX,
+    "connections_per_address_max": variables.CONNECTIONS_PER_ADDRESS_MAX,
 }
 """The settings of the member whose default is another one in a broker."""
 

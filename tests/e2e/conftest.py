@@ -75,6 +75,7 @@ def broker(make_group: Callable[..., Group]) -> Group:
     start_pod(group)
     group.wait_until_ready()
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+    group.wait_for_condition("Progressing", "False", "AsRequested")
     return group
 
 

@@ -117,6 +117,16 @@ def test_members_that_lack_a_setting_are_told_with_what_they_have_instead() -> N
     assert WantedSettings(of).lacking(member(of, DLEDGER_FILE_RESERVED_HOURS="72")) == ""
 
 
+def test_brokers_lack_nothing_with_the_defaults_of_their_program() -> None:
+    of = group(broker={})
+    told = {**member(of).settings, "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX": "1000"}
+    broker, node = replace(member(of), settings=told), member(group())
+
+    assert WantedSettings(of).lacking(broker) == ""
+    assert "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX is 64 instead" in WantedSettings(of).lacking(node)
+    assert "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX=1000" in live_file(of)
+
+
 def test_a_setting_that_was_removed_from_the_spec_must_not_stay_in_force() -> None:
     of = group()
 

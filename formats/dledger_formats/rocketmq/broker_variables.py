@@ -23,3 +23,8 @@ ALL: Final = (
     ADDRESSES, OWN_ADDRESS, GROUP_ADDRESS, SHARES_PORT, NAME, CLUSTER, AUTO_CREATE_TOPICS,
     NAME_SERVERS,
 )  # fmt: skip
+
+CONNECTIONS_PER_ADDRESS_MAX: Final = 1000
+"""Connections of one address to a member that is a broker, if no setting says otherwise. kube-proxy
+and NAT make many clients one address, and a RocketMQ client has a connection of its own.
+"""

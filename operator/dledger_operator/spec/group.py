@@ -7,7 +7,13 @@ from typing import Any, Final, Self
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.live_settings import LIVE
 from dledger_formats.quantities import quantity_bytes
-from dledger_formats.settings import ARCHIVE, EMPTY_LOG, NodeSettings, SettingsError
+from dledger_formats.rocketmq import broker_variables
+from dledger_formats.settings import (
+    ARCHIVE,
+    EMPTY_LOG,
+    NodeSettings,
+    SettingsError,
+)
 from dledger_operator import names
 from dledger_operator.spec.admin_token import AdminTokenSpec, read_admin_token
 from dledger_operator.spec.audit_policy import AuditPolicy, read_audit_policy
@@ -119,8 +125,9 @@ class Group:
 
     @property
     def live_settings(self) -> SettingValues:
-        """The settings that the spec sets and that running members take."""
-        return {field: value for field, value in self.settings.items() if field in LIVE}
+        """The settings that running members take, and that the spec or their program decides."""
+        chosen = {field: value for field, value in self.settings.items() if field in LIVE}
+        return {**self._defaults_of_program, **chosen}
 
     def node_settings(self, shape: Shape) -> NodeSettings:
         """Return the settings of member n0; the other members differ only in `self_id`."""
@@ -147,8 +154,18 @@ class Group:
             live_settings_file=names.LIVE_SETTINGS_FILE,
             admin_token_file=names.TOKENS_FILE if self.admin_token.required else "",
             memory_limit_bytes=memory_limit_bytes(self.resources),
-            **self.settings,  # type: ignore[arg-type]
+            **{**self._defaults_of_program, **self.settings},  # type: ignore[arg-type]
         )
+
+    @property
+    def _defaults_of_program(self) -> SettingValues:
+        """The live settings whose default is another one in the program that the members run.
+
+        They are told, so that members of an earlier image have them in force, too.
+        """
+        if self.broker is None:
+            return {}
+        return {"connections_per_address_max": broker_variables.CONNECTIONS_PER_ADDRESS_MAX}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any], images: ImageDefaults) -> Self:
