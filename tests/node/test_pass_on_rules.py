@@ -122,7 +122,8 @@ async def test_an_append_is_refused_if_the_leader_cannot_be_reached() -> None:
     pass_on(service, client, 1, 2)
     await until(lambda: len(client.answers) == 2)
 
-    assert {answer.code for answer in client.answers} == {Code.NOT_LEADER}
+    told = {(answer.code, answer.leader_id) for answer in client.answers}
+    assert told == {(Code.NOT_LEADER, None)}, "so a client of the Service tries again"
     assert service.next_deadline_s == float("inf")
 
 
@@ -150,6 +151,7 @@ async def test_an_append_that_a_stopping_leader_has_not_read_is_refused(leader: 
     await until(lambda: len(client.answers) == 2)
 
     assert [answer.code for answer in client.answers] == [Code.SUCCESS, Code.NOT_LEADER]
+    assert client.answers[1].leader_id is None
 
 
 async def test_a_member_that_stops_waits_for_the_leaders_answers(leader: Leader) -> None:

@@ -196,14 +196,18 @@ class PassedOn:
             caller.send(b"".join(parts))
 
     def lost(self, leader_id: str, waiting: Sequence[Passed], *, were_sent: bool) -> None:
-        """Answer what waited on a connection that is gone."""
+        """Answer what waited on a connection that is gone.
+
+        A refusal names no leader then: its client knows only this member's Service, and sends the
+        append again only if there is no leader that it would have to follow.
+        """
         self._links.pop(leader_id, None)
         code = DLedgerResponseCode.NOT_LEADER
         if were_sent:
             code = DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT  # the outcome is unknown
         for passed in waiting:
             self._forget(passed)
-            self._refuse(passed.call, code)
+            self._refuse(passed.call, code, names_leader=were_sent)
 
     def _forget(self, passed: Passed) -> None:
         self._waiting_count -= 1
@@ -211,9 +215,12 @@ class PassedOn:
         self._by_address.remove([passed.call])
         self._drain.notice(self._waiting_count)
 
-    def _refuse(self, call: AppendCall | BatchCall, code: DLedgerResponseCode) -> None:
+    def _refuse(
+        self, call: AppendCall | BatchCall, code: DLedgerResponseCode, *, names_leader: bool = True
+    ) -> None:
         core = self._core
+        leader_id = core.leader_id if names_leader else None
         answer = requests.AppendEntryResponse(
-            code=code, group=self._group, leader_id=core.leader_id, term=core.term
+            code=code, group=self._group, leader_id=leader_id, term=core.term
         )
         call.connection.send(frames.encode_responses([(call.opaque, answer.to_json())]))
