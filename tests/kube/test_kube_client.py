@@ -234,7 +234,7 @@ async def test_the_job_and_the_status_of_an_audit_are_accepted(
     job = await api.job(namespace.name, "monthly-audit")
     assert job is not None
     assert (job.owner_uid, job.ended) == (body["metadata"]["uid"], False)
-    assert await api.job_pods(namespace.name, "monthly-audit") == []
+    assert await api.job_pods(namespace.name, "monthly-audit", job.uid) == []
     outcome = Outcome(
         phase="Pending", reason="JobCreated", message="Job is starting", job="monthly-audit"
     )
