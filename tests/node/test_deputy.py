@@ -100,6 +100,25 @@ def test_connections_that_ask_for_nothing_do_not_keep_probes_from_their_answer()
     assert while_blocked(ask) == (200, "ok\n")
 
 
+@pytest.mark.usefixtures("_on_disk")
+def test_a_connection_that_is_accepted_before_the_loop_goes_on_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deputy, "REQUEST_S", 10.0)
+
+    def ask(asked: Asked) -> bytes:
+        asked.get("/healthz")
+        with socket.create_connection(("127.0.0.1", asked.port), timeout=10) as late:
+            time.sleep(BLOCKED_S)  # the loop goes on meanwhile
+            late.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            return late.recv(4096)
+
+    answer = while_blocked(ask)
+
+    assert isinstance(answer, bytes)
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
 def test_a_loop_that_is_busy_has_no_deputy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that never ends must not pass for a live one."""
     monkeypatch.setattr(deputy, "LATE_S", 0.1)

@@ -117,13 +117,17 @@ class Deputy:
         return waits_for_the_disk(self._loop_thread, thread_states())
 
     def _stand_in(self) -> None:
-        """Answer until the loop goes on, or does anything but wait for the disk."""
+        """Answer until the loop goes on, or does anything but wait for the disk.
+
+        Whoever was accepted by then is answered all the same.
+        """
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
             for listener in self._listeners:
                 selector.register(listener, selectors.EVENT_READ, None)
             guests: dict[socket.socket, _Guest] = {}
             looked_s = time.monotonic()
-            while not self._answered.is_set():
+            is_over = False
+            while guests or not is_over:
                 for key, _ in selector.select(TURN_S):
                     guest = key.data
                     if guest is None:
@@ -133,12 +137,17 @@ class Deputy:
                     elif guest.answered(self._late_s):
                         self._dismiss(guest, selector, guests)
                 now_s = time.monotonic()
-                if now_s - looked_s >= LOOK_S:
-                    looked_s = now_s
-                    if not self._waits_for_the_disk():
-                        return
                 for guest in [one for one in guests.values() if one.deadline_s <= now_s]:
                     self._dismiss(guest, selector, guests)
+                if is_over:
+                    continue
+                is_over = self._answered.is_set()
+                if not is_over and now_s - looked_s >= LOOK_S:
+                    looked_s = now_s
+                    is_over = not self._waits_for_the_disk()
+                if is_over:
+                    for listener in self._listeners:
+                        selector.unregister(listener)
 
     def _accept(
         self,
