@@ -61,9 +61,17 @@ test-fast: setup ## Run the tests that need no cluster, Spark, killed members or
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
 
 .PHONY: test
-test: setup programs ## Run all checks and tests, with a sample of each campaign; SAMPLE=642dab44 repeats that commit's sample
+test: setup programs check ## Run all checks and tests, with a sample of each campaign; SAMPLE=642dab44 repeats that commit's sample
 	@printf '\n== sample %s\n' '$(SAMPLE)'
-	$(MAKE) --jobs=2 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) waiting-lane computing-lane
+	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
+	$(call stage,node group tests,$(PYTEST) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
+	$(call stage,hostile bytes,$(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
+	$(call stage,floods,$(PYTEST) -m fuzz tests/broker tests/node)
+	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store)
+	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults tests/store)
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) spark-tests system-tests
+	$(call stage,Java DLedger tests,$(PYTEST) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) end-to-end-tests simulator-tests
 
 .PHONY: test-all
 test-all: ## Run all checks and tests, with every case of each campaign: before a release
@@ -75,24 +83,23 @@ programs: setup ## Build the programs that tests need: of the cluster, of Java D
 	$(call stage,Java DLedger,$(RUN) -m tools.java_dledger || echo "NO JAVA DLEDGER: the tests that need it are skipped")
 	$(call stage,RocketMQ,$(RUN) -m tools.java_rocketmq || echo "NO ROCKETMQ: the tests that need it are skipped")
 
-# Two lanes run at the same time, and the stages of a lane one after the other. One mostly waits: for the cluster, for Spark and for
-# disks. The other one computes, at a lower priority. More lanes would only make tests late that have a time to keep.
-.PHONY: waiting-lane computing-lane
-waiting-lane:
-	$(call stage,end-to-end tests,$(PYTEST) -m cluster tests/e2e)
+# Run at the same time: the system tests mostly wait, and the Spark tests use little over one core.
+.PHONY: spark-tests system-tests
+spark-tests:
 	$(call stage,Spark tests,$(PYTEST) -m spark tests/audit tests/kube)
-	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage tests/node)
-	$(call stage,local group tests,$(PYTEST) -m local tests/client)
-	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store)
-	$(call stage,floods,$(PYTEST) -m fuzz tests/broker tests/node)
 
-computing-lane: check
-	$(call stage,fast tests,nice -n 5 $(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
-	$(call stage,API server tests,nice -n 5 $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
-	$(call stage,node group tests,nice -n 5 $(PYTEST) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
-	$(call stage,Java DLedger tests,nice -n 5 $(PYTEST) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
-	$(call stage,store faults,nice -n 10 $(PYTEST) -n $(WORKERS) -m storefaults tests/store)
-	$(call stage,hostile bytes,nice -n 10 $(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
+system-tests:
+	$(call stage,local group tests,$(PYTEST) -m local tests/client)
+	$(call stage,storage fault tests,$(PYTEST) -n $(WORKERS) -m storage tests/node)
+	$(call stage,API server tests,$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
+
+# The cluster leaves two cores partly idle; the simulator runs on the rest at the lowest priority. More at the same time would only make
+# tests late that have a time to keep.
+.PHONY: end-to-end-tests simulator-tests
+end-to-end-tests:
+	$(call stage,end-to-end tests,$(PYTEST) -m cluster tests/e2e)
+
+simulator-tests:
 	$(call stage,simulator tests,nice -n 19 $(PYTEST) -n $(WORKERS) -m simulation tests/sim)
 
 # $(call sim,OPTIONS): run the simulator with these options.
