@@ -14,26 +14,11 @@ from dledger_broker.door.reading.lookups import LOOK_UP_S, QueueOffsets
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.reader import NotBuiltError
-from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_broker_client.answer_keeper import AnswerKeeper
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 
 LEFT_S = 0.2
-
-
-class Line:
-    """A connection that keeps its answers."""
-
-    def __init__(self) -> None:
-        self.answers: list[RemotingCommand] = []
-        self.reads_waiting = 0
-        self.answered = asyncio.Event()
-
-    def send(self, frame: bytes) -> None:
-        self.answers += FrameDecoder().feed(frame)
-        self.answered.set()
-
-    def go_on(self) -> None:
-        """Nothing was put off."""
 
 
 class Member:
@@ -62,7 +47,7 @@ async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: b
     owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=False, rebuilds=0)
     reader: Any = SimpleNamespace(kept_offset=kept_offset)
-    line: Any = Line()
+    line: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     now_s = asyncio.get_running_loop().time
     with ThreadPoolExecutor(1) as threads:

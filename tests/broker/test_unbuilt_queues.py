@@ -19,8 +19,9 @@ from dledger_broker.queues.log_front import FrontUnknownError
 from dledger_broker.queues.reader import MessageReader, NotBuiltError
 from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
+from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import number, pull_ext
-from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.state_records import TopicSet
@@ -30,22 +31,6 @@ END = 10
 BEGIN_POS = 1000
 """Retention has removed what was before."""
 CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
-
-
-class Line:
-    """A connection that keeps its answers."""
-
-    def __init__(self) -> None:
-        self.answers: list[RemotingCommand] = []
-        self.reads_waiting = 0
-        self.answered = asyncio.Event()
-
-    def send(self, frame: bytes) -> None:
-        self.answers += FrameDecoder().feed(frame)
-        self.answered.set()
-
-    def go_on(self) -> None:
-        """Nothing was put off."""
 
 
 class Front:
@@ -108,7 +93,7 @@ async def pulled(
     owner: Any = SimpleNamespace(state=state, is_proven=True, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=has_all, built_index=5, rebuilds=0)
     clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
-    line: Any = Line()
+    line: Any = AnswerKeeper()
     member = ProvenMember()
     with ThreadPoolExecutor(1) as threads:
         reader = reader_of([], front)
