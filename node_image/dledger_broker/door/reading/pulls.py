@@ -38,7 +38,6 @@ HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
-SWEEP_S: Final = 0.25
 PROOF_S: Final = 2.0
 """How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
