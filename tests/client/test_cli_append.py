@@ -210,6 +210,7 @@ def test_append_no_follow_asks_only_the_given_servers(
     group_in_thread: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = group_in_thread["n1"].address
+    options = ["--servers", server, "--no-follow", "--deadline", "0.2"]
 
-    assert main(["append", "--body", "x", "--servers", server, "--no-follow"]) == 4
+    assert main(["append", "--body", "x", *options]) == 5
     assert "the leader is n0" in capsys.readouterr().err

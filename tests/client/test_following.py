@@ -18,6 +18,8 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 
 Code = DLedgerResponseCode
 # Longer than any test may take: a test that waits for one of these timeouts fails.
+HASTY = Timing(service_wait_s=0.01)
+"""For a server that never leads."""
 PATIENT = Timing(deadline_s=600, request_timeout_s=600, connect_timeout_s=600, stall_s=600)
 TEST_S = 60.0
 
@@ -210,7 +212,9 @@ async def test_the_client_ignores_an_address_that_another_group_took_over(group:
 
 
 async def test_a_client_that_does_not_follow_reports_the_leader(group: Group) -> None:
-    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=HASTY
+    ) as client:
         with pytest.raises(NotLeaderError) as caught:
             await client.append(b"x")
 
@@ -218,7 +222,9 @@ async def test_a_client_that_does_not_follow_reports_the_leader(group: Group) ->
 
 
 async def test_a_client_that_does_not_follow_asks_no_other_member(group: Group) -> None:
-    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=HASTY
+    ) as client:
         for _ in range(3):
             with pytest.raises(NotLeaderError):
                 await client.append(b"x")
@@ -227,7 +233,9 @@ async def test_a_client_that_does_not_follow_asks_no_other_member(group: Group) 
 
 
 async def test_a_client_that_does_not_follow_succeeds_once_its_server_leads(group: Group) -> None:
-    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=HASTY
+    ) as client:
         with pytest.raises(NotLeaderError):
             await client.append(b"x")
         group.elect("n1")
@@ -240,6 +248,18 @@ async def test_a_client_that_does_not_follow_waits_while_its_server_knows_no_lea
     group: Group,
 ) -> None:
     group.elect(None)
+    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+        sent = asyncio.create_task(client.append(b"x"))
+        await group["n1"].append_received.wait()
+        group.elect("n1")
+        await sent
+
+    assert group.log == [b"x"]
+
+
+async def test_a_client_of_a_service_waits_until_it_points_to_the_new_leader(
+    group: Group,
+) -> None:
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         sent = asyncio.create_task(client.append(b"x"))
         await group["n1"].append_received.wait()
@@ -265,7 +285,9 @@ async def test_a_client_that_does_not_follow_says_that_no_leader_came_in_time(
 
 async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Group) -> None:
     group["n1"].script.extend([Fault.NO_ANSWER, Code.NOT_LEADER])
-    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=HASTY
+    ) as client:
         sent = asyncio.create_task(client.append(b"x"))
         await group["n1"].append_received.wait()
         with pytest.raises(NotLeaderError):

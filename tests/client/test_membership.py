@@ -2,7 +2,8 @@
 
 import pytest
 
-from dledger_client.calls.call import CHANGE_MEMBERSHIP, TRANSFER, Verdict, judge
+from dledger_client.calls.call import CHANGE_MEMBERSHIP, TRANSFER
+from dledger_client.calls.verdicts import Verdict, judge
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import DLedgerResponseCode, SystemCode
 from dledger_formats.protocol.frames import RemotingCommand

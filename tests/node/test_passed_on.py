@@ -11,10 +11,11 @@ from dledger_client.errors import NotLeaderError, OutcomeUnknownError
 from tools.groups.node_group import NodeGroup
 
 
-def client_of(group: NodeGroup, member: str) -> DLedgerClient:
+def client_of(group: NodeGroup, member: str, *, service_wait_s: float = 10.0) -> DLedgerClient:
     """Return a client that knows one member only, like one behind a Service."""
     address = group.settings(member).address
-    return DLedgerClient([address], "g", follow_leader=False, timing=Timing(deadline_s=10.0))
+    timing = Timing(deadline_s=10.0, service_wait_s=service_wait_s)
+    return DLedgerClient([address], "g", follow_leader=False, timing=timing)
 
 
 def followers(group: NodeGroup) -> list[str]:
@@ -55,7 +56,7 @@ async def test_a_member_counts_what_it_has_passed_on(steady_group: NodeGroup) ->
 async def test_a_member_that_is_to_refuse_names_its_leader(tmp_path: Path) -> None:
     with NodeGroup(tmp_path, appends_to_followers="refuse") as group:
         leader = group.master()
-        async with client_of(group, followers(group)[0]) as client:
+        async with client_of(group, followers(group)[0], service_wait_s=0.1) as client:
             with pytest.raises(NotLeaderError) as caught:
                 await client.append(b"x")
 

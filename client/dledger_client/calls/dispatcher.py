@@ -1,12 +1,13 @@
 """Sends calls to the current leader and decides when a call may be resent."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dledger_client.calls.call import Call, Judgement, Verdict, judge, must_be_split, success
+from dledger_client.calls.call import Call, must_be_split
 from dledger_client.calls.statistics import AppendStatistics
+from dledger_client.calls.unsent import UnsentCalls
+from dledger_client.calls.verdicts import Judgement, Verdict, judge, success
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.backoff import PAUSE_MIN_S, pause_s
 from dledger_client.cluster.connection import Connection
@@ -32,8 +33,7 @@ DISK_FULL_PAUSE_S: Final = 0.5
 class Dispatcher:
     """Owns the connection to the leader, the waiting calls, and the search for the leader.
 
-    A call that has not ended is in exactly one place: on a connection, in `_waiting` or in
-    `_delayed`.
+    A call that has not ended is in exactly one place: on a connection, or in `_unsent`.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Dispatcher:
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._leader: Connection | None = None
-        self._waiting: deque[Call] = deque()
-        self._delayed: dict[Call, asyncio.TimerHandle] = {}
+        self._unsent = UnsentCalls()
         self._search: asyncio.Task[None] | None = None
         self._leader_check: asyncio.Task[None] | None = None
         # Searches since the last successful response; each one but the first starts after a pause.
@@ -71,7 +70,7 @@ class Dispatcher:
     @property
     def stuck_call(self) -> Call | None:
         """A call that waits for a leader, or to be sent again; None if there is none."""
-        return self._waiting[0] if self._waiting else next(iter(self._delayed), None)
+        return self._unsent.first
 
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as a leader is found."""
@@ -92,11 +91,7 @@ class Dispatcher:
         for task in (self._search, self._leader_check):
             if task is not None:
                 task.cancel()
-        delayed, self._delayed = self._delayed, {}
-        for timer in delayed.values():
-            timer.cancel()
-        waiting, self._waiting = self._waiting, deque()
-        for call in (*delayed, *waiting):
+        for call in self._unsent.take_all():
             self.end(call, GroupUnreachableError("the client was closed"))
 
     # CallHandler
@@ -161,9 +156,7 @@ class Dispatcher:
         A delayed call ends now; a call that waits for a leader, at the next expiry check; a call
         that was sent, with its response or its timeout.
         """
-        timer = self._delayed.pop(call, None)
-        if timer is not None:
-            timer.cancel()
+        if self._unsent.drop_delayed(call):
             self.end(call, GroupUnreachableError("cancelled"))
 
     # ConnectionWatcher
@@ -190,7 +183,7 @@ class Dispatcher:
         elif self._leader is not None:
             self.send(call, self._leader, self._loop.time())
         else:
-            self._waiting.append(call)
+            self._unsent.wait(call)
             if self._search is None:
                 self._search = self._spawn(self._search_leader())
 
@@ -217,10 +210,13 @@ class Dispatcher:
         if not self.members.follow_leader or judgement.code is DLedgerResponseCode.UNKNOWN_MEMBER:
             self.members.forget(connection)  # a Service may route to another pod next time
         leader_id = judgement.response.leader_id if judgement.response else None
+        service_wait_s = self.members.timing.service_wait_s
         if self.members.follow_leader:
             self.forward(call)
-        elif judgement.code is DLedgerResponseCode.NOT_LEADER and not leader_id:
-            self._send_later(call)  # the group is electing; the next leader may be another server
+        elif judgement.code is DLedgerResponseCode.NOT_LEADER and (
+            not leader_id or call.may_reach_leader(self._loop.time(), service_wait_s)
+        ):
+            self._send_later(call)  # the next leader may be another server
         else:
             self.end(call, NotLeaderError(call.problem, leader_id))
 
@@ -243,11 +239,7 @@ class Dispatcher:
         if call.last_code is DLedgerResponseCode.DISK_FULL:
             at_least_s = DISK_FULL_PAUSE_S
         pause = pause_s(self._loop.time() - call.began_s, self._random, at_least_s)
-        self._delayed[call] = self._loop.call_later(pause, self._forward_delayed, call)
-
-    def _forward_delayed(self, call: Call) -> None:
-        del self._delayed[call]
-        self.forward(call)
+        self._unsent.delay(call, pause, self.forward)
 
     def end(self, call: Call, answer: ClientError) -> None:
         """End a call that failed."""
@@ -280,14 +272,14 @@ class Dispatcher:
     async def _search_leader(self) -> None:
         """Find the leader for the waiting calls; end calls that expire during the search."""
         try:
-            while self._waiting and self._leader is None:
+            while self._unsent.any_waits and self._leader is None:
                 self._searches += 1
                 if self._searches == 1:
                     self._trouble_since_s = self._loop.time()
                 else:
                     elapsed_s = self._loop.time() - self._trouble_since_s
                     await asyncio.sleep(pause_s(elapsed_s, self._random))
-                found = await self._find_while(lambda: bool(self._waiting))
+                found = await self._find_while(lambda: self._unsent.any_waits)
                 if isinstance(found, Connection):
                     self._follow(found)
                 elif found is not None:
@@ -328,22 +320,19 @@ class Dispatcher:
             return
         self._leader = connection
         self._statistics.record_leader(connection.member_id)
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
+        for call in self._unsent.take_waiting():
             self.forward(call)
 
     def _expire_waiting(self) -> None:
         now_s = self._loop.time()
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
+        for call in self._unsent.take_waiting():
             if call.answer.done():
                 self.end(call, GroupUnreachableError("cancelled"))
             elif call.deadline_s <= now_s:
                 self._end_overdue(call)
             else:
-                self._waiting.append(call)
+                self._unsent.wait(call)
 
     def _end_all_waiting(self, error: ClientError) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for call in waiting:
+        for call in self._unsent.take_waiting():
             self.end(call, error)

@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from dledger_client.calls.call import Call, Verdict, judge, success
+from dledger_client.calls.call import Call
 from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.calls.verdicts import Verdict, judge, success
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.connection import Connection
 from dledger_client.errors import (

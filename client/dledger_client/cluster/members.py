@@ -37,6 +37,10 @@ class Timing:
     """How long a server of this project waits for the next entry before it responds without one."""
     follow_margin_s: float = 0.25
     """How much later than `follow_wait_s` that response may arrive before it is due."""
+    service_wait_s: float = 10.0
+    """How long an append without `follow_leader` is sent again to servers that name another leader:
+    a Service points to a new leader later than the members elect it.
+    """
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
