@@ -8,7 +8,10 @@ from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 from tools.deployment import CLIENT_POD, CommandError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="closed doors on the cluster"),
+]
 SECRET = "admin-tokens.dledger.io"
 READ_S = 150.0
 """How long kubelets may take until all members have read what was written."""

@@ -8,7 +8,10 @@ from dledger_e2e.audits import audit
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="audits on the cluster"),
+]
 
 
 def test_an_audit_reports_sound_logs_and_locates_a_flipped_bit(group: Group) -> None:

@@ -13,7 +13,10 @@ from dledger_e2e.group import Group
 from dledger_e2e.load import Load
 from dledger_e2e.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="audits on the cluster"),
+]
 SMALL = {"requests": {"cpu": "100m"}, "limits": {"memory": "1200Mi"}}
 DRIVER = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
 EXECUTOR = "app.kubernetes.io/component=audit-executor"

@@ -10,7 +10,10 @@ from dledger_e2e.group import Group
 from dledger_e2e.waiting import wait_for
 from tools.deployment import CLIENT_POD, OPERATOR_NAMESPACE
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="closed doors on the cluster"),
+]
 
 
 def counted(group: Group, name: str, **labels: str) -> float:

@@ -10,7 +10,10 @@ from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.waiting import wait_for
 from tools.deployment import CLIENT_POD, OPERATOR_NAMESPACE, CommandError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="closed doors on the cluster"),
+]
 REMOTING, HTTP = 40911, 40912
 OPERATOR_PORTS = (8080, 8081)
 CONNECT_S = 3

@@ -9,7 +9,10 @@ from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.one_off import carry_out, strand
 from dledger_e2e.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="volumes on the cluster"),
+]
 
 
 def replace(group: Group, name: str, pod: str) -> dict[str, Any]:

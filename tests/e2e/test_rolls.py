@@ -11,7 +11,10 @@ from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(2, among="planned changes on the cluster"),
+]
 
 ROLLED_S = 240.0
 PAUSE_S_MAX = 10.0

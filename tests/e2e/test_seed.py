@@ -15,7 +15,10 @@ from dledger_formats.protocol import register
 from dledger_logs.write import Entry, Shape, write_log
 from tools.deployment import CLIENT_POD, Deployment
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.sampled(1, among="volumes on the cluster"),
+]
 
 VALUES = [(number * 7 % 20, number) for number in range(45_000)]
 SHAPE = Shape(segment_bytes=1 << 20, index_segment_bytes=(1 << 20) * 5 // 32)
