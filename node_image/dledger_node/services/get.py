@@ -24,7 +24,7 @@ from dledger_node.raft.ready import ReadState
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.services.entries import read_entries
-from dledger_node.services.read_index import ReadIndexes
+from dledger_node.services.read_index import ReadIndexes, Told
 from dledger_node.services.waiting import (
     ANSWER_WAIT_S,
     Answer,
@@ -127,6 +127,10 @@ class Reads:
             self.prove(answer)
         else:
             self._indexes.ask(answer, self._now_s())
+
+    def ask_index(self, told: Told) -> None:
+        """Ask the leader that this member follows for its index; see `ReadIndexes.ask_index`."""
+        self._indexes.ask_index(told, self._now_s())
 
     def receive(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
         """Handle a peer's message about linearizable reads."""

@@ -12,7 +12,8 @@ message to a peer or drops it.
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.raft.core import Raft
@@ -36,10 +37,14 @@ _ANY_TERM: Final = 0
 Send = Callable[[ReadIndexRequest | ReadIndexResponse], None]
 
 
+Told: TypeAlias = Callable[[int], None]
+"""Takes the index that the leader has told; NOT_LEADING if none has told any in time."""
+
+
 class _Read(NamedTuple):
     """A read whose index is not known yet."""
 
-    answer: Answer
+    told: Told
     deadline_s: float
 
 
@@ -91,14 +96,23 @@ class ReadIndexes:
         FALL_BEHIND_TOO_MUCH: it did not reach the leader's index in time. LEADER_PENDING_FULL: too
         many reads wait.
         """
-        if self._leader() is None:
-            answer(DLedgerResponseCode.NOT_LEADER)
-        elif self.waiting_count >= self._reads_max:
+        if self._leader() is not None and self.waiting_count >= self._reads_max:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
-        else:
-            self._next.append(_Read(answer, now_s + self._wait_s))
-            if not self._asked:
-                self._begin_round(now_s)
+            return
+        self.ask_index(partial(self._told, answer, now_s + self._wait_s), now_s)
+
+    def ask_index(self, told: Told, now_s: float) -> None:
+        """Call `told` once with an index of the leader, which has proved that it leads.
+
+        All entries that were acknowledged before this call are at or before the index. It is not
+        before the leader's first entry of its term, which need not be committed yet.
+        """
+        if self._leader() is None or self.waiting_count >= self._reads_max:
+            told(NOT_LEADING)
+            return
+        self._next.append(_Read(told, now_s + self._wait_s))
+        if not self._asked:
+            self._begin_round(now_s)
 
     def answered(self, response: ReadIndexResponse, now_s: float) -> None:
         """Take the answer to the request that is under way; ignore any other."""
@@ -110,14 +124,17 @@ class ReadIndexes:
             return
         reads, self._asked = self._asked, ()
         for read in reads:
-            if response.index == NOT_LEADING:
-                read.answer(DLedgerResponseCode.NOT_LEADER)
-            elif response.index <= self._core.readable_index:
-                read.answer(DLedgerResponseCode.SUCCESS)
-            else:
-                waiter = Waiter([read.answer], response.index, _ANY_TERM, read.deadline_s)
-                self._indexed.add(waiter)
+            read.told(response.index)
         self._begin_round(now_s)
+
+    def _told(self, answer: Answer, deadline_s: float, index: int) -> None:
+        """Answer a read, or let it wait until the leader's index is committed here."""
+        if index == NOT_LEADING:
+            answer(DLedgerResponseCode.NOT_LEADER)
+        elif index <= self._core.readable_index:
+            answer(DLedgerResponseCode.SUCCESS)
+        else:
+            self._indexed.add(Waiter([answer], index, _ANY_TERM, deadline_s))
 
     def on_turn(self, committed_index: int, now_s: float) -> None:
         """Answer the reads whose index is committed, and ask a new leader at once."""
@@ -144,7 +161,7 @@ class ReadIndexes:
         while self._next and self._next[0].deadline_s <= now_s:
             overdue.append(self._next.popleft())
         for read in overdue:
-            read.answer(DLedgerResponseCode.NOT_LEADER)
+            read.told(NOT_LEADING)
         if not self._asked:
             self._begin_round(now_s)
         elif now_s >= self._repeat_at_s:
@@ -156,7 +173,7 @@ class ReadIndexes:
         self._asked = ()
         self._next.clear()
         for read in reads:
-            read.answer(DLedgerResponseCode.NOT_LEADER)
+            read.told(NOT_LEADING)
         answer_all(self._indexed.take_all(), DLedgerResponseCode.NOT_LEADER)
 
     def _begin_round(self, now_s: float) -> None:
@@ -178,7 +195,7 @@ class ReadIndexes:
             self._asked = ()
             self._next.clear()
             for read in reads:
-                read.answer(DLedgerResponseCode.NOT_LEADER)
+                read.told(NOT_LEADING)
             return
         self._asked_leader = leader
         self._repeat_at_s = now_s + self._repeat_s

@@ -1,4 +1,4 @@
-"""Whether this member's folder holds another group's log.
+"""Whether this member's folder, or its leader's, holds another group's log.
 
 The file `group` of a folder says whose it is. Where that file is missing, as in folders of earlier
 releases and of Java, only the entries can tell. A log of another group can agree with the leader's
@@ -7,22 +7,36 @@ chain of checksums then shows that they are not: no entry of the leader follows 
 
 One such push proves little, since a bit may have changed on its way or on the leader's disk. So
 this member confirms nothing more until a push follows its log, and closes the link: the leader
-verifies what it sends over the next one. After
-`PUSHES_MIN` such pushes, it verifies its own entry, and asks the leader for the proof that it
-leads, as a linearizable read does. A leader that can give it has committed an entry of its term, so
-a majority holds its log, and this log is the foreign one. A leader with a foreign log never can,
-because the others refuse its entries.
+verifies what it sends over the next one. After `PUSHES_MIN` such pushes, it verifies its own entry,
+and asks the leader for its index, as a linearizable read does. That index is not before the
+leader's first entry of its term. What counts is whether the leader then states that this index is
+committed:
+
+- If so, a majority holds the leader's log, and this log is the foreign one.
+- If not, too few members may be up, or the leader's log is the foreign one: the others refuse its
+  entries, and it would lead forever without committing any, since they answer its heartbeats. So
+  after `UNPROVED_TIMEOUTS`, this member ignores what that leader asks for, for a bounded time. If
+  the others do so too, it stops leading, and one of them is elected. To the core this looks like a
+  network that loses messages, so no rule of Raft depends on it.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.protocol.requests import Consistency
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
-from dledger_node.raft.messages import AppendRequest
+from dledger_node.raft.messages import (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    InstallSnapshotRequest,
+    PreVoteRequest,
+    TakeLeadershipRequest,
+    VoteRequest,
+)
+from dledger_node.remoting.message_kinds import PeerMessage
+from dledger_node.remoting.read_index_messages import NOT_LEADING
 from dledger_node.services.get import Reads
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.store.log.log_store import LogStore
@@ -31,30 +45,67 @@ logger = logging.getLogger(__name__)
 
 PUSHES_MIN: Final = 3
 """Pushes of one leader in one term that do not follow the same entry, before it counts."""
-_LEADER_IS_PROVED: Final = (
-    DLedgerResponseCode.SUCCESS,
-    DLedgerResponseCode.FALL_BEHIND_TOO_MUCH,
+UNPROVED_TIMEOUTS: Final = 20
+"""Election timeouts for which a leader that has told its index may take to commit it."""
+IGNORED_TIMEOUTS: Final = 10
+"""Election timeouts for which a leader that may have a foreign log is ignored."""
+_REQUESTS: Final = (
+    AppendRequest,
+    CompareRequest,
+    HeartBeatRequest,
+    InstallSnapshotRequest,
+    PreVoteRequest,
+    TakeLeadershipRequest,
+    VoteRequest,
 )
-"""The answers to a linearizable read for which the leader has proved itself. The second one says
-that this member did not reach the leader's index in time.
-"""
+"""What a leader or a candidate asks for; answers are taken from everybody."""
+
+
+class _Suspected(NamedTuple):
+    """A leader in a term, and the entry of this log that its entries do not follow."""
+
+    leader_id: str
+    term: int
+    own_index: int
 
 
 class Divergence:
     """Counts the pushes that do not follow this log, and decides what they mean."""
 
     def __init__(
-        self, core: Raft, store: LogStore, identity: GroupIdentity, reads: Callable[[], Reads]
+        self,
+        core: Raft,
+        store: LogStore,
+        identity: GroupIdentity,
+        reads: Callable[[], Reads],
+        *,
+        now_s: Callable[[], float],
+        election_timeout_s: float,
     ) -> None:
         """`reads` returns the service of linearizable reads."""
         self._core = core
         self._store = store
         self._identity = identity
         self._reads = reads
-        self._suspected: tuple[str, int, int] = ("", -1, -1)
-        """The leader, its term, and the entry of this log that its entries do not follow."""
+        self._now_s = now_s
+        self._unproved_s = UNPROVED_TIMEOUTS * election_timeout_s
+        self._ignored_s = IGNORED_TIMEOUTS * election_timeout_s
+        self._suspected = _Suspected("", -1, -1)
         self._count = 0
         self._is_asking = False
+        self._told_index: int | None = None
+        """The index that the suspected leader has told."""
+        self._proof_due_s = 0.0
+        self._ignored_id = ""
+        self._ignored_until_s = 0.0
+
+    def ignores(self, message: PeerMessage) -> bool:
+        """Tell whether this is a request of a member whose log may be foreign."""
+        return (
+            message.sender == self._ignored_id
+            and isinstance(message, _REQUESTS)
+            and self._now_s() < self._ignored_until_s
+        )
 
     def examines(self, push: AppendRequest, problem: str) -> bool:
         """Count a push that does not follow this log; return whether it should just be dropped.
@@ -63,24 +114,27 @@ class Divergence:
         """
         if push.previous_index < 0:
             return False  # no entry was compared
-        suspected = (push.sender, push.term, push.previous_index)
+        suspected = _Suspected(push.sender, push.term, push.previous_index)
         if suspected != self._suspected:
-            self._suspected, self._count = suspected, 0
+            self._suspect(suspected)
         self._count += 1
         self._core.note_difference(push.sender, push.term)
         if self._count < PUSHES_MIN:
             return False
-        if not self._is_asking and self._own_entry_is_sound(push.previous_index):
+        if self._told_index is not None:
+            self._judge(push.committed_index, self._told_index)
+        elif not self._is_asking and self._own_entry_is_sound(push.previous_index):
             logger.warning(
                 "entry %d of this log is not that of %s, the leader of term %d, although it has "
                 "the same term: %s. %s is asked whether a majority has its log",
                 push.previous_index, push.sender, push.term, problem, push.sender,
             )  # fmt: skip
             self._is_asking = True
-            self._reads().prove_read(
-                Consistency.LINEARIZABLE, lambda code: self._answered(suspected, code)
-            )
+            self._reads().ask_index(lambda index: self._told(suspected, index))
         return True
+
+    def _suspect(self, suspected: _Suspected) -> None:
+        self._suspected, self._count, self._told_index = suspected, 0, None
 
     def _own_entry_is_sound(self, index: int) -> bool:
         """Verify the entry as stored; damage is noted by the store, which gets it mended."""
@@ -91,9 +145,24 @@ class Divergence:
             return False
         return True
 
-    def _answered(self, suspected: tuple[str, int, int], code: DLedgerResponseCode) -> None:
+    def _told(self, suspected: _Suspected, index: int) -> None:
         self._is_asking = False
-        leader_id, term, index = suspected
-        follows = (self._core.leader_id, self._core.term) == (leader_id, term)
-        if code in _LEADER_IS_PROVED and follows and suspected == self._suspected:
-            self._identity.renounce(index)
+        follows = (self._core.leader_id, self._core.term) == (suspected.leader_id, suspected.term)
+        if index != NOT_LEADING and follows and suspected == self._suspected:
+            self._told_index, self._proof_due_s = index, self._now_s() + self._unproved_s
+
+    def _judge(self, committed_index: int, told_index: int) -> None:
+        """Compare what the leader states to be committed with the index that it has told."""
+        suspected = self._suspected
+        if committed_index >= told_index:
+            self._identity.renounce(suspected.own_index)
+        elif self._now_s() >= self._proof_due_s:
+            logger.error(
+                "%s leads term %d, but has committed no entry of it: entries up to %d are "
+                "committed there, and that term begins with entry %d or an earlier one. Its log "
+                "may be another group's, so its requests are ignored for %.0f s",
+                suspected.leader_id, suspected.term, committed_index, told_index, self._ignored_s,
+            )  # fmt: skip
+            self._ignored_id = suspected.leader_id
+            self._ignored_until_s = self._now_s() + self._ignored_s
+            self._suspect(_Suspected("", -1, -1))

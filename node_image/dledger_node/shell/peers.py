@@ -64,6 +64,7 @@ class LinkOwner:
         self._store = store
         self._incarnation = incarnation
         self.identity = identity
+        self.election_timeout_s = settings.election_timeout_ms / 1000
         self._turn = turn
 
     def hello(self, peer_id: str) -> native.Hello:
@@ -145,7 +146,14 @@ class PeerMessages:
         self._state = state
         self._upkeep = upkeep
         self._reads = reads
-        self._divergence = Divergence(core, store, owner.identity, reads)
+        self._divergence = Divergence(
+            core,
+            store,
+            owner.identity,
+            reads,
+            now_s=asyncio.get_running_loop().time,
+            election_timeout_s=owner.election_timeout_s,
+        )
         self._fatal = fatal
         self._fail = fail
 
@@ -180,6 +188,8 @@ class PeerMessages:
         """
         if self._health.stalled or self._fatal.done():
             return  # the resulting work would wait for the disk, or contradict it
+        if self._divergence.ignores(message):
+            return
         match message:
             case HeldByAllNotice():
                 self._upkeep.receive(message)
