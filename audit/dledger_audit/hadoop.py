@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from dledger_audit.places import HADOOP_LOCK_FILE, HADOOP_UNFINISHED, LOCK_FILE
 
@@ -29,9 +29,8 @@ class HadoopError(Exception):
 class HadoopFolder:
     """One folder. All methods raise HadoopError."""
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, context: SparkContext, uri: str) -> None:
         self.uri = uri.rstrip("/")
-        context = spark.sparkContext
         self._gateway, self._jvm = cast("Any", context._gateway), cast("Any", context._jvm)
         configuration = context._jsc.hadoopConfiguration()
         with self._told("cannot be opened"):

@@ -20,6 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 from dledger_audit import arguments as command_line
 from dledger_audit import hadoop, page, report
 from dledger_audit.audit import AuditResult, audit
@@ -105,11 +108,11 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
         return ask_again(captured)
 
     tasks = sum(len(each.data) for each in captured.manifests.values())
-    with started(options, tasks) as spark, ExitStack() as stack:
-        passes = SparkPasses(spark, captured.urls)
+    with started(options, tasks) as context, ExitStack() as stack:
+        passes = SparkPasses(context, captured.urls)
         kept = None
         if is_uri(options.history):
-            kept = stack.enter_context(hadoop_history(spark, options.history))
+            kept = stack.enter_context(hadoop_history(context, options.history))
             memory = kept.load(options.group)
         if memory is None:
             result = audit(passes, captured, again)
@@ -121,7 +124,7 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
         not_saved = None
         if kept is not None and memory is not None:
             not_saved, memory = kept.keep(memory), None
-        measured = _amounts(captured, options, amounts.SparkAmounts(spark))
+        measured = _amounts(captured, options, context)
         result = replace(result, compaction=measured)
         return _Audited(result=result, summary=summary, to_save=memory, not_saved=not_saved)
 
@@ -137,13 +140,13 @@ def _summarized(
 
 
 def _amounts(
-    captured: Capture, options: argparse.Namespace, passes: amounts.AmountsPass
+    captured: Capture, options: argparse.Namespace, context: SparkContext
 ) -> amounts.Amounts:
     """Return what compaction would drop by the decoder in the options, if there is one."""
     if not options.decoder:
         return amounts.NO_DECODER
     return amounts.measure(
-        passes,
+        amounts.SparkAmounts(SparkSession(context)),
         captured.group,
         captured.manifests,
         captured.urls,

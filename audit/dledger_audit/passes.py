@@ -6,20 +6,19 @@ and its workers compare them.
 """
 
 import json
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
 from pyspark.sql import functions as sql
 
 from dledger_audit.checks.comparison import Range
 from dledger_audit.pieces import OUTCOMES, PieceComparer
 from dledger_audit.snapshots.gathering import SnapshotPass, newest_held, newest_of
 from dledger_audit.snapshots.reading import (
-    SNAPSHOTS,
+    SNAPSHOT_SCHEMA,
     Listed,
     SnapshotRead,
     data_of,
@@ -28,15 +27,18 @@ from dledger_audit.snapshots.reading import (
     reads_of,
     row_of,
 )
-from dledger_audit.snapshots.registers import DELTA
+from dledger_audit.snapshots.registers import DELTA_SCHEMA
 from dledger_audit.snapshots.replay import ReplayPass
 from dledger_audit.snapshots.steps import copies_of, read_task, step_tasks
+from dledger_audit.tasks import frame_of, rows_of
 from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.status import Manifest
+from pyspark_dledger.digests import DIGEST_SCHEMA
 from pyspark_dledger.files import ReadError
 from pyspark_dledger.http_reader import HttpFiles
-from pyspark_dledger.members_view import MembersView, schema
+from pyspark_dledger.members_view import MembersView, SegmentTask
 from pyspark_dledger.options import DIGESTS, MEMBERS, PACKS, parse
+from pyspark_dledger.packs import PACK_SCHEMA
 from pyspark_dledger.ranges import IndexRange
 
 
@@ -59,9 +61,12 @@ class Passes(SnapshotPass, ReplayPass, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkPasses:
-    """Runs the passes on Spark, over the members' HTTP."""
+    """Runs the passes on Spark, over the members' HTTP.
 
-    spark: SparkSession
+    Spark SQL is started only for what groups rows: comparisons of what differs, and replays.
+    """
+
+    context: SparkContext
     urls: Mapping[str, str]
 
     def digests(
@@ -71,12 +76,13 @@ class SparkPasses:
         ranges: Sequence[Range] = (),
     ) -> pa.Table:
         """Return the digests."""
-        return self._read(manifests, DIGESTS, cuts, ranges).toArrow()
+        tasks, view = self._planned(manifests, DIGESTS, cuts, ranges)
+        return rows_of(self.context, tasks, view.read, DIGEST_SCHEMA)
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare the disputed pieces, in Spark's workers."""
-        cuts, ranges = comparer.electorate.cuts, comparer.disputed
-        packs = self._read(manifests, PACKS, cuts, ranges)
+        tasks, view = self._planned(manifests, PACKS, comparer.electorate.cuts, comparer.disputed)
+        packs = frame_of(self.context, tasks, view.read, PACK_SCHEMA)
 
         def compare(rows: pa.Table) -> pa.Table:
             # Spark counts the parameters, and takes the `self` of a method for one of them.
@@ -88,35 +94,23 @@ class SparkPasses:
         self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
     ) -> list[SnapshotRead]:
         """Read snapshots, each in a task of its own."""
-        copies = copies_of(manifests, self.urls)
+        copies, urls = copies_of(manifests, self.urls), self.urls
         newest = newest_of(wanted)
-        tasks = [(each, self.urls[each.member], each in newest) for each in wanted]
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    listed, url, is_newest = tasks[number]
-                    with _open(url) as files:
-                        found = read_following(files, listed, is_newest=is_newest)
-                    yield row_of(found, log_term(copies, found.listed.index))
+        def read(listed: Listed) -> Iterator[pa.RecordBatch]:
+            with _open(urls[listed.member]) as files:
+                found = read_following(files, listed, is_newest=listed in newest)
+            yield row_of(found, log_term(copies, found.listed.index))
 
-        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
-        return reads_of(numbers.mapInArrow(read, SNAPSHOTS).toArrow())
+        return reads_of(rows_of(self.context, wanted, read, SNAPSHOT_SCHEMA))
 
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
     ) -> pa.Table | None:
         """Return what the entries of each step do, each key once a step."""
         tasks = step_tasks(copies_of(manifests, self.urls), steps)
-
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from read_task(tasks[number])
-
-        numbers = self.spark.range(0, len(tasks), 1, max(1, len(tasks)))
         rows = (
-            numbers.mapInArrow(read, DELTA)
+            frame_of(self.context, tasks, read_task, DELTA_SCHEMA)
             .groupBy("step", "key")
             .agg(
                 sql.min("first").alias("first"),
@@ -136,15 +130,17 @@ class SparkPasses:
         except ReadError:
             return None
 
-    def _read(
+    def _planned(
         self,
         manifests: Mapping[str, Manifest],
         rows: str,
         cuts: Iterable[int],
         ranges: Sequence[Range],
-    ) -> DataFrame:
-        """Read as the data source does. It is not asked, because Spark would start three processes
-        with Python to plan one query, each of which takes half a second.
+    ) -> tuple[list[SegmentTask], MembersView]:
+        """Plan as the data source does, and return what reads the tasks.
+
+        The source itself is not asked, because Spark would start three processes with Python to
+        plan one query, each of which takes half a second.
         """
         plain = {member: json.loads(each.to_json()) for member, each in manifests.items()}
         asked = {
@@ -157,17 +153,7 @@ class SparkPasses:
         }
         options = parse(asked)
         planned = MembersView({}, options).tasks(options.ranges, None)
-        view = MembersView({}, replace(options, manifests={}))
-        # A worker gets all tasks, and decodes its own one.
-        tasks = [pickle.dumps(task) for task in planned]
-
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from view.read(pickle.loads(tasks[number]))  # noqa: S301 - our own
-
-        numbers = self.spark.range(0, len(tasks), 1, max(1, len(tasks)))
-        return numbers.mapInArrow(read, schema(options))
+        return planned, MembersView({}, replace(options, manifests={}))
 
 
 def read_following(files: HttpFiles, listed: Listed, *, is_newest: bool) -> SnapshotRead:

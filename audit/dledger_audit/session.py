@@ -11,7 +11,6 @@ from typing import Any, Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
 
 USER: Final = "dledger"
 
@@ -48,12 +47,13 @@ EXECUTOR_JAVA_OPTIONS: Final = (*JAVA_OPTIONS, f"-Dlog4j2.configurationFile={LOG
 
 
 @contextmanager
-def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Start Spark, and stop it at the end of the block.
+def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[SparkContext]:
+    """Start Spark without Spark SQL, and stop it at the end of the block.
 
-    `chosen` are settings besides those of every session. Call this once in a process: the JVM stays
-    until the process ends. Sets PYSPARK_PYTHON in the environment, because Spark takes the workers'
-    interpreter from there. It must be this one, unless the workers run elsewhere.
+    A `SparkSession` of this context starts Spark SQL, with the settings of every session. `chosen`
+    are more settings. Call this once in a process: the JVM stays until the process ends. Sets
+    PYSPARK_PYTHON in the environment, because Spark takes the workers' interpreter from there. It
+    must be this one, unless the workers run elsewhere.
     """
     if chosen is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -64,7 +64,7 @@ def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[Sp
         _log_in(gateway.jvm)
         context = SparkContext(conf=conf, gateway=gateway)
         try:
-            yield SparkSession(context)
+            yield context
         finally:
             _stop(context)
 

@@ -18,10 +18,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Start the audit's own session, once per test process."""
+    from pyspark.sql import SparkSession
+
     from dledger_audit.session import session  # decoder tests do not need Spark
 
-    with session("local[2]") as started:
-        yield started
+    with session("local[2]") as context:
+        yield SparkSession(context)
 
 
 @pytest.fixture

@@ -55,7 +55,11 @@ def summary_of(
         captured = capture("g", urls)
         return summarize(
             captured,
-            audit(SparkPasses(spark, captured.urls), captured, lambda: ask_again(captured)),
+            audit(
+                SparkPasses(spark.sparkContext, captured.urls),
+                captured,
+                lambda: ask_again(captured),
+            ),
         )
 
 
@@ -169,7 +173,7 @@ def test_an_audit_since_the_last_one_reads_a_part_and_has_the_rest_from_its_memo
     memory, summaries = Memory(group="g"), list[AuditSummary]()
     with served(log.root, replace(manifest(log, "n0"), life="a")) as url:
         captured = capture("g", {"n0": url})
-        passes = SparkPasses(spark, captured.urls)
+        passes = SparkPasses(spark.sparkContext, captured.urls)
         for _ in range(2):
             result, memory = audit_with_history(
                 passes, captured, lambda: ask_again(captured), memory, since_last=True

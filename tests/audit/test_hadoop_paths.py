@@ -38,7 +38,7 @@ def run(
 ) -> Run:
     """Run the program in this process, on the session that has started already."""
     for module in (audit_program, compaction_program):
-        monkeypatch.setattr(module, "started", lambda *_: nullcontext(spark))
+        monkeypatch.setattr(module, "started", lambda *_: nullcontext(spark.sparkContext))
 
     def program(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)
@@ -91,7 +91,7 @@ def test_an_archive_by_uri_is_that_of_a_folder_and_is_continued_and_proven(
 def test_a_run_that_fails_midway_leaves_the_old_archive(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = HadoopFolder(spark, (tmp_path / "place").as_uri())
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "place").as_uri())
     first = compacted(copies_of(group(tmp_path / "1", 300)), tmp_path / "a")
     assert first is not None
     hadoop_archive.publish(remote, first)
@@ -117,7 +117,7 @@ def test_a_run_that_fails_midway_leaves_the_old_archive(
 def test_a_folder_is_used_by_one_run_and_holds_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    remote = HadoopFolder(spark, (tmp_path / "place").as_uri())
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "place").as_uri())
     with remote.locked(), pytest.raises(HadoopError, match="in use by another run"):
         remote.locked().__enter__()
     assert remote.names() == []
@@ -126,7 +126,7 @@ def test_a_folder_is_used_by_one_run_and_holds_nothing_else(
     with pytest.raises(RefusedError, match=r"is no archive: it holds holiday\.jpg"):
         hadoop_archive.fetch(remote, tmp_path / "fetched")
     with pytest.raises(HadoopError, match="nosuch://here/x cannot be opened"):
-        HadoopFolder(spark, "nosuch://here/x")
+        HadoopFolder(spark.sparkContext, "nosuch://here/x")
 
 
 def audited(run: Run, place: Path, seed: int, *options: str) -> tuple[int, str, str]:
@@ -195,7 +195,7 @@ def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(
     assert code == ExitCode.SOUND
     assert "Sound" in report
     assert f"remove {place.as_uri()}/{HADOOP_LOCK_FILE} before the next run" in said
-    remote = HadoopFolder(spark, (tmp_path / "other").as_uri())
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "other").as_uri())
     with pytest.raises(RefusedError, match="what ended the run"), remote.locked():
         raise RefusedError("what ended the run")
     assert f"remove {remote.uri}/{HADOOP_LOCK_FILE} before the next run" in capsys.readouterr().err
@@ -215,7 +215,7 @@ def test_a_history_that_cannot_be_read_is_named_by_its_uri(run: Run, tmp_path: P
 
 def test_the_two_kinds_of_run_keep_each_other_out(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "archive"
-    remote = HadoopFolder(spark, place.as_uri())
+    remote = HadoopFolder(spark.sparkContext, place.as_uri())
     with archives.locked(place):
         with pytest.raises(HadoopError, match="in use by another run"), remote.locked():
             pass
@@ -234,7 +234,7 @@ def test_a_local_archive_is_taken_by_uri_with_all_that_a_killed_run_left(
     assert made is not None
     (tmp_path / "a" / "log-new").mkdir()
     (tmp_path / "a" / f"{INFO_FILE}.tmp").write_bytes(b"{")
-    remote = HadoopFolder(spark, (tmp_path / "a").as_uri())
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "a").as_uri())
 
     with remote.locked():
         assert hadoop_archive.fetch(remote, tmp_path / "fetched") == made.info
@@ -249,7 +249,7 @@ def test_an_old_log_that_cannot_be_removed_does_not_hide_the_new_archive(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    remote = HadoopFolder(spark, (tmp_path / "place").as_uri())
+    remote = HadoopFolder(spark.sparkContext, (tmp_path / "place").as_uri())
     first = compacted(copies_of(group(tmp_path / "1", 300)), tmp_path / "a")
     later = compacted(copies_of(group(tmp_path / "2", COUNT)), tmp_path / "b")
     assert first is not None
@@ -271,10 +271,10 @@ def test_an_old_log_that_cannot_be_removed_does_not_hide_the_new_archive(
 
 
 def test_a_file_that_is_not_removed_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    remote = HadoopFolder(spark, "file:///proc/self")
+    remote = HadoopFolder(spark.sparkContext, "file:///proc/self")
     with pytest.raises(HadoopError, match="file:///proc/self does not remove status"):
         remote.remove("status")
-    HadoopFolder(spark, tmp_path.as_uri()).remove("nothing")
+    HadoopFolder(spark.sparkContext, tmp_path.as_uri()).remove("nothing")
 
 
 def test_an_archive_by_uri_that_is_none_is_named_by_its_uri(run: Run, tmp_path: Path) -> None:

@@ -64,7 +64,11 @@ def test_three_java_members_are_sound_but_not_covered_by_checksums(
         captured = capture("g", urls)
         summary = summarize(
             captured,
-            audit(SparkPasses(spark, captured.urls), captured, lambda: ask_again(captured)),
+            audit(
+                SparkPasses(spark.sparkContext, captured.urls),
+                captured,
+                lambda: ask_again(captured),
+            ),
         )
 
     assert summary.verdict is Verdict.SOUND

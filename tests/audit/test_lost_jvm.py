@@ -49,8 +49,7 @@ def slow(number):
 
 told = []
 try:
-    with session("local[1]") as spark:
-        context = spark.sparkContext
+    with session("local[1]") as context:
         try:
             with watched(context, 2, no_answer):
                 context.parallelize([1], 1).map(slow).collect()

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dledger_audit import hadoop
@@ -56,13 +57,13 @@ def compact(options: argparse.Namespace) -> int:
 
 def _compact_in_hadoop(options: argparse.Namespace, members: list[Copy]) -> Archive:
     """Make the archive in a local folder, from what the file system has, and copy it there."""
-    with started(options) as spark, hadoop.scratch() as local:
-        remote = hadoop.HadoopFolder(spark, options.archive)
+    with started(options) as context, hadoop.scratch() as local:
+        remote = hadoop.HadoopFolder(context, options.archive)
         with remote.locked():
             previous = hadoop_archive.fetch(remote, local)
             if previous is not None:
                 hadoop_archive.remove_others(remote, previous.folder)
-            archive = _compact(options, members, local, lambda: nullcontext(spark))
+            archive = _compact(options, members, local, lambda: nullcontext(context))
             if archive.info != previous:
                 hadoop_archive.publish(remote, archive)
         return archive
@@ -72,7 +73,7 @@ def _compact(
     options: argparse.Namespace,
     members: list[Copy],
     path: Path,
-    start: Callable[[], AbstractContextManager[SparkSession]],
+    start: Callable[[], AbstractContextManager[SparkContext]],
 ) -> Archive:
     with _named(path, options.archive):
         previous = Archive.load(path)
@@ -84,8 +85,8 @@ def _compact(
     if planned is None:
         assert previous is not None
         return previous
-    with start() as spark:
-        return runs.compact(planned, members, SparkLive(spark), path)
+    with start() as context:
+        return runs.compact(planned, members, SparkLive(SparkSession(context)), path)
 
 
 def verify_compaction(options: argparse.Namespace) -> int:
@@ -111,10 +112,10 @@ def _fetched(place: Path | str, stack: ExitStack) -> Path:
     """Return the folder of an archive, or of a copy that stays until the stack ends."""
     if isinstance(place, Path):
         return place
-    spark = SparkSession.getActiveSession() or stack.enter_context(session("local[1]"))
+    context = SparkContext._active_spark_context or stack.enter_context(session("local[1]"))
     local = stack.enter_context(hadoop.scratch())
     stack.enter_context(_named(local, place))
-    hadoop_archive.fetch(hadoop.HadoopFolder(spark, place), local)
+    hadoop_archive.fetch(hadoop.HadoopFolder(context, place), local)
     return local
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from dledger_audit import workers
 from dledger_audit.executors import settings
@@ -23,7 +23,7 @@ from pyspark_dledger.pace import VARIABLE
 
 
 @contextmanager
-def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkSession]:
+def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkContext]:
     """Start Spark as the options say, and stop it behind the block.
 
     Not more executors are started than so many tasks keep busy; None if that is not known. Raises
@@ -31,8 +31,8 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
     """
     master = options.master or workers.master()
     if settings.is_local(master):
-        with session(master) as spark:
-            yield spark
+        with session(master) as context:
+            yield context
         return
     pod = executor_pod() if master.startswith(settings.KUBERNETES) else None
     server = _api_server(master) if pod else None
@@ -62,16 +62,15 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
         chosen |= settings.paced(os.environ.get(VARIABLE), number, pace_folder)
         chosen |= dict(options.conf)
         try:
-            spark = stack.enter_context(session(master, chosen))
+            context = stack.enter_context(session(master, chosen))
         except Py4JJavaError as error:
             _check_admitted(server, pod, error)
             raise
-        context = spark.sparkContext
         why = _why(server, pod, context.applicationId)
         stack.enter_context(watched(context, options.executors_within, why))
         running = wait_for_all(context, number, options.executors_within)
         sys.stderr.write(f"dledger-audit: {running} of {number} executors of Spark run\n")
-        yield spark
+        yield context
 
 
 def executor_pod() -> Mapping[str, Any]:

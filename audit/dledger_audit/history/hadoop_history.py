@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from dledger_audit import hadoop
 from dledger_audit.hadoop import HadoopError, HadoopFolder
@@ -41,9 +41,9 @@ class KeptInHadoop:
 
 
 @contextmanager
-def hadoop_history(spark: SparkSession, uri: str) -> Iterator[KeptInHadoop]:
+def hadoop_history(context: SparkContext, uri: str) -> Iterator[KeptInHadoop]:
     """Copy the history, if there is one, to a local folder. Raises HadoopError."""
-    remote = HadoopFolder(spark, uri)
+    remote = HadoopFolder(context, uri)
     with hadoop.scratch() as folder, remote.locked():
         remote.fetch(FILE, folder / FILE)
         yield KeptInHadoop(folder, remote)

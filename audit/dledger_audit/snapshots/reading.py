@@ -16,7 +16,6 @@ from dledger_formats.http.retention import HeldSnapshot
 from dledger_formats.http.served_files import SNAPSHOT_DATA, SNAPSHOT_META, snapshot_file
 from dledger_formats.log import snapshot_meta
 from dledger_formats.log.checksum import crc32
-from pyspark_dledger.columns import ddl
 from pyspark_dledger.copies import Copy
 from pyspark_dledger.files import DiskError, GoneError, ReadError
 from pyspark_dledger.intact import NoIntactCopyError, Reader
@@ -41,8 +40,6 @@ SNAPSHOT_SCHEMA: Final = pa.schema(
         ("log_term", pa.int64()),
     ]
 )
-SNAPSHOTS: Final = ddl(SNAPSHOT_SCHEMA)
-"""SNAPSHOT_SCHEMA in Spark's language: one row for each snapshot that was read."""
 FOLLOWS_MAX: Final = 3
 """How often the newest snapshot is looked for in place of one that is gone."""
 

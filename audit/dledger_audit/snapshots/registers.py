@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger_formats.log import disk
-from pyspark_dledger.columns import ddl
 from pyspark_dledger.intact import Slice
 from pyspark_dledger.layout import Longs
 
@@ -39,7 +38,6 @@ DELTA_SCHEMA: Final = pa.schema(
 
 A step of which an entry could not be read has a row whose `first` is UNREADABLE.
 """
-DELTA: Final = ddl(DELTA_SCHEMA)
 UNREADABLE: Final = -1
 
 Ints: TypeAlias = npt.NDArray[np.int32]
