@@ -7,16 +7,23 @@ The members and the client share the machine's cores, disk and loopback. With Sy
 acknowledged once a majority of the members, which need not include the leader, has made it durable
 with fdatasync; with AsyncFlush, as in Java DLedger, once a majority has it in memory. The client is
 the bare one of `bare_client.py`; `--client library` uses the Python client instead, and
-`--client idempotent` the Python client with idempotent appends. Latency is the time from writing a
+`--client idempotent` the Python client with idempotent appends. Several clients take turns, each
+with its own group, and their rates are compared by the medians of all rounds:
+
+    python -m bench.append --client library idempotent --in-flight 1000 --rounds 5
+
+Latency is the time from writing a
 request to reading its response. Before the loads, `floor.py` measures the floor under the latency.
 The benchmark fails if a turn of a member's event loop took too much of the processor (`turns.py`).
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 import platform
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,8 +41,8 @@ from tools.groups.node_group import NodeGroup
 from tools.groups.turns import Turns, TurnWatch
 
 HEADING = (
-    "flush       in flight    appends/s     p50 ms     p99 ms   processor us an append: leader, "
-    "followers   own and mapped MiB of each member"
+    "client      flush       in flight    appends/s     p50 ms     p99 ms   processor us an "
+    "append: leader, followers   own and mapped MiB of each member"
 )
 
 
@@ -43,6 +50,7 @@ HEADING = (
 class Result:
     """The figures of one load."""
 
+    client: str
     flush: str
     in_flight: int
     body_bytes: int
@@ -61,9 +69,9 @@ class Result:
         """Return a line of the table."""
         memory = "  ".join(f"{a}+{b}" for a, b in zip(self.own_mib, self.mapped_mib, strict=True))
         return (
-            f"{self.flush:10}  {self.in_flight:9}  {self.appends_a_second:11,.0f}  "
-            f"{self.p50_ms:9.2f}  {self.p99_ms:9.2f}   {self.leader_us:9.1f}  "
-            f"{self.follower_us:9.1f}   {memory}"
+            f"{self.client:10}  {self.flush:10}  {self.in_flight:9}  "
+            f"{self.appends_a_second:11,.0f}  {self.p50_ms:9.2f}  {self.p99_ms:9.2f}   "
+            f"{self.leader_us:9.1f}  {self.follower_us:9.1f}   {memory}"
         )
 
 
@@ -76,7 +84,10 @@ def main() -> None:
     parser.add_argument(
         "--flush", nargs="+", choices=list(FlushDiskType), default=list(FlushDiskType)
     )
-    parser.add_argument("--client", choices=["bare", "library", "idempotent"], default="bare")
+    parser.add_argument(
+        "--client", nargs="+", choices=["bare", "library", "idempotent"], default=["bare"]
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="how often each load is measured")
     parser.add_argument("--json", type=Path, help="a file to write the figures to")
     parser.add_argument(
         "--folder", help="where the members keep their logs (default: a temporary folder)"
@@ -85,7 +96,8 @@ def main() -> None:
     print(
         f"3 members and the client on one machine: {os.cpu_count()} cores, {platform.machine()}, "
         f"Python {platform.python_version()}; bodies of {arguments.body_bytes} bytes, "
-        f"{arguments.seconds:g} s each, {arguments.client} client"
+        f"{arguments.seconds:g} s each, {', '.join(arguments.client)} client; "
+        f"load {os.getloadavg()[0]:.1f}"
     )
     sync_ms, trip_ms = floor_ms(arguments.seconds, arguments.folder)
     print(
@@ -94,19 +106,36 @@ def main() -> None:
         f"{HEADING}"
     )
     results, long_turns = [], LongTurns()
-    for flush in arguments.flush:
-        for in_flight in arguments.in_flight:
-            load = Load(
-                in_flight=in_flight, body_bytes=arguments.body_bytes, seconds=arguments.seconds
-            )
-            result, turns = measure(FlushDiskType(flush), load, arguments.client, arguments.folder)
-            results.append(result)
+    loads = itertools.product(arguments.flush, arguments.in_flight)
+    for flush, in_flight in loads:
+        load = Load(in_flight=in_flight, body_bytes=arguments.body_bytes, seconds=arguments.seconds)
+        of_load = []
+        for client in arguments.client * arguments.rounds:
+            result, turns = measure(FlushDiskType(flush), load, client, arguments.folder)
+            of_load.append(result)
             print(result.row(), flush=True)
             long_turns.report(turns)
+        compare(of_load)
+        results += of_load
     if arguments.json:
         figures = [dataclasses.asdict(result) for result in results]
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     long_turns.judge()
+
+
+def compare(results: list[Result]) -> None:
+    """Print the median rate of each client under one load, if there are several rounds."""
+    rates: dict[str, list[float]] = {}
+    for result in results:
+        rates.setdefault(result.client, []).append(result.appends_a_second)
+    medians = {client: statistics.median(found) for client, found in rates.items()}
+    first, first_rate = next(iter(medians.items()))
+    if len(results) > 1:
+        each = ", ".join(
+            f"{client} {rate:,.0f}/s ({rate / first_rate:.2f} of {first})"
+            for client, rate in medians.items()
+        )
+        print(f"  medians: {each}")
 
 
 def measure(
@@ -146,6 +175,7 @@ def measure(
     result = Result(
         leader_us=leader_s / appends * 1e6,
         follower_us=sum(used_s) / len(used_s) / appends * 1e6,
+        client=client,
         flush=flush,
         in_flight=load.in_flight,
         body_bytes=load.body_bytes,
