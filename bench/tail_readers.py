@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 import struct
 import time
@@ -12,10 +13,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import uvloop
 
+from bench.bare_readers import BareScan, BareTail
 from dledger_client.client import DLedgerClient
 
 BODY_BYTES_MIN: Final = struct.calcsize("d")
@@ -23,6 +26,7 @@ BODY_BYTES_MIN: Final = struct.calcsize("d")
 TIMED_A_SECOND_MAX: Final = 50_000
 """If all tails together get more entries in a second, only a part of them is timed."""
 PART: Final = 16
+AUTOGROUP: Final = Path("/proc/self/autogroup")
 TIMES_MAX: Final = 20_000
 """Times of one process that are reported: these quantiles of all."""
 
@@ -39,15 +43,35 @@ class Priority(NamedTuple):
 
     nice: int
     """19 is the lowest."""
-    is_idle: bool
-    """Whether it gets the processor only while no other process needs it."""
+    cgroup: Path | None
+    """The folder of a control group that it enters."""
 
     def apply(self) -> None:
-        """Give this process the priority."""
-        if self.is_idle:
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        else:
-            os.nice(self.nice)
+        """Give this process the priority.
+
+        Linux compares sessions before the processes in them (autogroups). So the process gets a
+        session of its own with the same priority. Otherwise it would share that of the members, and
+        delay the kernel's threads as they do.
+        """
+        os.nice(self.nice)
+        os.setsid()
+        if AUTOGROUP.exists():
+            AUTOGROUP.write_text(str(self.nice))
+        if self.cgroup is not None:
+            (self.cgroup / "cgroup.procs").write_text("0")
+
+
+class Source(NamedTuple):
+    """What the readers read."""
+
+    servers: list[str]
+    leader_id: str
+    leader_address: str
+    body_bytes: int
+    end_index: int
+    """The last entry when they begin."""
+    is_bare: bool
+    """Whether they do almost nothing with the entries (`bare_readers.py`)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,11 +101,12 @@ class Reading:
         return cls(context.Event(), stop, count, load, priority, receiver, sender, part)
 
 
-def read_until(servers: list[str], reading: Reading) -> None:
+def read_until(source: Source, reading: Reading) -> None:
     """Run the readers of one process until the benchmark stops them."""
     reading.priority.apply()
     times_s: array[float] = array("d")
-    uvloop.run(_read_until(servers, reading, times_s))
+    run = _read_bare if source.is_bare else _read
+    uvloop.run(run(source, reading, times_s))
     ordered_s = sorted(times_s)
     step = max(1, len(ordered_s) // TIMES_MAX)
     reading.sender.send(ordered_s[step // 2 :: step])
@@ -94,10 +119,10 @@ def use_processor(stop: Event, priority: Priority) -> None:
         sum(range(100_000))
 
 
-async def _read_until(servers: list[str], reading: Reading, times_s: "array[float]") -> None:
+async def _read(source: Source, reading: Reading, times_s: "array[float]") -> None:
     async with contextlib.AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(DLedgerClient(servers, "g"))
+            await stack.enter_async_context(DLedgerClient(source.servers, "g"))
             for _ in range(reading.load.tails + reading.load.from_start)
         ]
         reads = [_tail(client, reading, times_s) for client in clients[: reading.load.tails]]
@@ -113,6 +138,24 @@ async def _read_until(servers: list[str], reading: Reading, times_s: "array[floa
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read_bare(source: Source, reading: Reading, times_s: "array[float]") -> None:
+    leader_id, body_bytes, begin = source.leader_id, source.body_bytes, source.end_index + 1
+    tail = functools.partial(BareTail, leader_id, body_bytes, begin, times_s)
+    scan = functools.partial(BareScan, leader_id, body_bytes, 0, array("d"))
+    kinds = [tail] * reading.load.tails + [scan] * reading.load.from_start
+    host, _, port = source.leader_address.rpartition(":")
+    connect = asyncio.get_running_loop().create_connection
+    readers = [(await connect(kind, host, int(port)))[1] for kind in kinds]
+    await asyncio.sleep(1)
+    reading.ready.set()
+    while not reading.stop.is_set():
+        for reader in readers:
+            if reader.error is not None:
+                raise SystemExit(reader.error)
+        reading.entry_count.value = sum(reader.entry_count for reader in readers)
+        await asyncio.sleep(0.1)
 
 
 async def _tail(client: DLedgerClient, reading: Reading, times_s: "array[float]") -> None:

@@ -5,16 +5,18 @@
 
 First only the appends; then beside processes that use the processor and read nothing; then beside
 the readers. Members, writer and readers share the machine's cores. So the readers, and the
-processes of the second phase, run at the lowest priority unless `--nice` says otherwise, or, with
-`--idle`, only while a core is idle. The difference between the second and the third phase is what
-reading costs. The ratios compare the appends with those of the first phase. The delivery is the
-time from handing a body to the writer's client until a tail has it. A reader from the start begins
-again when it has reached the end. The benchmark fails if a turn of a member's event loop took too
-much of the processor.
+processes of the second phase, run at the lowest priority unless `--nice` says otherwise. With
+`--cgroup` they enter a control group, for example one with `cpu.idle`. With `--bare` the readers
+are those of `bare_readers.py`, which cost little themselves. The difference between the second and
+the third phase is what reading costs. The ratios compare the appends with those of the first phase.
+The delivery is the time from handing a body to the writer's client until a tail has it. A reader
+from the start begins again when it has reached the end. The benchmark fails if a turn of a member's
+event loop took too much of the processor.
 """
 
 import argparse
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import struct
@@ -29,7 +31,15 @@ from typing import Final, NamedTuple
 import uvloop
 
 from bench.append import processor_s
-from bench.tail_readers import BODY_BYTES_MIN, Load, Priority, Reading, read_until, use_processor
+from bench.tail_readers import (
+    BODY_BYTES_MIN,
+    Load,
+    Priority,
+    Reading,
+    Source,
+    read_until,
+    use_processor,
+)
 from bench.turns import LongTurns, turn_s_max
 from dledger_client.append.outcomes import Acknowledged
 from dledger_client.client import DLedgerClient
@@ -93,17 +103,29 @@ class Readers:
         loads = [Load(count, 0) for count in tails]
         loads += [Load(0, 1) for _ in range(arguments.from_start)]
         total_rate = arguments.readers * arguments.rate
+        leader = group.master()
+        source = Source(
+            list(group.servers),
+            leader,
+            group.peers[leader],
+            arguments.body_bytes,
+            group.status(leader).committed_index,
+            arguments.bare,
+        )
         self.readings = [
             Reading.of(context, stop, load, priority(arguments), total_rate) for load in loads
         ]
         self._processes: list[SpawnProcess] = [
-            context.Process(target=read_until, args=(list(group.servers), one), daemon=True)
+            context.Process(target=read_until, args=(source, one), daemon=True)
             for one in self.readings
         ]
         for process in self._processes:
             process.start()
-        for reading in self.readings:
-            reading.ready.wait()
+        for process, reading in zip(self._processes, self.readings, strict=True):
+            reading.sender.close()
+            while not reading.ready.wait(1):
+                if not process.is_alive():
+                    raise SystemExit("a reader has ended")
 
     def counts(self) -> tuple[int, int]:
         """Return how many entries the tails, and the readers from the start, have got."""
@@ -114,12 +136,10 @@ class Readers:
 
     def end(self) -> list[float]:
         """Wait for their end; return the sorted times from append to delivery."""
-        delivered_s = [
-            one_s
-            for reading in self.readings
-            if reading.load.tails
-            for one_s in reading.receiver.recv()
-        ]
+        delivered_s: list[float] = []
+        for reading in self.readings:
+            with contextlib.suppress(EOFError):  # its exit code tells
+                delivered_s += reading.receiver.recv()
         for process in self._processes:
             process.join(10)
             if process.exitcode != 0:
@@ -129,7 +149,7 @@ class Readers:
 
 def priority(arguments: argparse.Namespace) -> Priority:
     """Return the priority of the readers."""
-    return Priority(arguments.nice, arguments.idle)
+    return Priority(arguments.nice, arguments.cgroup)
 
 
 class Phases:
@@ -188,7 +208,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=10_000, help="appends a second")
     parser.add_argument("--body-bytes", type=int, default=100)
     parser.add_argument("--nice", type=int, default=19, help="priority of the readers, 19 lowest")
-    parser.add_argument("--idle", action="store_true", help="readers only use idle cores")
+    parser.add_argument("--cgroup", type=Path, help="a control group that the readers enter")
+    parser.add_argument("--bare", action="store_true", help="readers do nothing with the entries")
     parser.add_argument("--no-busy", action="store_true", help="leave out the second phase")
     parser.add_argument("--seconds", type=float, default=10.0, help="duration of each phase")
     arguments = parser.parse_args()
