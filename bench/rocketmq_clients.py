@@ -39,8 +39,12 @@ class Sent(NamedTuple):
 class StockClients:
     """A producer and a consumer of one version, with a topic of their own. A context manager."""
 
-    def __init__(self, folder: Path, version: str, address: str, pause_ms: int) -> None:
-        """Start both; the producer waits `pause_ms` after each send."""
+    def __init__(
+        self, folder: Path, version: str, address: str, pause_ms: int, poll_ms: int = POLL_MS
+    ) -> None:
+        """Start both; the producer waits `pause_ms` after each send, and both ask for the route
+        every `poll_ms`.
+        """
         self.version = version
         self.sends: list[Sent] = []
         self.failures: Counter[str] = Counter()
@@ -56,7 +60,7 @@ class StockClients:
         self._pause_s = pause_ms / 1000
         topic = f"failover-{version.replace('.', '-')}"
         class_path = java_rocketmq.find_client(version)
-        common = [f"topic={topic}", f"poll={POLL_MS}"]
+        common = [f"topic={topic}", f"poll={poll_ms}"]
         self._producer = _start(
             folder / f"{version}-send", class_path,
             ["send", address, *common, f"count={SENDS}", f"pause={pause_ms}"],

@@ -25,12 +25,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.failover_faults import wait_until_in_order
-from bench.rocketmq_clients import Sent, StockClients
+from bench.rocketmq_clients import POLL_MS, Sent, StockClients
 from tools.groups.broker_group import BrokerGroup
+from tools.groups.name_server import running_name_server
+from tools.groups.node_group import next_port
 from tools.groups.waiting import wait_for
 
 HEARTBEAT_MS: Final = 250
@@ -90,16 +93,24 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         members = folder / "members"
         members.mkdir()
+        registered_at = ""
+        if version := arguments.name_server:
+            registered_at = stack.enter_context(
+                running_name_server(folder / "names", version, next_port())
+            )
         group = stack.enter_context(
             BrokerGroup(
                 members, shares_port=True, heartbeat_interval_ms=HEARTBEAT_MS,
-                election_timeout_ms=ELECTION_MS,
+                election_timeout_ms=ELECTION_MS, registered_at=registered_at,
             )
         )  # fmt: skip
         wait_until_in_order(group)
+        names = registered_at or group.group_address
+        if registered_at:
+            wait_for(partial(_is_registered, group), "all members are registered", timeout_s=60)
         clients = [
             stack.enter_context(
-                StockClients(folder, version, group.group_address, arguments.pause_ms)
+                StockClients(folder, version, names, arguments.pause_ms, arguments.poll_ms)
             )
             for version in arguments.versions
         ]
@@ -132,9 +143,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pause-ms", type=int, default=10, help="pause after each send (default: 10)"
     )
+    parser.add_argument(
+        "--name-server", metavar="VERSION",
+        help="let clients find the group at a stock name server of this version",
+    )  # fmt: skip
+    parser.add_argument(
+        "--poll-ms", type=int, default=POLL_MS,
+        help=f"how often clients ask for the route (default: {POLL_MS}, as theirs)",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="a file to write the figures to")
     parser.add_argument("--verbose", action="store_true", help="print every round")
     return parser.parse_args()
+
+
+def _is_registered(group: BrokerGroup) -> bool:
+    """Tell whether every member is registered at every name server."""
+    brokers = [group.status(member).broker for member in group.peers]
+    return all(
+        broker is not None and all(server.registered for server in broker.name_servers)
+        for broker in brokers
+    )
 
 
 def _kill_once(

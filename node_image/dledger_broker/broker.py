@@ -187,7 +187,7 @@ class Broker:
 
     async def drain(self) -> None:
         """Send clients away, and answer what was read; see `planned_stop`."""
-        self._announcer.close()
+        self._announcer.leave()
         if self._listeners is None or self._pulls is None or self._requests is None:
             return  # no client has been accepted
         await self._stop.run(self._listeners, self._requests, self._pulls, self._member.gate)

@@ -109,6 +109,10 @@ class Member:
         """Return the first frame of a connection to another member, which it answers."""
         return native.encode_hello(self._server.clients.peers.hello(peer_id), opaque)
 
+    def call_when_link_lost(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with a member's id whenever this member's connection to it breaks."""
+        self._server.clients.peers.call_when_link_lost(listener)
+
     def register_producer(self, done: Callable[[DLedgerResponseCode, int], None]) -> None:
         """Register a producer of numbered drafts. This member must lead.
 

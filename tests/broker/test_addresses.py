@@ -34,8 +34,9 @@ def test_without_an_address_of_the_group_the_leader_has_id_0() -> None:
 
     assert told.route("n2") == {"0": MEMBERS["n2"], "1": MEMBERS["n0"], "2": MEMBERS["n1"]}
     assert "0" not in told.route(None)
-    assert told.registered(leads=False, leader_id="n2", is_isolated=False) == (2, MEMBERS["n1"])
-    assert told.registered(leads=True, leader_id="n1", is_isolated=False) == (0, MEMBERS["n1"])
+    assert told.own_record(leads=False) == (2, MEMBERS["n1"])
+    assert told.own_record(leads=True) == (0, MEMBERS["n1"])
+    assert told.group_record(is_wanted=True) is None
     assert host_text(told.store_host()) == MEMBERS["n1"]
 
 
@@ -58,18 +59,21 @@ def test_beside_an_address_of_the_group_each_known_member_has_its_ordinal_plus_1
     }
 
 
-def test_the_address_of_the_group_stays_registered_while_there_is_no_leader() -> None:
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_member_registers_its_own_address_beside_that_of_the_group(leads: bool) -> None:
     told = Addresses(settings(OWN, "10.96.0.7:10911"))
 
-    assert told.registered(leads=True, leader_id="n1", is_isolated=False) == (0, "10.96.0.7:10911")
-    assert told.registered(leads=False, leader_id=None, is_isolated=False) == (0, "10.96.0.7:10911")
-    assert told.registered(leads=False, leader_id="n0", is_isolated=False) == (2, MEMBERS["n1"])
+    assert told.own_record(leads=leads) == (2, MEMBERS["n1"])
+    assert told.group_record(is_wanted=True) == (0, "10.96.0.7:10911")
+    assert told.group_record(is_wanted=False) is None
 
 
-def test_a_member_without_a_leader_for_long_registers_only_its_own_address() -> None:
-    told = Addresses(settings(OWN, "10.96.0.7:10911"))
+def test_a_member_that_stands_in_for_the_address_of_the_group_has_one_record() -> None:
+    """A name server keeps each address under one id."""
+    told = Addresses(settings(OWN, "flights-broker:10911"))
 
-    assert told.registered(leads=False, leader_id=None, is_isolated=True) == (2, MEMBERS["n1"])
+    assert told.own_record(leads=True) == (0, MEMBERS["n1"])
+    assert told.group_record(is_wanted=True) is None
 
 
 class Names:

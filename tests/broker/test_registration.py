@@ -1,43 +1,35 @@
 """What a member tells name servers, and name servers that are down, slow or wrong."""
 
 import asyncio
-import dataclasses
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from dledger_broker.metrics import BrokerCounters
-from dledger_broker.names import name_servers, registration
-from dledger_broker.names.name_servers import LAST_ANSWER_S, Backoff, NameServers
+from dledger_broker.names import registration
+from dledger_broker.names.kept_record import LAST_ANSWER_S, Backoff, KeptRecord
 from dledger_broker.names.registration import Standing
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker.state.tables import Tables, TableVersion
 from dledger_broker_client.client import BrokerClient
 from dledger_broker_client.name_server import NameServer
+from dledger_broker_client.registering import MEMBERS, SETTINGS, Registering
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.answers import encode_answer
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.names import RegisterBroker, RegisterBrokerFields, body_checksum
-from dledger_formats.settings import NodeSettings, SettingsError
+from dledger_formats.settings import SettingsError
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.node_group import next_port
 from tools.groups.waiting import wait_for
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden" / "rocketmq-frames.jsonl"
-MEMBERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
-SETTINGS = BrokerSettings(
-    node=NodeSettings(group="g", self_id="n1", peers=MEMBERS, store_base_dir="/nowhere"),
-    addresses=MEMBERS,
-    name="b",
-)
 
 
 def registered(standing: Standing) -> RemotingCommand:
@@ -164,52 +156,23 @@ def test_a_member_that_is_cut_off_lets_go_of_the_address_of_the_group(
     with BrokerGroup(tmp_path, registered_at=name_server.address, shares_port=True) as group:
         leader = group.master()
         alone = next(member for member in group.peers if member != leader)
-        own = (1 + [*group.peers].index(alone), group.broker_addresses[alone])
 
-        def last() -> tuple[int, str]:
-            return name_server.requests[-1].broker_id, name_server.requests[-1].broker_addr
+        def of_the_group() -> int:
+            return sum(
+                request.broker_addr == group.group_address for request in name_server.requests
+            )
 
-        wait_for(lambda: len(name_server.requests) >= len(group.peers), "all are registered")
+        wait_for(lambda: len(name_server.requests) > len(group.peers), "all are registered")
         others = [member for member in group.peers if member != alone]
         for member in others:
             group.freeze(member)
-        wait_for(lambda: last() == (0, group.group_address), "it registers the group's address")
-        wait_for(lambda: last() == own, "it registers its own address")
+        before = of_the_group()
+        wait_for(lambda: of_the_group() > before, "it registers the group's address")
+        wait_for(lambda: group.status(alone).leader_id is None, "it knows that there is no leader")
+        while_alone = of_the_group()
         for member in others:
             group.thaw(member)
-
-
-class Registering:
-    """Keeps a member registered, without its broker."""
-
-    def __init__(self, *addresses: str) -> None:
-        self.counters = BrokerCounters()
-        self.standing = Standing(0, MEMBERS["n1"], 1, TableVersion())
-        self._settings = dataclasses.replace(SETTINGS, name_servers=addresses)
-        self._threads = ThreadPoolExecutor(1)
-
-    async def __aenter__(self) -> Self:
-        tables = BrokerState().tables
-        self.servers = NameServers(
-            self._settings, lambda: self.standing, lambda: tables, self._threads, self.counters
-        )
-        self.servers.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.servers.close()
-        self._threads.shutdown()
-
-    async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        await asyncio.to_thread(wait_for, is_so, what)
-
-    async def until_registered(self) -> None:
-        registered = self.counters.registered
-        await self.until(lambda: all(registered.values()), "it is registered everywhere")
-
-    def change(self) -> None:
-        self.standing = self.standing._replace(term=self.standing.term + 1)
-        self.servers.tick()
+        wait_for(lambda: of_the_group() > while_alone, "the leader takes the address back")
 
 
 def test_the_pause_doubles_with_each_failure_up_to_thirty_seconds() -> None:
@@ -337,10 +300,10 @@ def test_an_unexpected_error_at_one_name_server_ends_no_registration(
 def test_the_end_of_a_registration_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def end(_: name_servers.NameServer) -> None:
+    async def end(_: KeptRecord) -> None:
         raise KeyError("the end")
 
-    monkeypatch.setattr(name_servers.NameServer, "run", end)
+    monkeypatch.setattr(KeptRecord, "run", end)
 
     async def play() -> None:
         async with Registering("127.0.0.1:1") as member:

@@ -2,50 +2,38 @@
 
 import contextlib
 import http.client
+import statistics
+import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+import tools.groups.name_server
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.names import TopicRoute
 from dledger_java.rocketmq import of_kind, play
 from tools import java_rocketmq
 from tools.groups.broker_group import BrokerGroup
-from tools.groups.java_process import start_java
 from tools.groups.node_group import next_port
 from tools.groups.waiting import wait_for
 from tools.java_dledger import JavaMissingError
 
 pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="name_server")]
 
-MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
-
 
 @contextlib.contextmanager
 def running_name_server(folder: Path, version: str, port: int) -> Iterator[str]:
     """Run a name server; yield its address."""
     try:
-        class_path = java_rocketmq.find_name_server(version)
+        with tools.groups.name_server.running_name_server(folder, version, port) as address:
+            yield address
     except JavaMissingError as error:
         pytest.skip(str(error))
-    folder.mkdir(exist_ok=True)
-    (folder / "conf").mkdir(exist_ok=True)
-    (folder / "conf" / "logback_namesrv.xml").write_text("<configuration/>")  # 4.9 ends without it
-    settings = folder / "name-server.conf"
-    settings.write_text(f"listenPort={port}\n")
-    with (folder / "name-server.log").open("ab") as log:
-        process = start_java(
-            class_path, MAIN, ["-c", str(settings)], home=folder, log=log,
-            options=("-Xmx256m", "-XX:+UseSerialGC", f"-Drocketmq.home.dir={folder}"),
-        )  # fmt: skip
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(params=java_rocketmq.NAME_SERVER_VERSIONS)
@@ -115,30 +103,89 @@ def test_the_route_follows_the_leader_and_forgets_dead_members(
         wait_for_route(name_server, group, group.master())
 
 
+def own_records(group: BrokerGroup) -> dict[str, str]:
+    """Return the records of living members beside that of the group."""
+    return {
+        str(number): group.broker_addresses[member]
+        for number, member in enumerate(sorted(group.peers), 1)
+        if member in group.running()
+    }
+
+
 def test_the_address_of_the_group_is_registered_whoever_leads(
     name_server: str, tmp_path: Path
 ) -> None:
-    """A name server also keeps what a new leader has registered before, as a follower."""
+    """Each record has a connection of its own, so a dead member leaves none behind."""
 
-    def is_right(group: BrokerGroup, leader: str) -> bool:
-        found = route(name_server, "TBW102")
-        followers = wanted_route(group, leader).items() - {("0", group.broker_addresses[leader])}
-        living = {group.broker_addresses[member] for member in group.running()}
-        return (
-            found.get("0") == group.group_address
-            and followers <= found.items()
-            and {*found.values()} <= living | {group.group_address}
-        )
+    def is_right(group: BrokerGroup) -> bool:
+        wanted = own_records(group) | {"0": group.group_address}
+        return route(name_server, "TBW102") == wanted
 
     with BrokerGroup(tmp_path, registered_at=name_server, shares_port=True) as group:
-        for _ in range(2):
+        for end in (group.kill, group.stop, group.kill):
             leader = group.master()
-            wait_for(partial(is_right, group, leader), f"the route while {leader} leads")
-            group.kill(leader)
+            wait_for(partial(is_right, group), f"the route while {leader} leads")
+            end(leader)
             other = group.master()
-            wait_for(partial(is_right, group, other), f"the route once {other} leads")
+            wait_for(partial(is_right, group), f"the route once {other} leads")
             group.start(leader)
             group.wait_until_up(leader)
+
+
+class RouteWatch:
+    """Asks for the route again and again, and keeps when it named no master."""
+
+    def __init__(self, name_server: str) -> None:
+        self.asked = 0
+        self.missing_s: list[float] = []
+        self._name_server = name_server
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._has_ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        with BrokerClient(self._name_server) as client:
+            while not self._has_ended.is_set():
+                answer = client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
+                [broker] = TopicRoute.from_json(answer.body).broker_datas
+                self.asked += 1
+                if "0" not in broker.broker_addrs:
+                    self.missing_s.append(time.monotonic())
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_the_route_hardly_lacks_a_master_while_leaders_end(
+    name_server: str, tmp_path: Path, how: str
+) -> None:
+    """The living members notice a broken connection as soon as the name server does, and register
+    the address of the group before they have elected another leader.
+    """
+    lacking_s = []
+    with BrokerGroup(tmp_path, registered_at=name_server, shares_port=True) as group:
+        for _ in range(3):
+            leader = group.master()
+            wanted = own_records(group) | {"0": group.group_address}
+            wait_for(lambda all_=wanted: route(name_server, "TBW102") == all_, "all know all")  # type: ignore[misc]
+            with RouteWatch(name_server) as watch:
+                wait_for(lambda at=watch: at.asked > 100, "the route is watched")  # type: ignore[misc]
+                (group.kill if how == "kill" else group.stop)(leader)
+                group.master()
+                before = watch.asked
+                wait_for(lambda at=watch, n=before: at.asked > n + 100, "the route is watched")  # type: ignore[misc]
+            gaps = watch.missing_s
+            lacking_s.append(gaps[-1] - gaps[0] if gaps else 0.0)
+            group.start(leader)
+            group.wait_until_up(leader)
+
+    # An election takes longer, and the next master needs its end.
+    assert statistics.median(lacking_s) < 0.1, lacking_s
 
 
 def test_a_deposed_leader_does_not_stay_the_master_of_the_route(

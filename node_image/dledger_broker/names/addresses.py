@@ -74,20 +74,24 @@ class Addresses:
             for member, address in known.items()
         }
 
-    def registered(
-        self, *, leads: bool, leader_id: str | None, is_isolated: bool
-    ) -> tuple[int, str]:
+    def own_record(self, *, leads: bool) -> tuple[int, str]:
         """Return the broker id and the address under which this member registers itself.
 
-        While no leader is known, every member registers the address of all: a name server forgets
-        it as the connection of the member ends that has registered it last. A member that has had
-        no leader for long may be the only one, and must not take the address of the others along
-        when it dies.
+        Beside an address of all members, that is always its ordinal + 1.
         """
-        if self._shared and (leads or (leader_id is None and not is_isolated)):
-            return MASTER_ID, self._shared
         own_id = self._ordinal_id(self._settings.node.self_id)
+        if self._shared not in ("", self._own):
+            return own_id, self._own
         return MASTER_ID if leads else own_id, self._own
+
+    def group_record(self, *, is_wanted: bool) -> tuple[int, str] | None:
+        """Return the id and the address of all members, if there is one that is to be registered.
+
+        A name server would drop this member's own record if the same address got another id.
+        """
+        if not is_wanted or self._shared in ("", self._own):
+            return None
+        return MASTER_ID, self._shared
 
     async def follow(self) -> None:
         """Look the name of the address up again and again, until cancelled."""

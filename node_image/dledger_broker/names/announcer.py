@@ -1,17 +1,31 @@
-"""Keeps up to date what clients and name servers are told of this member."""
+"""Keeps up to date what clients and name servers are told of this member, and of the group.
+
+The leader registers the address of all members; while none is known, every member does. A name
+server drops it as the connection ends over which it was registered last. So as soon as the link to
+the leader breaks, its followers register it, without waiting for another leader; a leader does so
+when its link to any member breaks. Equal registrations of one address do not disturb each other.
+"""
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.names.addresses import Addresses
 from dledger_broker.names.name_servers import NameServers
-from dledger_broker.names.registration import Standing
+from dledger_broker.names.registration import Standing, Standings
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_node.embedding import Member
+
+GONE_S: Final = 5.0
+"""How long a leader counts as gone whose link has broken. A new one is elected sooner."""
+AGAIN_S: Final = 8.0
+"""When a leader registers the address again after it has lost a member, which may have registered
+the address meanwhile: until it has known no leader for 5 s. It may end any time later.
+"""
 
 
 class Owner(Protocol):
@@ -44,10 +58,16 @@ class Announcer:
         self._addresses = addresses
         self._member = member
         self._owner = owner
+        self._now_s = asyncio.get_running_loop().time
+        self._gone: tuple[str, int] | None = None
+        """The leader whose link has broken, and its term."""
+        self._gone_until_s = -math.inf
+        self._again_s = math.inf
         self._name_servers = NameServers(
-            settings, self._standing, lambda: owner.state.tables, threads, counters
+            settings, self._standings, lambda: owner.state.tables, threads, counters
         )
         self._following: asyncio.Task[None] | None = None
+        member.call_when_link_lost(self._link_lost)
 
     def start(self) -> None:
         """Look up and register from now on."""
@@ -56,7 +76,14 @@ class Announcer:
 
     def tick(self) -> None:
         """Tell name servers soon what has changed."""
+        if self._now_s() >= self._again_s:
+            self._again_s = math.inf
+            self._name_servers.repeat_group()
         self._name_servers.tick()
+
+    def leave(self) -> None:
+        """Let name servers forget this member; the next leader registers the group's address."""
+        self._name_servers.leave()
 
     def close(self) -> None:
         """Register no longer; name servers forget this member as the connections close."""
@@ -68,12 +95,30 @@ class Announcer:
         """Return once the connections to name servers are closed, a second later at most."""
         await self._name_servers.closed()
 
-    def _standing(self) -> Standing:
+    def _link_lost(self, member_id: str) -> None:
+        """Take note that the connection to another member has broken."""
+        now_s = self._now_s()
+        if member_id == self._member.leader_id:
+            self._gone, self._gone_until_s = (member_id, self._member.term), now_s + GONE_S
+        self._again_s = now_s + AGAIN_S
+        self._name_servers.repeat_group()
+
+    def _standings(self) -> Standings:
         """Return what name servers should know."""
-        broker_id, address = self._addresses.registered(
-            leads=self._owner.is_proven,
-            leader_id=self._member.leader_id,
-            is_isolated=self._is_isolated(),
-        )
+        leads, term = self._owner.is_proven, self._member.term
         topics = self._owner.state.tables.topics_version
-        return Standing(broker_id, address, self._member.term, topics)
+        own = Standing(*self._addresses.own_record(leads=leads), term, topics)
+        group = self._addresses.group_record(is_wanted=leads or self._has_no_leader())
+        return Standings(own, None if group is None else Standing(*group, term, topics))
+
+    def _has_no_leader(self) -> bool:
+        """Tell whether the leader is gone, or none is known, but has been until a moment ago.
+
+        A member that has had no leader for long may be the only one, and must not take the address
+        of the others along when it dies.
+        """
+        leader_id = self._member.leader_id
+        if leader_id is None:
+            return not self._is_isolated()
+        is_gone = self._gone == (leader_id, self._member.term)
+        return is_gone and self._now_s() < self._gone_until_s

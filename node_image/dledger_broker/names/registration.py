@@ -23,16 +23,27 @@ in every group, so there are always two.
 
 
 class Standing(NamedTuple):
-    """What a name server should know now of a member; a change is told at once."""
+    """A record that a name server should have now; a change is told at once."""
 
     broker_id: int
-    """0 for a leader that has proved itself, else the member's ordinal + 1."""
+    """0 for the address of the group, or else a leader that has proved itself; the ordinal + 1 for
+    any other member.
+    """
     address: str
     """IP and port of the broker with this id."""
     term: int
     """A name server of 5.x ignores a broker with id 0 of an earlier term than that it knows."""
     topics: TableVersion
     """The version of the topics."""
+
+
+class Standings(NamedTuple):
+    """What this member keeps registered."""
+
+    own: Standing
+    """Its own address."""
+    group: Standing | None = None
+    """The address of all members; None if another member keeps it, or there is none."""
 
 
 def body(settings: BrokerSettings, standing: Standing, tables: Tables) -> bytes:

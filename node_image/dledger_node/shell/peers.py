@@ -66,6 +66,10 @@ class LinkOwner:
         self.identity = identity
         self.election_timeout_s = settings.election_timeout_ms / 1000
         self._turn = turn
+        self._up: set[str] = set()
+        """The peers to which a connection is made."""
+        self.when_lost: list[Callable[[str], None]] = []
+        """Called with the id of a peer whenever the connection to it breaks."""
 
     def hello(self, peer_id: str) -> native.Hello:
         """Return the first message of a link to a peer."""
@@ -104,12 +108,17 @@ class LinkOwner:
         """Tell the core that a link is up."""
         # The peer may have closed the link because it was pushed damaged entries.
         self._store.distrust()
+        self._up.add(peer_id)
         logger.info("link to %s is up", peer_id)
         self._turn(lambda: self._core.link_restored(peer_id))
 
     def link_lost(self, peer_id: str) -> None:
         """Tell the core that a link is down."""
         self._turn(lambda: self._core.link_lost(peer_id))
+        if peer_id in self._up:
+            self._up.remove(peer_id)
+            for listener in self.when_lost:
+                listener(peer_id)
 
 
 class PeerMessages:
@@ -160,6 +169,10 @@ class PeerMessages:
     def hello(self, peer_id: str) -> native.Hello:
         """Return the first message of a link to a peer."""
         return self._owner.hello(peer_id)
+
+    def call_when_link_lost(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the id of a peer whenever the connection to it breaks."""
+        self._owner.when_lost.append(listener)
 
     def refuse_hello(self, hello: native.Hello) -> str | None:
         """Return why the sender must not open a link; None if it may."""

@@ -22,7 +22,7 @@ class NameServer:
         self.answer: Callable[[RemotingCommand], bytes] = lambda request: encode_answer(
             request.opaque, 0
         )
-        self.open = 0
+        self.open = self.connections = 0
         self.closes = False
         """Whether it closes a connection after its answer."""
         owner = self
@@ -30,6 +30,7 @@ class NameServer:
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
                 owner.open += 1
+                owner.connections += 1
                 decoder = FrameDecoder()
                 try:
                     while data := self.request.recv(65536):
@@ -50,6 +51,16 @@ class NameServer:
         host, port = self._server.server_address[:2]
         self.address = f"{host!s}:{port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses that were registered, in their order."""
+        return [request.broker_addr for request in self.requests]
+
+    @property
+    def ids(self) -> list[int]:
+        """The broker ids that were registered, in their order."""
+        return [request.broker_id for request in self.requests]
 
     def take(self, command: RemotingCommand) -> None:
         """Remember a registration."""

@@ -213,7 +213,8 @@ class Program:
             reads=SimpleNamespace(prove_read=lambda _consistency, answer: prove(answer)),
             appends=SimpleNamespace(closed=False),
             peer_requests=self._peer_requests,
-            peers=SimpleNamespace(hello=hello),
+            # It matters for an address of the group only, which these members do not have.
+            peers=SimpleNamespace(hello=hello, call_when_link_lost=lambda _: None),
             group=GROUP,
             self_id=node.self_id,
         )

@@ -1,0 +1,85 @@
+"""The records of a member and of its group at a name server: each has a connection of its own."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from dledger_broker_client.name_server import NameServer
+from dledger_broker_client.registering import GROUP_ADDRESS, MEMBERS, Registering
+
+
+@pytest.fixture
+def name_server() -> Iterator[NameServer]:
+    server = NameServer()
+    yield server
+    server.close()
+
+
+def test_each_record_has_a_connection_of_its_own(name_server: NameServer) -> None:
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            await member.until_registered()
+            assert name_server.open == 1, "another member keeps the address of the group"
+            member.become_keeper()
+            await member.until(lambda: name_server.addresses[-1] == GROUP_ADDRESS, "it is kept")
+            assert name_server.open == 2
+            assert name_server.ids[-1] == 0
+
+    asyncio.run(play())
+    assert name_server.addresses == [MEMBERS["n1"], GROUP_ADDRESS]
+
+
+def test_a_record_that_another_member_keeps_is_not_removed(name_server: NameServer) -> None:
+    """The end of the connection would remove it, if the other member has not registered it yet."""
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            member.become_keeper()
+            await member.until(lambda: len(name_server.addresses) == 2, "both are registered")
+            member.group = None
+            member.servers.tick()
+            member.servers.repeat_group()
+            member.change()
+            await member.until(lambda: len(name_server.addresses) == 3, "its own is told again")
+            assert name_server.open == 2
+            member.servers.leave()
+            await member.until(lambda: name_server.open == 1, "its own is given up")
+            member.servers.close()
+            await member.servers.closed()
+            await member.until(lambda: name_server.open == 0, "both are given up")
+
+    asyncio.run(play())
+    assert name_server.addresses[2:] == [MEMBERS["n1"]]
+
+
+def test_the_address_of_the_group_is_registered_again_when_a_member_is_lost(
+    name_server: NameServer,
+) -> None:
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            member.become_keeper()
+            await member.until(lambda: len(name_server.addresses) == 2, "both are registered")
+            member.servers.repeat_group()
+            await member.until(lambda: len(name_server.addresses) == 3, "it is told again")
+
+    asyncio.run(play())
+    assert name_server.addresses[2] == GROUP_ADDRESS
+
+
+def test_another_address_of_the_group_gets_another_connection(name_server: NameServer) -> None:
+    """A name server forgets only one address of a connection."""
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            member.become_keeper()
+            await member.until(lambda: len(name_server.addresses) == 2, "both are registered")
+            assert member.group is not None
+            member.group = member.group._replace(address="127.0.0.1:5")
+            member.servers.tick()
+            await member.until(lambda: len(name_server.addresses) == 3, "the other one is told")
+            await member.until(lambda: name_server.open == 2, "the first connection is closed")
+
+    asyncio.run(play())
+    assert name_server.addresses[2] == "127.0.0.1:5"
+    assert name_server.connections == 3
