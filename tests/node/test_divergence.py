@@ -137,6 +137,37 @@ def test_the_log_is_foreign_once_the_leader_states_that_an_entry_of_its_term_is_
     assert around.renounced == [7]
 
 
+def test_a_leader_that_probes_between_its_pushes_is_judged_too(
+    follower: LogStore, push: AppendRequest
+) -> None:
+    around = Surroundings()
+    divergence = of(around, follower)
+    earlier = replace(push, previous_index=6, first_index=7)
+    committed = [replace(each, committed_index=TOLD_INDEX) for each in (push, earlier)]
+
+    for _ in range(PUSHES_MIN):
+        for each in (push, earlier):
+            divergence.examines(each, "bad_chain_crc")
+    around.answers.pop()(TOLD_INDEX)
+    assert around.renounced == []
+    divergence.examines(committed[1], "bad_chain_crc")
+
+    assert around.renounced == [6]
+    assert around.answers == []
+
+
+def test_pushes_that_fail_once_each_prove_nothing(follower: LogStore, push: AppendRequest) -> None:
+    """Bits that change on their way do so at different entries."""
+    around = Surroundings()
+    divergence = of(around, follower)
+
+    for index in range(8):
+        each = replace(push, previous_index=index, first_index=index + 1)
+        assert not divergence.examines(each, "bad_chain_crc")
+
+    assert around.answers == []
+
+
 def test_a_leader_that_commits_no_entry_of_its_term_is_ignored_for_a_bounded_time(
     follower: LogStore, push: AppendRequest
 ) -> None:

@@ -168,7 +168,7 @@ async def test_a_longer_log_of_another_group_is_confirmed_to_nobody(
         group.kill(victim)
         kept = LogStore.open(group.store_folder(victim), **sizes_of(group, victim))
         kept.close()
-        assert kept.end_index == end_index + 8, "nothing is truncated"
+        assert kept.end_index >= end_index + 8, "nothing is truncated, also if it led for a moment"
         shutil.rmtree(group.store_folder(victim))
         group.start(victim)
         group.wait_for_status(

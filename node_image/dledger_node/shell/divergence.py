@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 PUSHES_MIN: Final = 3
 """Pushes of one leader in one term that do not follow the same entry, before it counts."""
+ENTRIES_MAX: Final = 16
+"""Entries whose pushes are counted; a leader that probes comes back to few."""
 UNPROVED_TIMEOUTS: Final = 20
 """Election timeouts for which a leader that has told its index may take to commit it."""
 IGNORED_TIMEOUTS: Final = 10
@@ -62,11 +64,13 @@ _REQUESTS: Final = (
 
 
 class _Suspected(NamedTuple):
-    """A leader in a term, and the entry of this log that its entries do not follow."""
+    """A leader in a term, some of whose entries do not follow this log."""
 
     leader_id: str
     term: int
-    own_index: int
+
+
+_NOBODY: Final = _Suspected("", -1)
 
 
 class Divergence:
@@ -90,8 +94,9 @@ class Divergence:
         self._now_s = now_s
         self._unproved_s = UNPROVED_TIMEOUTS * election_timeout_s
         self._ignored_s = IGNORED_TIMEOUTS * election_timeout_s
-        self._suspected = _Suspected("", -1, -1)
-        self._count = 0
+        self._suspected = _NOBODY
+        self._counts: dict[int, int] = {}
+        """The pushes of that leader that do not follow an entry, by the entry's index."""
         self._is_asking = False
         self._told_index: int | None = None
         """The index that the suspected leader has told."""
@@ -114,27 +119,34 @@ class Divergence:
         """
         if push.previous_index < 0:
             return False  # no entry was compared
-        suspected = _Suspected(push.sender, push.term, push.previous_index)
+        suspected, index = _Suspected(push.sender, push.term), push.previous_index
         if suspected != self._suspected:
             self._suspect(suspected)
-        self._count += 1
+        if len(self._counts) >= ENTRIES_MAX and index not in self._counts:
+            self._counts.clear()
+        self._counts[index] = count = self._counts.get(index, 0) + 1
         self._core.note_difference(push.sender, push.term)
-        if self._count < PUSHES_MIN:
+        if count < PUSHES_MIN:
             return False
-        if self._told_index is not None:
-            self._judge(push.committed_index, self._told_index)
-        elif not self._is_asking and self._own_entry_is_sound(push.previous_index):
-            logger.warning(
-                "entry %d of this log is not that of %s, the leader of term %d, although it has "
-                "the same term: %s. %s is asked whether a majority has its log",
-                push.previous_index, push.sender, push.term, problem, push.sender,
-            )  # fmt: skip
-            self._is_asking = True
-            self._reads().ask_index(lambda index: self._told(suspected, index))
+        if self._own_entry_is_sound(index):
+            if self._told_index is not None:
+                self._judge(index, push.committed_index, self._told_index)
+            elif not self._is_asking:
+                self._ask(suspected, index, problem)
         return True
 
     def _suspect(self, suspected: _Suspected) -> None:
-        self._suspected, self._count, self._told_index = suspected, 0, None
+        self._suspected, self._told_index = suspected, None
+        self._counts.clear()
+
+    def _ask(self, suspected: _Suspected, index: int, problem: str) -> None:
+        logger.warning(
+            "entry %d of this log is not that of %s, the leader of term %d, although it has the "
+            "same term: %s. %s is asked whether a majority has its log",
+            index, *suspected, problem, suspected.leader_id,
+        )  # fmt: skip
+        self._is_asking = True
+        self._reads().ask_index(lambda told_index: self._told(suspected, told_index))
 
     def _own_entry_is_sound(self, index: int) -> bool:
         """Verify the entry as stored; damage is noted by the store, which gets it mended."""
@@ -147,22 +159,22 @@ class Divergence:
 
     def _told(self, suspected: _Suspected, index: int) -> None:
         self._is_asking = False
-        follows = (self._core.leader_id, self._core.term) == (suspected.leader_id, suspected.term)
+        follows = (self._core.leader_id, self._core.term) == suspected
         if index != NOT_LEADING and follows and suspected == self._suspected:
             self._told_index, self._proof_due_s = index, self._now_s() + self._unproved_s
 
-    def _judge(self, committed_index: int, told_index: int) -> None:
+    def _judge(self, own_index: int, committed_index: int, told_index: int) -> None:
         """Compare what the leader states to be committed with the index that it has told."""
         suspected = self._suspected
         if committed_index >= told_index:
-            self._identity.renounce(suspected.own_index)
+            self._identity.renounce(own_index)
         elif self._now_s() >= self._proof_due_s:
             logger.error(
                 "%s leads term %d, but has committed no entry of it: entries up to %d are "
                 "committed there, and that term begins with entry %d or an earlier one. Its log "
                 "may be another group's, so its requests are ignored for %.0f s",
-                suspected.leader_id, suspected.term, committed_index, told_index, self._ignored_s,
+                *suspected, committed_index, told_index, self._ignored_s,
             )  # fmt: skip
             self._ignored_id = suspected.leader_id
             self._ignored_until_s = self._now_s() + self._ignored_s
-            self._suspect(_Suspected("", -1, -1))
+            self._suspect(_NOBODY)
