@@ -80,12 +80,18 @@ class LogFront:
         sealed = len(data.files_between(data.start, self._log.end_pos)) - 1
         return sealed * data.file_size + self.tail_bytes
 
-    def finish_removal(self, checkpoint: Checkpoint | None) -> None:
+    def finish_removal(
+        self, checkpoint: Checkpoint | None, removed: Sequence[Segment] = ()
+    ) -> None:
         """Finish a removal that a crash interrupted after `save_begin`, and read the removals.
 
+        `removed` are the files that `recovery.forget_removed` has found. Others are found only now,
+        since the index had to be rebuilt.
         A checkpoint without durable entries from there on was saved by `LogStore.replace`: this is
         still the old log, and what it holds from there on may never have been committed.
         """
+        if removed:
+            self.delete(removed)
         if checkpoint is not None and checkpoint.begin_index is not None:
             last_index = min(checkpoint.end_index, self._log.end_index)
             if self._log.begin_index < checkpoint.begin_index <= last_index:

@@ -110,6 +110,7 @@ class LogStore(LogReader):
             ballast.create(folder)
             checkpoint = checkpoint_file.load_checkpoint(folder)
             recovery.finish_replacing(files, checkpoint)
+            removed = recovery.forget_removed(files, checkpoint)
             found = recovery.examine(
                 files, checkpoint, progress, verify_all=verify_all, margin_bytes=margin_bytes
             )
@@ -117,7 +118,7 @@ class LogStore(LogReader):
             report = recovery.report(found, cut_bytes, time.monotonic() - began)
             log = LogWriter(files, found)
             store = cls(folder, lock, files, log, checkpoint, report, found.start.index)
-            store.front.finish_removal(checkpoint)
+            store.front.finish_removal(checkpoint, removed)
             store.memberships.restore(checkpoint)
             store.producers.restore()
             store._save_checkpoint_if_room()

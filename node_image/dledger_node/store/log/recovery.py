@@ -170,6 +170,40 @@ def finish_replacing(files: LogFiles, checkpoint: Checkpoint | None) -> None:
             files.index.clear()
 
 
+def forget_removed(files: LogFiles, checkpoint: Checkpoint | None) -> tuple[Segment, ...]:
+    """Forget the segments before the checkpoint's beginning, and return them: a crash interrupted
+    their removal.
+
+    They belong to the log no longer, so damage in them must not keep its member out. Nothing is
+    forgotten if nothing tells surely where the first entry is: neither its own header, nor the
+    index units on both sides of the border.
+    """
+    if checkpoint is None or checkpoint.begin_index is None:
+        return ()
+    index = checkpoint.begin_index
+    if not 0 < index <= checkpoint.end_index or not _border_is_known(files, index):
+        return ()
+    data = files.data.take_before(files.pos(index))
+    return data + files.index.take_before(index * INDEX_UNIT_SIZE)
+
+
+def _border_is_known(files: LogFiles, index: int) -> bool:
+    """Tell whether a data segment begins with an entry, by the index and by one more witness."""
+    if not files.begins_segment(index):
+        return False
+    try:
+        files.header(index)
+    except StoreDamagedError:
+        pos = files.pos(index)
+        try:
+            before = files.unit(index - 1)
+        except IndexError:
+            return False
+        in_segment_before = pos - files.data.file_size <= before.pos < pos
+        return before.index == index - 1 and in_segment_before and before.pos + before.size <= pos
+    return True
+
+
 def _checkpointed_start(
     files: LogFiles, checkpoint: Checkpoint | None, beginning: Cursor, margin_bytes: int
 ) -> Cursor:
