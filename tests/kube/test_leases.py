@@ -1,81 +1,47 @@
 """Leases: at most one holder at any moment, whatever fails, and soon another one."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 
 import pytest
 
-from dledger_operator.api_objects import LeaseView
+from dledger_kube.lease_store import LeaseStore
 from dledger_operator.behaviours.leases.duties import REPLICA_TERMS, Duties, Duty
 from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
 from dledger_operator.behaviours.leases.lease_turn import DURATION_S_MAX, LeaseTerms
-from dledger_operator.clients.errors import ConflictError, UnavailableError
+from dledger_operator.clients.errors import UnavailableError
 from dledger_operator.config import LeaseNames
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class LeaseStore:
-    """The Leases of an API server. `fault` says what happens to the next request: `lost` before the
-    server has it, `unanswered` after the server did it.
+class FaultyStore(LeaseStore):
+    """Leases of which `fault` says what happens to the next request: `lost` before the server has
+    it, `unanswered` after the server did it.
     """
 
     def __init__(self) -> None:
-        self.leases: dict[tuple[str, str], LeaseView] = {}
+        super().__init__()
         self.fault: Callable[[], str] = lambda: ""
-        self._version = 0
 
-    async def get(self, namespace: str, name: str) -> LeaseView | None:
-        if self.fault():
-            raise UnavailableError("no answer")
-        return self.leases.get((namespace, name))
-
-    async def create(
-        self, namespace: str, name: str, *, holder: str, duration_s: int, now: datetime
-    ) -> LeaseView:
-        made = LeaseView(
-            namespace=namespace,
-            name=name,
-            resource_version="",
-            holder=holder,
-            duration_s=duration_s,
-            transitions=0,
-        )
-        return self._write(made, expected="")
-
-    async def renew(
-        self, lease: LeaseView, *, holder: str, duration_s: int, now: datetime
-    ) -> LeaseView:
-        passes = bool(holder) and holder != lease.holder
-        changed = replace(
-            lease,
-            holder=holder,
-            duration_s=duration_s,
-            transitions=lease.transitions + passes,
-        )
-        return self._write(changed, expected=lease.resource_version)
-
-    def _write(self, lease: LeaseView, expected: str) -> LeaseView:
-        fault, key = self.fault(), (lease.namespace, lease.name)
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[None]:
+        fault = self.fault()
         if fault == "lost":
             raise UnavailableError("no answer")
-        found = self.leases.get(key)
-        if (found.resource_version if found else "") != expected:
-            raise ConflictError("changed")
-        self._version += 1
-        self.leases[key] = replace(lease, resource_version=str(self._version))
+        yield
         if fault:
             raise UnavailableError("no answer")
-        return self.leases[key]
 
 
 class Replica:
     """A keeper with a clock of its own that a test moves."""
 
     def __init__(
-        self, store: LeaseStore, holder: str, now_s: float, terms: LeaseTerms = REPLICA_TERMS
+        self, store: FaultyStore, holder: str, now_s: float, terms: LeaseTerms = REPLICA_TERMS
     ) -> None:
         self.now_s = now_s
         self.changes: list[bool] = []
@@ -92,7 +58,7 @@ class Replica:
 
 
 async def test_the_first_one_holds_and_the_second_waits() -> None:
-    store = LeaseStore()
+    store = FaultyStore()
     first, second = Replica(store, "a", 0.0), Replica(store, "b", 1e6)
 
     await first.keeper.turn()
@@ -104,7 +70,7 @@ async def test_the_first_one_holds_and_the_second_waits() -> None:
 
 async def test_a_dead_holders_lease_is_taken_within_five_seconds() -> None:
     """The worst moment: the holder renews right after the other one has looked, and dies."""
-    store = LeaseStore()
+    store = FaultyStore()
     first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
     await first.keeper.turn()
     pause_s = await second.keeper.turn()
@@ -120,7 +86,7 @@ async def test_a_dead_holders_lease_is_taken_within_five_seconds() -> None:
 
 
 async def test_a_lease_that_was_given_up_is_taken_at_once() -> None:
-    store = LeaseStore()
+    store = FaultyStore()
     first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
     await first.keeper.turn()
     await second.keeper.turn()
@@ -132,7 +98,7 @@ async def test_a_lease_that_was_given_up_is_taken_at_once() -> None:
 
 
 async def test_a_holder_that_cannot_renew_stops_before_another_one_begins() -> None:
-    store = LeaseStore()
+    store = FaultyStore()
     first = Replica(store, "a", 0.0)
     await first.keeper.turn()
 
@@ -145,7 +111,7 @@ async def test_a_holder_that_cannot_renew_stops_before_another_one_begins() -> N
 
 
 async def test_the_epoch_tells_whether_another_one_may_have_acted() -> None:
-    store = LeaseStore()
+    store = FaultyStore()
     first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
     await first.keeper.turn()
     before = first.keeper.epoch
@@ -166,7 +132,7 @@ async def test_the_epoch_tells_whether_another_one_may_have_acted() -> None:
 
 
 async def test_an_absurd_duration_that_somebody_wrote_is_bounded() -> None:
-    store = LeaseStore()
+    store = FaultyStore()
     stranger = Replica(store, "x", 0.0, replace(REPLICA_TERMS, duration_s=10**9))
     await stranger.keeper.turn()
     first = Replica(store, "a", 0.0)
@@ -180,7 +146,7 @@ async def test_an_absurd_duration_that_somebody_wrote_is_bounded() -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 async def test_never_two_hold_whatever_fails_and_stands_still(seed: int) -> None:
-    random, store = Random(seed), LeaseStore()
+    random, store = Random(seed), FaultyStore()
     replicas = [Replica(store, name, random.uniform(0, 1e6)) for name in "abc"]
     faults = random.uniform(0.0, 0.6)
     store.fault = lambda: random.choice(["lost", "unanswered"]) if random.random() < faults else ""
@@ -207,14 +173,14 @@ LEASE = LeaseNames(namespace="system", name="operator", replica="operator-1")
 
 
 async def test_without_leases_this_process_does_everything() -> None:
-    duties = Duties(LeaseStore(), None, clock=lambda: 0.0, now=lambda: NOW)
+    duties = Duties(FaultyStore(), None, clock=lambda: 0.0, now=lambda: NOW)
 
     assert duties.of("air") is Duty.ALL
     assert duties.acts
 
 
 async def test_a_namespace_is_left_alone_until_its_lease_is_known() -> None:
-    duties = Duties(LeaseStore(), LEASE, clock=lambda: 0.0, now=lambda: NOW)
+    duties = Duties(FaultyStore(), LEASE, clock=lambda: 0.0, now=lambda: NOW)
     duties.watch_namespaces({"air"})
 
     assert duties.of("air") is Duty.NOTHING

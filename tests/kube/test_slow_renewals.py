@@ -2,17 +2,17 @@
 
 import asyncio
 import selectors
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 
 import pytest
 
-from dledger_operator.api_objects import LeaseView
+from dledger_kube.lease_store import LeaseStore
 from dledger_operator.behaviours.leases.duties import REPLICA_TERMS
 from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
-from dledger_operator.clients.errors import ConflictError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER_TERMS = replace(REPLICA_TERMS, renew_s=0.8, request_s_max=1.5)
@@ -45,48 +45,19 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return self._skipping.now_s
 
 
-class SlowServer:
-    """An API server with one Lease. A request takes effect in the middle of its latency."""
+class SlowServer(LeaseStore):
+    """An API server whose requests take effect in the middle of their latency."""
 
     def __init__(self, latency: Latency) -> None:
+        super().__init__()
         self._latency = latency
-        self._lease: LeaseView | None = None
-        self._version = 0
 
-    async def get(self, namespace: str, name: str) -> LeaseView | None:
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[None]:
         half_s = self._latency() / 2
         await asyncio.sleep(half_s)
-        found = self._lease
+        yield
         await asyncio.sleep(half_s)
-        return found
-
-    async def create(
-        self, namespace: str, name: str, *, holder: str, duration_s: int, now: datetime
-    ) -> LeaseView:
-        made = LeaseView(
-            namespace=namespace,
-            name=name,
-            resource_version="",
-            holder=holder,
-            duration_s=duration_s,
-            transitions=0,
-        )
-        return await self._write(made)
-
-    async def renew(
-        self, lease: LeaseView, *, holder: str, duration_s: int, now: datetime
-    ) -> LeaseView:
-        return await self._write(replace(lease, holder=holder, duration_s=duration_s))
-
-    async def _write(self, lease: LeaseView) -> LeaseView:
-        half_s = self._latency() / 2
-        await asyncio.sleep(half_s)
-        if (self._lease.resource_version if self._lease else "") != lease.resource_version:
-            raise ConflictError("changed")
-        self._version += 1
-        written = self._lease = replace(lease, resource_version=str(self._version))
-        await asyncio.sleep(half_s)
-        return written
 
 
 class EarlierKeeper(LeaseKeeper):

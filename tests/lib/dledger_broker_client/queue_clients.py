@@ -44,35 +44,49 @@ class Fates:
         return sum(position >= 0 for position in self.positions)
 
 
-class QueueProducer(threading.Thread):
-    """Sends batches to one queue until it is told to stop."""
+class QueueClient(threading.Thread):
+    """Works at one queue through one member after the other, until it is told to stop."""
 
-    def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, topic: str, queue_id: int, members: Callable[[], Sequence[str]], seed: int
+    ) -> None:
         """`members` returns the addresses of the members that are up."""
         super().__init__(daemon=True)
-        self.fates = Fates()
         self.failures = 0
         """Connections that broke."""
         self._topic, self._queue_id, self._members = topic, queue_id, members
-        self._random = random.Random(queue_id)
+        self._random = random.Random(seed)
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Begin no further batch, and end once all are answered."""
+        """Begin nothing further, and end once all is answered."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Send; after a lost connection, at another member."""
+        """Work; after a lost connection, at another member."""
         while not self._stopping.is_set():
             try:
                 address = self._random.choice(self._members())
                 with BrokerClient(address, CONNECT_S) as client:
-                    self._send(client)
+                    self.work_at(client)
             except OSError:
                 self.failures += 1
                 time.sleep(RETRY_S)
 
-    def _send(self, client: BrokerClient) -> None:
+    def work_at(self, client: BrokerClient) -> None:
+        """Work through one connection until told to stop. Raises OSError if it breaks."""
+        raise NotImplementedError
+
+
+class QueueProducer(QueueClient):
+    """Sends batches to one queue."""
+
+    def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
+        super().__init__(topic, queue_id, members, seed=queue_id)
+        self.fates = Fates()
+
+    def work_at(self, client: BrokerClient) -> None:
+        """Keep batches in flight."""
         in_flight: deque[tuple[int, int]] = deque()
         while not self._stopping.is_set() or in_flight:
             if len(in_flight) < BATCHES_IN_FLIGHT and not self._stopping.is_set():
@@ -101,11 +115,11 @@ class QueueProducer(threading.Thread):
             self.fates.positions[first : first + BATCH] = array("q", [REFUSED] * BATCH)
 
 
-class QueueConsumer(threading.Thread):
+class QueueConsumer(QueueClient):
     """Pulls one queue from its beginning, in order, and waits for more."""
 
     def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
-        super().__init__(daemon=True)
+        super().__init__(topic, queue_id, members, seed=100 + queue_id)
         self.positions: dict[int, int] = {}
         """The position in the log of each message that came, by its number."""
         self.offsets: dict[int, int] = {}
@@ -117,24 +131,11 @@ class QueueConsumer(threading.Thread):
         self.next_offset = 0
         self.newest = -1
         """The highest number that came."""
-        self._topic, self._queue_id, self._members = topic, queue_id, members
-        self._random = random.Random(100 + queue_id)
-        self._stopping = threading.Event()
 
-    def stop(self) -> None:
-        """Pull no more."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Pull; after a lost connection, from another member."""
+    def work_at(self, client: BrokerClient) -> None:
+        """Pull again and again."""
         while not self._stopping.is_set():
-            try:
-                address = self._random.choice(self._members())
-                with BrokerClient(address, CONNECT_S) as client:
-                    while not self._stopping.is_set():
-                        self._pull(client)
-            except OSError:
-                time.sleep(RETRY_S)
+            self._pull(client)
 
     def _pull(self, client: BrokerClient) -> None:
         ext = pull_ext(
