@@ -53,13 +53,14 @@ def while_blocked(ask: Callable[[Asked], object]) -> object:
         await site.start()
         [listener] = site._server.sockets  # type: ignore[union-attr]
         stand_in = Deputy([listener.fileno()])
-        with ThreadPoolExecutor() as threads:
-            asked: Future[object] = threads.submit(ask, Asked(listener.getsockname()[1]))
-            time.sleep(BLOCKED_S)  # noqa: ASYNC251 - the loop is blocked
-            answer = await asyncio.wrap_future(asked)
-        stand_in.close()
-        await runner.cleanup()
-        return answer
+        try:
+            with ThreadPoolExecutor() as threads:
+                asked: Future[object] = threads.submit(ask, Asked(listener.getsockname()[1]))
+                time.sleep(BLOCKED_S)  # noqa: ASYNC251 - the loop is blocked
+                return await asyncio.wrap_future(asked)
+        finally:
+            stand_in.close()
+            await runner.cleanup()
 
     served: Awaitable[object] = serve()
     return uvloop.run(served)  # type: ignore[arg-type]
@@ -109,7 +110,8 @@ def test_a_connection_that_is_accepted_before_the_loop_goes_on_is_answered(
     def ask(asked: Asked) -> bytes:
         asked.get("/healthz")
         with socket.create_connection(("127.0.0.1", asked.port), timeout=10) as late:
-            time.sleep(BLOCKED_S)  # the loop goes on meanwhile
+            while asked.get("/healthz") != (200, "from the loop\n"):
+                pass  # the loop is still blocked
             late.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             return late.recv(4096)
 
