@@ -7,6 +7,7 @@ another one when its connection breaks; it never sends a message again, so none 
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ class Fates:
         return sum(position >= 0 for position in self.positions)
 
 
-class QueueClient(threading.Thread):
+class QueueClient(ABC, threading.Thread):
     """Works at one queue through one member after the other, until it is told to stop."""
 
     def __init__(
@@ -73,9 +74,9 @@ class QueueClient(threading.Thread):
                 self.failures += 1
                 time.sleep(RETRY_S)
 
+    @abstractmethod
     def work_at(self, client: BrokerClient) -> None:
         """Work through one connection until told to stop. Raises OSError if it breaks."""
-        raise NotImplementedError
 
 
 class QueueProducer(QueueClient):
