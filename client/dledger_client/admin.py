@@ -28,6 +28,8 @@ from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
 
 TRANSFER_S: Final = 5.0
 """How long a leader may take to answer a transfer, on top of the request timeout."""
+TRANSFERS_MAX: Final = 3
+"""Attempts of one transfer. The leader takes no appends during each, so they are few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +116,32 @@ class GroupAdmin:
             await asyncio.sleep(pause_s(elapsed_s, self.random))
 
     async def transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
-        """Transfer leadership to a member and return the group with its new leader."""
-        before = await self.metadata()
-        if before.leader_id == transferee_id:
-            return before
-        request = _transfer_request(before, transferee_id, term, self.token)
-        try:
-            await self.session.ask(
-                TRANSFER, request, self.deadline_s, is_repeatable=False, answer_s=TRANSFER_S
-            )
-        except (RefusedError, OutcomeUnknownError):
-            after = await self.metadata()
-            if after.leader_id != transferee_id:
-                raise
-            return after
+        """Transfer leadership to a member and return the group with its new leader.
+
+        A transfer is tried again, a few times, if the member did not take over in time, or if the
+        group has a newer term than it reported: on a loaded machine, either says nothing for long.
+        """
+        now_s = asyncio.get_running_loop().time
+        last_s = now_s() + (self.deadline_s or self.session.timing.deadline_s)
+        for attempts_left in reversed(range(TRANSFERS_MAX)):
+            before = await self.metadata()
+            if before.leader_id == transferee_id:
+                return before
+            request = _transfer_request(before, transferee_id, term, self.token)
+            try:
+                await self.session.ask(
+                    TRANSFER, request, self.deadline_s, is_repeatable=False, answer_s=TRANSFER_S
+                )
+            except (RefusedError, OutcomeUnknownError) as error:
+                after = await self.metadata()
+                if after.leader_id == transferee_id:
+                    return after
+                may_try_again = attempts_left and now_s() < last_s
+                if not (may_try_again and _may_succeed_later(error, term)):
+                    raise
+                await asyncio.sleep(pause_s(TRANSFER_S, self.random))
+            else:
+                break
         return await self.metadata()
 
     async def membership(self) -> GroupMembership:
@@ -161,6 +175,16 @@ class GroupAdmin:
             learners=answer.learners,
             index=answer.index,
         )
+
+
+def _may_succeed_later(error: ClientError, term: int | None) -> bool:
+    """Tell whether the same transfer may succeed soon; `term` is the one that the caller gave."""
+    if not isinstance(error, RefusedError):
+        return False
+    return term is None and error.code in (
+        DLedgerResponseCode.TAKE_LEADERSHIP_FAILED,
+        DLedgerResponseCode.INCONSISTENT_TERM,
+    )
 
 
 def _transfer_request(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dledger_client.admin import TRANSFERS_MAX
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import OutcomeUnknownError, RefusedError
 from dledger_fake_server.behavior import Fault
@@ -32,17 +33,41 @@ async def test_a_transfer_to_an_unknown_member_is_refused(group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [Code.FALL_BEHIND_TOO_MUCH, Code.TAKE_LEADERSHIP_FAILED, Code.INCONSISTENT_TERM]
+    ("code", "attempts"),
+    [
+        (Code.FALL_BEHIND_TOO_MUCH, 1),
+        (Code.TAKE_LEADERSHIP_FAILED, TRANSFERS_MAX),
+        (Code.INCONSISTENT_TERM, TRANSFERS_MAX),
+    ],
 )
 async def test_a_refused_transfer_raises_an_error_with_its_code(
-    group: Group, code: DLedgerResponseCode
+    group: Group, code: DLedgerResponseCode, attempts: int
 ) -> None:
-    group["n0"].transfers.append(code)
+    group["n0"].transfers.extend([code] * attempts)
     async with DLedgerClient(group.servers, "g0") as client:
         with pytest.raises(RefusedError, match=code.name):
             await client.transfer("n1")
 
     assert group.leader_id == "n0"
+    assert not group["n0"].transfers
+
+
+@pytest.mark.parametrize("code", [Code.TAKE_LEADERSHIP_FAILED, Code.INCONSISTENT_TERM])
+async def test_a_transfer_that_failed_is_tried_again(
+    group: Group, code: DLedgerResponseCode
+) -> None:
+    """On a loaded machine, the old leader may win the election, or the term may rise meanwhile."""
+    group["n0"].transfers.extend([code] * (TRANSFERS_MAX - 1))
+    async with DLedgerClient(group.servers, "g0") as client:
+        assert (await client.transfer("n1")).leader_id == "n1"
+
+
+async def test_a_transfer_in_a_given_term_is_not_tried_again(group: Group) -> None:
+    """A failed transfer usually ends that term."""
+    group["n0"].transfers.append(Code.TAKE_LEADERSHIP_FAILED)
+    async with DLedgerClient(group.servers, "g0") as client:
+        with pytest.raises(RefusedError, match="TAKE_LEADERSHIP_FAILED"):
+            await client.transfer("n1", term=1)
 
 
 async def test_a_transfer_waits_for_another_one_in_progress(group: Group) -> None:
