@@ -7,6 +7,9 @@ import pytest
 
 from dledger_broker_client.name_server import NameServer
 from dledger_broker_client.registering import GROUP_ADDRESS, MEMBERS, Registering
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq.answers import encode_answer
+from dledger_formats.rocketmq.codes import ResponseCode
 
 
 @pytest.fixture
@@ -51,6 +54,25 @@ def test_a_record_that_another_member_keeps_is_not_removed(name_server: NameServ
 
     asyncio.run(play())
     assert name_server.addresses[2:] == [MEMBERS["n1"]]
+
+
+def test_what_another_member_keeps_is_no_failure_of_this_one(name_server: NameServer) -> None:
+    def refusing(request: RemotingCommand) -> bytes:
+        return encode_answer(request.opaque, ResponseCode.SYSTEM_ERROR, remark="not yet")
+
+    name_server.answer = refusing
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            member.become_keeper()
+            await member.until(lambda: GROUP_ADDRESS in name_server.addresses, "it is refused")
+            member.group = None
+            name_server.answer = lambda request: encode_answer(request.opaque, 0)
+            member.change()
+            await member.until_registered()
+            assert not member.counters.registration_problems
+
+    asyncio.run(play())
 
 
 def test_the_address_of_the_group_is_registered_again_when_a_member_is_lost(

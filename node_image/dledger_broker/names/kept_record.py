@@ -105,6 +105,7 @@ class KeptRecord:
         """Register, and connect again whenever the connection ends, until cancelled."""
         while True:
             while self._wanted() is None:
+                self._set_registered()
                 self._wake.clear()
                 await self._wake.wait()
             try:
@@ -135,6 +136,10 @@ class KeptRecord:
     def _succeeded(self) -> None:
         if not self.is_registered:
             logger.info("%s is registered at the name server %s", self.what, self.server)
+        self._set_registered()
+
+    def _set_registered(self) -> None:
+        """Show that the last registration has succeeded, or that none is needed."""
         self.problem, self.is_registered = "", True
         self._changed()
 
@@ -184,7 +189,7 @@ class KeptRecord:
             self._has_news = False
             standing = self._wanted()
             if standing is None:
-                self._succeeded()
+                self._set_registered()
                 if link.has_ended:
                     return
                 await self._wake.wait()
