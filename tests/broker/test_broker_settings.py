@@ -57,6 +57,7 @@ def test_one_address_may_have_a_thousand_connections_since_gateways_hide_clients
     settings = BrokerSettings.from_environment(MEMBER | ADDRESSES)
 
     assert settings.node.connections_per_address_max == 1000
+    assert settings.node.connections_max == 1536, "others find a third of the places"
     kept = live_settings.overlay(settings.node, "DLEDGER_CONNECTIONS_MAX=5000")
     assert kept.connections_per_address_max == 1000, "a file without the setting changes nothing"
 

@@ -37,7 +37,7 @@ def limited(tmp_path: Path) -> Iterator[NodeGroup]:
         1,
         memory_limit_bytes=LIMIT_BYTES,
         connections_per_address_max=2 * READERS,
-        connections_max=READERS + 10,
+        connections_max=2 * READERS,
         election_timeout_ms=4000,
         segment_size_bytes=16 * MIB,
     ) as group:

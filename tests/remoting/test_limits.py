@@ -78,6 +78,27 @@ async def test_one_address_cannot_take_all_connections() -> None:
         assert listener.closed == {"connections_per_address": 1}
 
 
+async def test_addresses_that_take_all_they_can_leave_places_to_others() -> None:
+    """Each takes at most three quarters of what the others have left."""
+    async with listening(connections_max=16, connections_per_address_max=1000) as listener:
+        taken = []
+        for host in (1, 2):
+            at = (f"127.0.0.{host}", 0)
+            callers = [await listener.connect(local_addr=at) for _ in range(16)]
+            taken.append(sum([await caller.is_served() for caller in callers]))
+
+        assert taken == [12, 3]
+        assert listener.closed.keys() == {"connections_per_address"}
+        assert await (await listener.connect(local_addr=("127.0.0.3", 0))).is_served()
+
+
+async def test_an_address_takes_all_places_that_it_needs_while_most_are_free() -> None:
+    async with listening(connections_max=16, connections_per_address_max=12) as listener:
+        callers = [await listener.connect() for _ in range(12)]
+
+        assert all([await caller.is_served() for caller in callers])
+
+
 async def test_connections_above_the_limit_are_refused_until_one_closes() -> None:
     async with listening(connections_max=2) as listener:
         callers = [await listener.connect() for _ in range(3)]

@@ -28,3 +28,7 @@ CONNECTIONS_PER_ADDRESS_MAX: Final = 1000
 """Connections of one address to a member that is a broker, if no setting says otherwise. kube-proxy
 and NAT make many clients one address, and a RocketMQ client has a connection of its own.
 """
+CONNECTIONS_MAX: Final = 1536
+"""Connections of all clients to a member that is a broker, if no setting says otherwise: so many
+that one address leaves a third of them to others.
+"""

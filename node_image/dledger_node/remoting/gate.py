@@ -30,6 +30,10 @@ UNREAD_SHARE: Final = 0.9
 """Connections are cut until unread answers hold this share of `unsent_bytes_total_max`, so that not
 every further answer looks for another one.
 """
+FREE_PER_OWN: Final = 1 / 3
+"""Free places that an address must leave to others for each of its own. So it takes at most three
+quarters of the places that others have left.
+"""
 RESUME_SHARE: Final = 0.75
 """Paused connections resume below this share of `received_bytes_max`."""
 
@@ -279,9 +283,11 @@ class Gate:
                 guest.resume()
 
     def _why_full(self, address: str) -> Reason | None:
-        if len(self._guests) >= self.limits.connections_max:
+        free = self.limits.connections_max - len(self._guests)
+        if free <= 0:
             return Reason.CONNECTIONS
-        if self._by_address[address] >= self.limits.connections_per_address_max:
+        own = self._by_address[address]
+        if own >= self.limits.connections_per_address_max or own * FREE_PER_OWN >= free:
             return Reason.CONNECTIONS_PER_ADDRESS
         return None
 

@@ -26,10 +26,14 @@ Ext = dict[str, str]
 class BrokerClient:
     """A context manager around one connection."""
 
-    def __init__(self, address: str, timeout_s: float = 30.0, version: int = 0) -> None:
-        """`version` is the release that this client says to be of."""
+    def __init__(
+        self, address: str, timeout_s: float = 30.0, version: int = 0, from_host: str = ""
+    ) -> None:
+        """`version` is the release that this client says to be of; `from_host` is its own IP."""
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self._socket = socket.create_connection(
+            (host, int(port)), timeout=timeout_s, source_address=(from_host, 0)
+        )
         self._decoder = FrameDecoder()
         self._answers: dict[int, RemotingCommand] = {}
         self._opaque = 0
