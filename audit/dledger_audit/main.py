@@ -45,6 +45,7 @@ from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.keys import DecoderError, decoder
 from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
+from pyspark_dledger.patience import bounded
 
 STANDARD_OUTPUT: Final = "-"
 NO_EXECUTORS: Final = "NoExecutors"
@@ -62,8 +63,14 @@ class _Audited:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the audit, write the summary and print the report; return the exit code."""
+    """Run the command; return the exit code."""
     command, options = _parse(sys.argv[1:] if arguments is None else arguments)
+    with bounded():
+        return _run(command, options)
+
+
+def _run(command: str, options: argparse.Namespace) -> int:
+    """Run the audit, write the summary and print the report, or run another command."""
     if command == command_line.COMPACT:
         return compaction.compact(options)
     if command == command_line.VERIFY_COMPACTION:

@@ -23,6 +23,7 @@ from dledger_formats.http.status import DAMAGE_HEADER, Manifest
 from dledger_formats.json_objects import FormatError
 from pyspark_dledger.files import AnswerError, DiskError, GoneError, ReadError
 from pyspark_dledger.pace import pace_of
+from pyspark_dledger.patience import patience_of
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
 REASON_BYTES_MAX: Final = 1024
@@ -72,9 +73,10 @@ class HttpFiles:
             parts.hostname, parts.port, timeout=timeout_seconds
         )
         self._attempts_max = attempts_max
-        self._pause_seconds_max = timeout_seconds
         self._sleep = sleep
+        self._timeout_seconds = timeout_seconds
         self._pace = pace_of(parts.netloc)
+        self._patience = patience_of(parts.netloc)
 
     def __enter__(self) -> Self:
         return self
@@ -116,25 +118,53 @@ class HttpFiles:
         """
         got = bytearray()
         for attempt in range(1, self._attempts_max + 1):
+            began_s = self._begin(path, is_manifest=start is None)
             try:
                 at = None if start is None else start + len(got)
                 body = self._ask(path, at, bytes_max - len(got))
-                return got + body if got else body
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
                 if isinstance(error, http.client.IncompleteRead) and start is not None:
                     got += error.partial
-                if attempt == self._attempts_max:
+                is_last = attempt == self._attempts_max
+                if not is_last:
+                    self._sleep(self._pause_seconds(attempt, error))
+                if self._patience is not None and not isinstance(error, _BusyError):
+                    self._patience.waited(began_s)
+                if is_last:
                     raise ReadError(
                         f"{self._url}{path}: {error or type(error).__name__}"
                         f" (after {attempt} attempts)"
                     ) from error
-                pause = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
-                if isinstance(error, _BusyError):
-                    asked = min(error.retry_after_seconds, self._pause_seconds_max)
-                    pause = max(pause, asked)
-                self._sleep(pause)
+            else:
+                if self._patience is not None:
+                    self._patience.answered(began_s, is_manifest=start is None)
+                if self._pace is not None:
+                    self._pace.spend(len(body))
+                return got + body if got else body
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _begin(self, path: str, *, is_manifest: bool) -> float:
+        """Return when an attempt begins, and bound its time. Raises ReadError if the member was
+        silent for too long.
+        """
+        if self._patience is None:
+            return 0.0
+        left_s = self._patience.left_s(for_manifest=is_manifest)
+        if not left_s:
+            raise ReadError(
+                f"{self._url}{path}: the member was silent for too long, and is no longer asked"
+            )
+        self._connection.timeout = min(self._timeout_seconds, left_s)
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(self._connection.timeout)
+        return self._patience.clock()
+
+    def _pause_seconds(self, attempt: int, error: Exception) -> float:
+        pause: float = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
+        if isinstance(error, _BusyError):
+            pause = max(pause, min(error.retry_after_seconds, self._timeout_seconds))
+        return pause
 
     def _ask(self, path: str, start: int | None, bytes_max: int) -> bytearray:
         """Send a request once; raises OSError or HTTPException if it should be retried."""
@@ -145,10 +175,7 @@ class HttpFiles:
         if response.status == (200 if start is None else 206):
             if start is not None:
                 _check_range(response, start, where)
-            body = _body(response, bytes_max, where)
-            if self._pace is not None:
-                self._pace.spend(len(body))
-            return body
+            return _body(response, bytes_max, where)
         reason = response.read(REASON_BYTES_MAX).decode(errors="replace").strip()
         self._connection.close()  # the rest of the body stays unread
         if response.status == 416 and start is not None:

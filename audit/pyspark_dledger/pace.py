@@ -8,8 +8,6 @@ the average keeps to the rate, and a member gets at most one response per proces
 The environment carries the rate and the folder, since Spark's workers inherit it.
 """
 
-import fcntl
-import hashlib
 import os
 import struct
 import tempfile
@@ -18,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from pyspark_dledger import shared_files
 
 VARIABLE: Final = "DLEDGER_READ_PACE"
 CREDIT_S_MAX: Final = 1.0
@@ -47,26 +47,13 @@ class Pace:
     def spend(self, count: int) -> None:
         """Account for bytes that were read, and sleep until the rate allows the next ones."""
         now = self._clock()
-        descriptor = self._open()
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with shared_files.locked(self._file) as descriptor:
             raw = os.pread(descriptor, _TIME.size, 0)
             before = _TIME.unpack(raw)[0] if len(raw) == _TIME.size else now
             until = max(before, now - CREDIT_S_MAX) + count / self._bytes_per_second
             os.pwrite(descriptor, _TIME.pack(until), 0)
-        finally:
-            os.close(descriptor)
         if until > now:
             self._sleep(until - now)
-
-    def _open(self) -> int:
-        """Open the file. Only the driver's machine has its folder before the first read."""
-        flags = os.O_RDWR | os.O_CREAT
-        try:
-            return os.open(self._file, flags, 0o600)
-        except FileNotFoundError:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return os.open(self._file, flags, 0o600)
 
 
 @contextmanager
@@ -90,5 +77,4 @@ def pace_of(place: str) -> Pace | None:
     rate, colon, folder = os.environ.get(VARIABLE, "").partition(":")
     if not colon:
         return None
-    name = hashlib.sha256(place.encode()).hexdigest()[:32]
-    return Pace(Path(folder) / name, int(rate))
+    return Pace(shared_files.path_of(Path(folder), place), int(rate))

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from dledger_audit import workers
 from dledger_formats.quantities import quantity
-from pyspark_dledger.pace import VARIABLE
+from pyspark_dledger import pace as read_pace
+from pyspark_dledger import patience as read_patience
 
 KUBERNETES: Final = "k8s://"
 LOCAL: Final = re.compile(r"local(\[.*\])?")
@@ -177,4 +178,14 @@ def paced(pace: str | None, executors: int, folder: str) -> dict[str, str]:
     if not pace:
         return {}
     rate = max(1, int(pace.partition(":")[0]) // executors)
-    return {f"spark.executorEnv.{VARIABLE}": f"{rate}:{folder}"}
+    return {f"spark.executorEnv.{read_pace.VARIABLE}": f"{rate}:{folder}"}
+
+
+def patient(patience: str | None, folder: str) -> dict[str, str]:
+    """Return the setting by which each executor bounds the silence of members as the driver does.
+    Its folder is as that of `paced`.
+    """
+    if not patience:
+        return {}
+    silent_s_max = patience.partition(":")[0]
+    return {f"spark.executorEnv.{read_patience.VARIABLE}": f"{silent_s_max}:{folder}"}

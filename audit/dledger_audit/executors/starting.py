@@ -19,7 +19,7 @@ from dledger_audit.executors import settings
 from dledger_audit.executors.reasons import ACCOUNT, UNKNOWN, ApiServer
 from dledger_audit.executors.watching import NoExecutorsError, wait_for_all, watched
 from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
-from pyspark_dledger.pace import VARIABLE
+from pyspark_dledger import pace, patience
 
 
 @contextmanager
@@ -56,10 +56,11 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
                 environment=os.environ,
                 java_options=" ".join(EXECUTOR_JAVA_OPTIONS),
             )
-        pace_folder = f"dledger-pace-{uuid.uuid4().hex}"
+        shared = f"dledger-reads-{uuid.uuid4().hex}"
         if pod is not None:  # a pod's own folder is read-only
-            pace_folder = f"{tempfile.gettempdir()}/{pace_folder}"
-        chosen |= settings.paced(os.environ.get(VARIABLE), number, pace_folder)
+            shared = f"{tempfile.gettempdir()}/{shared}"
+        chosen |= settings.paced(os.environ.get(pace.VARIABLE), number, f"{shared}-pace")
+        chosen |= settings.patient(os.environ.get(patience.VARIABLE), f"{shared}-patience")
         chosen |= dict(options.conf)
         try:
             context = stack.enter_context(session(master, chosen))
