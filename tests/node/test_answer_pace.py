@@ -9,12 +9,25 @@ import pytest
 from dledger_client.client import DLedgerClient
 from dledger_group.alone import member_alone
 from dledger_node.remoting.service import AppendCall
-from dledger_node.services.answer_pace import ANSWER_S, AT_ONCE_S, PAUSE_S_MAX, AnswerPace
-from dledger_node.services.commit_waits import ENOUGH_ENTRIES, CommitWaits, WaitingRead
+from dledger_node.services.answer_pace import (
+    ANSWER_S,
+    AT_ONCE_S,
+    GROUP_S,
+    GROUPS_MAX,
+    PAUSE_S_MAX,
+    AnswerPace,
+)
+from dledger_node.services.commit_waits import (
+    ENOUGH_ENTRIES,
+    WAITING_MAX,
+    CommitWaits,
+    WaitingRead,
+)
 from dledger_node.shell.server import DLedgerServer
 from dledger_wire.played import Client, become_master, confirmed, make_server
 
 FEW = round(AT_ONCE_S / ANSWER_S)
+GROUP = round(GROUP_S / ANSWER_S)
 
 
 class Waits:
@@ -79,19 +92,57 @@ async def test_few_reads_are_answered_at_each_commit(waits: Waits) -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True])
-async def test_many_reads_wait_together_and_are_answered_in_time(waits: Waits, stale: bool) -> None:
+async def test_many_reads_are_answered_in_small_groups(waits: Waits, stale: bool) -> None:
     waits.read(1, 5 * FEW, stale=stale)
     await waits.commit()
-    assert len(waits.answered) == 5 * FEW, "the first ones are answered at once"
+    assert len(waits.answered) == FEW, "the first ones are answered at once"
 
-    waits.read(2, 5 * FEW, stale=stale)
     await waits.commit()
-    assert len(waits.answered) == 5 * FEW, "the next ones wait"
+    assert len(waits.answered) == FEW, "another commit does not hurry the next ones"
+    groups: list[int] = []
+    while len(waits.answered) < 5 * FEW:
+        before = len(waits.answered)
+        waits.pass_time(GROUP_S + 0.000_1)
+        groups.append(len(waits.answered) - before)
+    assert all(GROUP <= group <= GROUP + 1 for group in groups[:-1]), (
+        "a timer answers them, without a commit"
+    )
+
+
+async def test_all_reads_that_may_wait_are_answered_in_time(waits: Waits) -> None:
+    waits.read(1, WAITING_MAX)
+    waits.read(1, WAITING_MAX, stale=True)
     await waits.commit()
-    waits.pass_time(4 * AT_ONCE_S - 0.001)
-    assert len(waits.answered) == 5 * FEW
-    waits.pass_time(0.002)
-    assert len(waits.answered) == 10 * FEW, "a timer answers them, without another commit"
+    groups: list[int] = []
+    while waits.now_s < 100 + PAUSE_S_MAX:
+        before = len(waits.answered)
+        waits.pass_time(0.001)
+        groups.append(len(waits.answered) - before)
+
+    assert len(waits.answered) == 2 * WAITING_MAX
+    assert max(groups) <= 2 * (2 * WAITING_MAX // GROUPS_MAX)
+
+
+async def test_reads_are_answered_in_the_order_in_which_they_are_due(waits: Waits) -> None:
+    waits.read(1, FEW + 1)
+    await waits.commit()
+    waits.read(2)
+    await waits.commit()
+    for _ in range(3):
+        waits.read(1)
+    for _ in range(10):
+        waits.pass_time(0.001)
+
+    assert waits.answered == [1] * (FEW + 1) + [2, 1, 1, 1]
+
+
+async def test_of_too_many_reads_that_are_due_the_oldest_is_answered(waits: Waits) -> None:
+    index = await waits.commit()
+    waits.read(index, 2 * WAITING_MAX)
+    assert not waits.answered
+    waits.read(index, 3)
+
+    assert len(waits.answered) == 3
 
 
 async def test_a_read_that_finds_an_entry_waits_as_the_others_do(waits: Waits) -> None:
@@ -125,28 +176,26 @@ async def test_reads_that_are_far_behind_delay_no_read_that_waits(waits: Waits) 
     assert waits.answered.count(2) == 1
 
 
-async def test_reads_that_wait_for_their_turn_end_with_their_time_and_with_the_member(
-    waits: Waits,
-) -> None:
-    waits.read(1, 5 * FEW)
-    await waits.commit()
-    waits.read(2, 2)
-    await waits.commit()
-    assert waits.waits.next_deadline_s <= waits.now_s + 20
-    waits.waits.expire(waits.now_s + 20)
-    assert waits.answered.count(2) == 2
-    waits.pass_time(20)
+async def test_reads_that_wait_for_their_turn_end_with_the_member(waits: Waits) -> None:
+    refused: list[int] = []
+    index = await waits.commit()
+    read = WaitingRead(lambda: waits.answered.append(index), lambda: refused.append(index))
+    waits.waits.wait(index, 20_000, read)
     waits.waits.give_up()
+    waits.pass_time(1)
 
-    assert waits.answered.count(2) == 2
+    assert (waits.answered, refused) == ([], [index])
 
 
-def test_the_longest_pause_is_bounded() -> None:
+def test_groups_become_smaller_only_after_the_longest_pause() -> None:
     pace = AnswerPace()
-    for _ in range(100):
-        pace.use(10_000, 7.0)
+    pace.adapt(100 * GROUPS_MAX, 7.0)
+    pace.use(200, 7.0)
+    pace.adapt(1, 7.0 + PAUSE_S_MAX / 2)
+    assert pace.room(1000, 7.0 + PAUSE_S_MAX / 2) == 200
+    pace.adapt(1, 7.0 + PAUSE_S_MAX)
 
-    assert pace.opens_at_s == pytest.approx(7.0 + PAUSE_S_MAX)
+    assert pace.room(1000, 7.0 + PAUSE_S_MAX) == FEW
 
 
 async def test_all_of_many_tails_get_every_entry_in_order(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 At most a fixed number of requests wait. A further request releases the oldest, which is answered
 without entries; its client then asks again. So no request is refused, and memory stays bounded.
 
-Where many wait, they are answered less often, with more entries each (`answer_pace`).
+A read whose entry is committed is due. Where many are, they are answered in groups, in the order in
+which they became due (`answer_pace`). Each finds out what to answer when it is its turn.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -16,13 +18,12 @@ from dledger_node.services.answer_pace import AnswerPace
 from dledger_node.services.waiting import CommitWaiters, Waiter
 
 WAITING_MAX: Final = 1024
-"""Stale reads that may wait, and all others."""
+"""Stale reads that may wait for an entry, and all others. As many reads may be due."""
 ENOUGH_ENTRIES: Final = 1000
 """A read that finds this many entries is far behind, and is answered at once."""
 TIMER_S_MIN: Final = 0.001
 """The resolution of the loop's clock."""
 _ANY_TERM: Final = 0
-_NONE_COMMITTED: Final = -1
 
 
 CallLater: TypeAlias = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
@@ -58,6 +59,8 @@ class CommitWaits:
         self._waiters = CommitWaiters[WaitingRead](waiting_max)
         self._stale = CommitWaiters[WaitingRead](waiting_max)
         """Reads that wait on, whoever leads, or nobody."""
+        self._due: deque[WaitingRead] = deque()
+        self._due_max = 2 * waiting_max
         self._pace = AnswerPace()
         self._timer: asyncio.TimerHandle | None = None
         """Runs when the pace allows the next answers, while some are due."""
@@ -69,7 +72,7 @@ class CommitWaits:
         could let them wait without end.
         """
         now_s = self._now_s()
-        if self._timer is not None or now_s < self._pace.opens_at_s:
+        if self._due or not self._pace.room(1, now_s):
             return ready_count >= ENOUGH_ENTRIES
         self._pace.use(1, now_s)
         return True
@@ -80,38 +83,55 @@ class CommitWaits:
         If the entry is committed already, the read waits for its turn (`admits`). A read that is
         not `stale` also goes once this member's term ends or it has no leader.
         """
+        if index <= self._core.readable_index:
+            self._add_due(read)
+            self._wake_in_time(self._now_s())
+            return
         waiters, term = (self._stale, _ANY_TERM) if stale else (self._waiters, self._core.term)
         if waiters.is_full:
             _answer([waiters.take_oldest()])
         deadline_s = self._now_s() + min(wait_ms, follow.WAIT_MS_MAX) / 1000
         waiters.add(Waiter([read], index, term, deadline_s))
-        if index <= self._core.readable_index:
-            self._wake_in_time(self._now_s())
 
     def on_turn(self, committed_index: int) -> None:
         """Answer the reads whose entry is committed if it is time, and those that must go."""
-        if self._waiters.count or self._stale.count:
+        if self._waiters.count or self._stale.count or self._due:
             self._release(committed_index)
 
     def _release(self, committed_index: int) -> None:
-        now_s, core = self._now_s(), self._core
-        is_time = now_s >= self._pace.opens_at_s
-        index = committed_index if is_time else _NONE_COMMITTED
+        core = self._core
         committed, gone = self._waiters.release(
-            index, core.term if core.leader_id is not None else None
+            committed_index, core.term if core.leader_id is not None else None
         )
-        stale, _ = self._stale.release(index, _ANY_TERM)
-        if is_time:
-            self._pace.use(len(committed) + len(stale), now_s)
-        elif min(self._waiters.next_index, self._stale.next_index) <= committed_index:
+        stale, _ = self._stale.release(committed_index, _ANY_TERM)
+        _answer(gone)
+        for waiter in (*committed, *stale):
+            for read in waiter.replies:
+                self._add_due(read)
+        if self._due:
+            self._answer_due()
+
+    def _add_due(self, read: WaitingRead) -> None:
+        if len(self._due) >= self._due_max:
+            self._due.popleft().answer()
+        self._due.append(read)
+
+    def _answer_due(self) -> None:
+        """Answer as many reads as the pace allows, and set the timer for the others."""
+        now_s = self._now_s()
+        self._pace.adapt(self._waiters.count + self._stale.count + len(self._due), now_s)
+        count = self._pace.room(len(self._due), now_s)
+        if count:
+            self._pace.use(count, now_s)
+            for _ in range(count):
+                self._due.popleft().answer()
+        if self._due:
             self._wake_in_time(now_s)
-        for waiters in (gone, committed, stale):
-            _answer(waiters)
 
     def _wake_in_time(self, now_s: float) -> None:
         """Set the timer for the next answers."""
         if self._timer is None:
-            wait_s = max(TIMER_S_MIN, self._pace.opens_at_s - now_s)
+            wait_s = max(TIMER_S_MIN, self._pace.wait_s(len(self._due), now_s))
             self._timer = self._call_later(wait_s, self._timer_fired)
 
     def _timer_fired(self) -> None:
@@ -121,7 +141,7 @@ class CommitWaits:
 
     @property
     def next_deadline_s(self) -> float:
-        """No deadline of a waiting request is earlier than this time."""
+        """No deadline of a waiting read is earlier than this time. One that is due has none."""
         return min(self._waiters.next_deadline_s, self._stale.next_deadline_s)
 
     def expire(self, now_s: float) -> None:
@@ -136,6 +156,8 @@ class CommitWaits:
         for waiter in (*self._waiters.take_all(), *self._stale.take_all()):
             for read in waiter.replies:
                 read.refuse()
+        while self._due:
+            self._due.popleft().refuse()
 
 
 def _answer(waiters: Iterable[Waiter[WaitingRead]]) -> None:
