@@ -33,6 +33,7 @@ from typing import Final
 
 import uvloop
 
+from bench.disk_load import disk_load
 from bench.failover_faults import suffer, views, wait_until_in_order
 from bench.failover_load import Load
 from dledger_client.client import DLedgerClient
@@ -94,7 +95,10 @@ def main() -> int:
         flush=True,
     )
     results = []
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
+        disk_load(Path(folder), arguments.disk_writers),
+    ):
         lay_network()
         for fault in arguments.faults:
             own_folder = Path(folder, fault)
@@ -116,6 +120,9 @@ def _arguments() -> argparse.Namespace:
         "--rounds", type=int, help="rounds of each fault (default: 100, or 25 for the slow faults)"
     )
     parser.add_argument("--per-second", type=int, default=1000, help="appends started per second")
+    parser.add_argument(
+        "--disk-writers", type=int, default=0, help="processes that keep the disk busy meanwhile"
+    )
     parser.add_argument("--json", type=Path, help="a file to write the figures to")
     parser.add_argument(
         "--folder", help="where the members keep their logs (default: a temporary folder)"
