@@ -71,13 +71,25 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
 
-FROM ${AUDIT_BASE} AS audit-runtime
+FROM ${AUDIT_BASE} AS audit-spark
 COPY --from=tools /etc/passwd /etc/group /etc/
 COPY --from=audit-dependencies /venv /venv
 # Spark starts its Python workers with this interpreter; it ignores the driver's.
 ENV PATH=/venv/bin:/usr/local/bin:/usr/bin:/bin HOME=/tmp PYTHONUNBUFFERED=1 \
     PYSPARK_PYTHON=/venv/bin/python
 USER 10001:10001
+
+# The classes that Spark loads in an audit, so that Java need not read and check them at each start.
+# Only these files of the project decide what is loaded, so other changes do not repeat this stage.
+FROM audit-spark AS audit-class-data
+COPY audit/dledger_audit/__init__.py audit/dledger_audit/class_data.py \
+    audit/dledger_audit/log4j2.properties audit/dledger_audit/make_class_data.py \
+    audit/dledger_audit/session.py /tmp/source/dledger_audit/
+RUN PYTHONPATH=/tmp/source python -m dledger_audit.make_class_data /tmp/class-data/spark.jsa
+
+FROM audit-spark AS audit-runtime
+COPY --from=audit-class-data /tmp/class-data /class-data
+ENV DLEDGER_AUDIT_CLASS_DATA=/class-data/spark.jsa
 
 # The project's wheel, installed below /staged; the image stages copy it over their environment.
 FROM tools AS project

@@ -6,11 +6,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
+
+from dledger_audit import class_data as files
+from dledger_audit.class_data import ClassData
 
 USER: Final = "dledger"
 
@@ -47,20 +52,29 @@ EXECUTOR_JAVA_OPTIONS: Final = (*JAVA_OPTIONS, f"-Dlog4j2.configurationFile={LOG
 
 
 @contextmanager
-def session(master: str, chosen: Mapping[str, str] | None = None) -> Iterator[SparkContext]:
+def session(
+    master: str,
+    chosen: Mapping[str, str] | None = None,
+    *,
+    class_data: ClassData | None = None,
+) -> Iterator[SparkContext]:
     """Start Spark without Spark SQL, and stop it at the end of the block.
 
     A `SparkSession` of this context starts Spark SQL, with the settings of every session. `chosen`
-    are more settings. Call this once in a process: the JVM stays until the process ends. Sets
+    are more settings. Without `class_data`, the JVM reads the file that the environment names, if
+    there is one. Call this once in a process: the JVM stays until the process ends. Sets
     PYSPARK_PYTHON in the environment, because Spark takes the workers' interpreter from there. It
     must be this one, unless the workers run elsewhere.
     """
     if chosen is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    class_data = class_data or files.chosen()
     with importlib.resources.as_file(LOGGING) as logging:
-        conf = _conf(master, str(logging), chosen)
+        conf = _conf(master, str(logging), chosen, class_data)
         gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+        if class_data is not None:
+            class_data.tell_if_unused(gateway.proc.pid)
         _log_in(gateway.jvm)
         context = SparkContext(conf=conf, gateway=gateway)
         try:
@@ -78,18 +92,24 @@ def _stop(context: SparkContext) -> None:
         context.stop()  # what is left of it in this process
 
 
-def _conf(master: str, logging_file: str, chosen: Mapping[str, str] | None) -> SparkConf:
+def _conf(
+    master: str, logging_file: str, chosen: Mapping[str, str] | None, class_data: ClassData | None
+) -> SparkConf:
     """Build the configuration, which ignores the machine's Spark defaults: all audits are alike."""
     java_options = [
         *JAVA_OPTIONS,
         f"-Dlog4j2.configurationFile={logging_file}",
         # Ivy needs a home folder even if it fetches nothing, and a pod's user may have none.
         f"-Duser.home={tempfile.gettempdir()}",
+        *(class_data.java_options if class_data is not None else ()),
     ]
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(master)
     conf.setAll(list(SETTINGS.items()))
     conf.set("spark.driver.extraJavaOptions", " ".join(java_options))
+    if class_data is not None:
+        class_path = files.class_path(Path(_find_spark_home()))
+        conf.set("spark.driver.extraClassPath", class_path)
     conf.setAll(list((LOCAL_SETTINGS if chosen is None else chosen).items()))
     return conf
 

@@ -24,6 +24,9 @@ def test_an_audit_reports_sound_logs_and_locates_a_flipped_bit(group: Group) -> 
     assert sound["verdict"] == "Sound"
     assert sound["entries"] > 10_000
     assert sound["findings"] == 0
+    log = group.kubectl("logs", "job/sound-audit")
+    assert "Sound: " in log
+    assert "Spark starts without" not in log, "the class data of the image fit"
     row = group.kubectl("get", "dla", "sound", "--no-headers").split()
     assert row[0] == "sound"
     assert "Sound" in row

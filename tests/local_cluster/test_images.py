@@ -3,13 +3,14 @@
 import hashlib
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.local_cluster import oci_layout, pip_settings
+from tools.local_cluster import images, oci_layout, pip_settings
 from tools.local_cluster.errors import LocalClusterError
 
 NAME = "localhost/some:dev"
@@ -39,6 +40,28 @@ def put_index(layout: Path, descriptors: list[dict[str, Any]]) -> None:
 def names_in_tar(content: bytes) -> set[str]:
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         return set(archive.getnames())
+
+
+def test_class_data_are_made_from_the_sources_by_which_an_image_is_told_from_older_ones() -> None:
+    stage = (images.ROOT / "Dockerfile").read_text().partition("AS audit-class-data\n")[2]
+    copied = re.findall(r"audit/dledger_audit/\S+\.\S+", stage.partition("\nRUN ")[0])
+    modules = {Path(source).stem for source in copied if source.endswith(".py")}
+    imported = {
+        name
+        for source in copied
+        if source.endswith(".py")
+        for name in re.findall(
+            r"^\s*(?:from|import) (?:dledger|pyspark_dledger)\S*(?: import \w+)?",
+            (images.ROOT / source).read_text(),
+            re.MULTILINE,
+        )
+    }
+
+    assert sorted(copied) == sorted(images.CLASS_DATA_SOURCES)
+    assert imported, "session imports class_data"
+    assert all(
+        re.search(rf"\b(?:{'|'.join(modules - {'__init__'})})\b", name) for name in imported
+    ), f"the stage lacks a module: {imported}"
 
 
 def test_an_image_is_found_by_its_name_and_written_completely(tmp_path: Path) -> None:

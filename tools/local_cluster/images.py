@@ -26,6 +26,14 @@ TARGETS = ("operator", "node", "audit")
 SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 AUDIT_BASE_PACKAGES = (*BASE_PACKAGES, "openjdk-17-jre-headless")
+# What the audit's image runs to make its class data, before the project is in it.
+CLASS_DATA_SOURCES = tuple(
+    f"audit/dledger_audit/{name}"
+    for name in (
+        *("__init__.py", "class_data.py", "log4j2.properties", "make_class_data.py"),
+        "session.py",
+    )
+)
 # Bump when the way to create the root file system changes.
 BASE_FORMAT = "1"
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
@@ -167,13 +175,14 @@ def _build_target(target: str, bases: dict[str, str], mounts: list[str], context
 
 
 def _runtime_key(target: str, bases: dict[str, str], context: Path) -> str:
-    """Hash everything that determines the dependencies of an image."""
+    """Hash everything that determines an image without the project."""
     project = tomllib.loads((context / "pyproject.toml").read_text())
     return cache.key(
         repr(sorted(bases.items())),
         repr(project["project"]["optional-dependencies"]),
         context / "constraints.txt",
         context / "Dockerfile",
+        *(context / source for source in CLASS_DATA_SOURCES if target == "audit"),
         target,
     )
 
