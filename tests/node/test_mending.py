@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,10 @@ def calm_group(tmp_path: Path) -> Iterator[NodeGroup]:
     calm = {"heartbeat_interval_ms": 500, "election_timeout_ms": 5000}
     with NodeGroup(tmp_path, **SIZES, **calm) as running:
         yield running
+
+
+CHANNEL_AT = 32
+"""Where the channel is in an entry."""
 
 
 def flip_in(group: NodeGroup, member: str, segment: int, at: int = 5000) -> None:
@@ -220,6 +225,32 @@ async def test_a_leader_that_finds_damage_while_it_pushes_mends_it_and_keeps_lea
     assert group.status(leader).term == term
     assert group.status(leader).master
     assert "must stop" not in group.log(leader)
+    await check_that_nothing_is_lost(group, stored)
+
+
+async def test_a_push_verifies_the_chain_of_the_first_entry_of_a_segment(
+    calm_group: NodeGroup,
+) -> None:
+    """Only the chain covers a channel, and a follower takes no entry that breaks the chain. So the
+    leader must find the flipped byte itself, or it would push that entry forever.
+    """
+    group = calm_group
+    lagging = follower_of(group)
+    group.stop(lagging)
+    stored = await append_all(group, BODIES)
+    leader = group.master()
+    term = group.status(leader).term
+    flip_in(group, leader, 3, at=CHANNEL_AT)
+
+    group.start(lagging)
+    group.wait_for_status(lagging, lambda view: view.ledger_end_index >= max(stored), "catches up")
+
+    wait_for(lambda: counted(group, leader, "mended_entries_total") == 1, "it is mended")
+    is_sound(group, leader)
+    assert re.search(r"mended entry \d+ in place: \d+ bytes from n\d", group.log(leader))
+    assert group.status(leader).term == term
+    assert "must stop" not in group.log(leader) + group.log(lagging)
+    assert group.log(lagging).count("bad_chain_crc") <= 2, "it is not sent again and again"
     await check_that_nothing_is_lost(group, stored)
 
 
