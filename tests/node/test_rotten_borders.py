@@ -19,6 +19,7 @@ from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.hard_state import save_hard_state
 from dledger_node.volume import scrub
+from dledger_sim.stage.driver import CoreDriver
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import poke
 from tools.groups.node_group import NodeGroup
@@ -102,7 +103,7 @@ async def test_a_rotten_border_waits_only_while_a_peer_may_mend_it_and_nobody_le
         last = last_entry_of(data)
         poke(data, last.pos, b"\xa5" * disk.ENTRY_HEADER_SIZE, segment_bytes=SEGMENT_BYTES)
         with contextlib.closing(
-            scrub.Scrub(settings, store, MendedTotals(), leave=left.append)
+            scrub.Scrub(settings, store, MendedTotals(), CoreDriver().raft, leave=left.append)
         ) as scrubbing:
             with pytest.raises(BorderDamagedError) as found:
                 store.front.save_begin(last.index + 1)

@@ -18,10 +18,12 @@ from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import scrub_file
 from dledger_node.volume import scrub
 from dledger_node.volume.scrub import SLICE_BYTES
+from dledger_sim.stage.driver import CoreDriver
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip
 from tools.groups.node_group import NodeGroup
 from tools.groups.ports import free_ports
+from tools.groups.waiting import wait_for
 
 BODIES = [bytes([number % 251]) * 10_000 for number in range(400)]
 
@@ -51,6 +53,30 @@ async def test_a_pass_of_scrubbing_goes_on_where_it_was_before_a_restart(tmp_pat
 
         # The place is saved after the first piece, and then once a minute.
         assert 0.9 * SLICE_BYTES <= began_at(group, reached) <= reached
+
+
+@pytest.mark.storage
+async def test_scrub_reads_followers_first(tmp_path: Path) -> None:
+    """A pass takes 16 s at the lowest rate, and a leader waits for 30 s of this interval."""
+    with NodeGroup(tmp_path, scrub_interval_s=120) as group:
+        await append_all(group, BODIES)
+        wait_until_level(group)
+        for member in group.running():
+            group.stop(member)
+        for member in group.peers:
+            group.start(member)
+        leader = group.master()
+        for follower in sorted(set(group.peers) - {leader}):
+            wait_for(
+                lambda m=follower: counted(group, m, "scrub_passes_total") == 1,
+                "a follower has read its log",
+            )
+
+        assert group.master() == leader
+        assert counted(group, leader, "scrub_passes_total") == 0, "it began, and waits since it led"
+        wait_for(
+            lambda: counted(group, leader, "scrub_passes_total") == 1, "the leader reads its log"
+        )
 
 
 @pytest.mark.storage
@@ -140,7 +166,7 @@ async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
         (store_folder(settings) / scrub_file.FILE_NAME).mkdir()
         left = list[StoreDamagedError]()
         with contextlib.closing(
-            scrub.Scrub(settings, store, MendedTotals(), leave=left.append)
+            scrub.Scrub(settings, store, MendedTotals(), CoreDriver().raft, leave=left.append)
         ) as scrubbing:
             running = asyncio.create_task(scrubbing.run())
             with contextlib.suppress(TimeoutError):

@@ -123,7 +123,7 @@ class DLedgerServer:
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
         self._upkeep = self._store_upkeep(settings)
-        self._scrub = Scrub(settings, store, meters.mended, leave=self._leave)
+        self._scrub = Scrub(settings, store, meters.mended, core, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         self.clients = self._client_service(settings, self._peer_messages(owner))
         watch = LeaderWatch(core)

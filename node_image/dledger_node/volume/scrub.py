@@ -2,7 +2,8 @@
 
 Damage that a read has found meanwhile comes first. A thread of its own reads at a bounded rate, a
 slice at a time. The member keeps its vote and its role; only damage that cannot be mended in place
-makes it leave the group.
+makes it leave the group. Followers read first: a leader waits for a part of the interval, so that
+the disk that every append needs is read when the others are known to be sound.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from dledger_node.healing.closed_log import shape_of
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
 from dledger_node.healing.peer_bytes import HttpPeer
+from dledger_node.raft.core import Raft
 from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import scrub_file
@@ -38,6 +40,10 @@ BYTES_PER_S_MIN: Final = 256 << 10
 BYTES_PER_S_MAX: Final = 32 << 20
 HEADROOM: Final = 1.5
 """A pass is planned to take the interval divided by this."""
+LEADER_WAITS: Final = 0.25
+"""The part of the interval for which a leader lets its followers read first. With the planned time
+of its own pass it fits into the interval.
+"""
 SAVED_S: Final = 60.0
 """How often the place of a pass is saved, for the next start."""
 WARNED_S: Final = 3600.0
@@ -60,6 +66,7 @@ class Scrub:
         settings: NodeSettings,
         store: LogStore,
         totals: MendedTotals,
+        core: Raft,
         *,
         leave: Callable[[StoreDamagedError], None],
     ) -> None:
@@ -72,6 +79,7 @@ class Scrub:
         self._interval_s = float(settings.scrub_interval_s)
         self._mends = settings.on_damage is OnDamage.HEAL
         self._store = store
+        self._core = core
         self._folder = store_folder(settings)
         self._was_resumed = False
         self._save_due_s = 0.0
@@ -110,6 +118,9 @@ class Scrub:
                     found = await self._in_thread(self._store.segments.short_file)
                     self._store.damage = self._store.damage or found
                 elif self._mends and now_s() >= slice_due_s:
+                    if self._lets_followers_read(now_s() - pass_began_s):
+                        slice_due_s = now_s() + SIZES_CHECKED_S
+                        continue
                     read_bytes = await self._scrub_slice()
                     slice_due_s = now_s() + read_bytes / self._rate()
                     if self._cursor is None:
@@ -120,6 +131,11 @@ class Scrub:
                 logger.warning("scrubbing failed, and is tried again: %s", error)
                 self._cursor = None
                 await asyncio.sleep(RETRY_S_MAX)
+
+    def _lets_followers_read(self, waited_s: float) -> bool:
+        """Tell whether this member leads others, and their pass has begun only lately."""
+        leads_others = self._core.leads and len(self._core.memberships.current.members) > 1
+        return leads_others and waited_s < LEADER_WAITS * self._interval_s
 
     def wake(self) -> None:
         """Look at the store's damage at once."""
