@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from dledger_node.raft.messages import AppendRequest, HeartBeatRequest, HeartBea
 from dledger_node.remoting.read_index_messages import NOT_LEADING
 from dledger_node.shell import pushes
 from dledger_node.shell.divergence import (
+    HEARD_TIMEOUTS,
     IGNORED_TIMEOUTS,
     PUSHES_MIN,
     UNPROVED_TIMEOUTS,
@@ -190,10 +192,40 @@ def test_a_leader_that_commits_no_entry_of_its_term_is_ignored_for_a_bounded_tim
     answer = HeartBeatResponse(sender="n0", receiver="n1", term=1, round=1)
     assert not divergence.ignores(answer)
     around.now_s += IGNORED_TIMEOUTS * ELECTION_TIMEOUT_S
-    assert not divergence.ignores(beat())
-    for _ in range(PUSHES_MIN):
-        divergence.examines(push, "bad_chain_crc")
-    assert len(around.answers) == 1, "the leader is asked again"
+    divergence.examines(push, "bad_chain_crc")
+    assert not divergence.ignores(beat()), "it may have committed meanwhile"
+    around.now_s += HEARD_TIMEOUTS * ELECTION_TIMEOUT_S
+    divergence.examines(push, "bad_chain_crc")
+    assert divergence.ignores(beat())
+    around.now_s += IGNORED_TIMEOUTS * ELECTION_TIMEOUT_S
+    divergence.examines(replace(push, committed_index=TOLD_INDEX), "bad_chain_crc")
+    assert around.renounced == [7]
+
+
+@pytest.mark.parametrize("members", [3, 5, 7])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leader_with_a_foreign_log_loses_its_quorum_whenever_the_others_begin_to_ignore_it(
+    follower: LogStore, push: AppendRequest, members: int, seed: int
+) -> None:
+    """Until then they answer its heartbeats, so it would lead forever."""
+    random = Random(seed)
+    begin_s = [random.uniform(0, 60) for _ in range(members - 1)]
+    around = Surroundings()
+    sound = [of(around, follower) for _ in begin_s]
+    lost_s, needed_s = 0.0, 2 * ELECTION_TIMEOUT_S
+
+    while lost_s < needed_s and around.now_s < max(begin_s) + 60:
+        for each, from_s in zip(sound, begin_s, strict=True):
+            if around.now_s >= from_s and not each.ignores(beat()):
+                each.examines(push, "bad_chain_crc")
+        while around.answers:
+            around.answers.pop()(TOLD_INDEX)
+        around.now_s += 0.25
+        followers = sum(not each.ignores(beat()) for each in sound)
+        has_quorum = 1 + followers > members // 2
+        lost_s = 0.0 if has_quorum else lost_s + 0.25
+
+    assert lost_s >= needed_s
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,12 @@ committed:
 - If so, a majority holds the leader's log, and this log is the foreign one.
 - If not, too few members may be up, or the leader's log is the foreign one: the others refuse its
   entries, and it would lead forever without committing any, since they answer its heartbeats. So
-  after `UNPROVED_TIMEOUTS`, this member ignores what that leader asks for, for a bounded time. If
-  the others do so too, it stops leading, and one of them is elected. To the core this looks like a
-  network that loses messages, so no rule of Raft depends on it.
+  after `UNPROVED_TIMEOUTS`, this member ignores what that leader asks for, most of the time: it
+  listens for `HEARD_TIMEOUTS` after each `IGNORED_TIMEOUTS`, because the leader may be right and
+  have committed meanwhile. Once enough members ignore it at the same time, it stops leading, and
+  one of them is elected. They begin at different times, so the times of ignoring must be so much
+  longer that those of enough members overlap, also in a group of seven. To the core all this looks
+  like a network that loses messages, so no rule of Raft depends on it.
 """
 
 import logging
@@ -50,7 +53,9 @@ ENTRIES_MAX: Final = 16
 UNPROVED_TIMEOUTS: Final = 20
 """Election timeouts for which a leader that has told its index may take to commit it."""
 IGNORED_TIMEOUTS: Final = 10
-"""Election timeouts for which a leader that may have a foreign log is ignored."""
+"""Election timeouts for which a leader that may have a foreign log is ignored at a time."""
+HEARD_TIMEOUTS: Final = 2
+"""Election timeouts for which such a leader is heard then, before it is ignored again."""
 _REQUESTS: Final = (
     AppendRequest,
     CompareRequest,
@@ -94,6 +99,7 @@ class Divergence:
         self._now_s = now_s
         self._unproved_s = UNPROVED_TIMEOUTS * election_timeout_s
         self._ignored_s = IGNORED_TIMEOUTS * election_timeout_s
+        self._heard_s = HEARD_TIMEOUTS * election_timeout_s
         self._suspected = _NOBODY
         self._counts: dict[int, int] = {}
         """The pushes of that leader that do not follow an entry, by the entry's index."""
@@ -177,4 +183,4 @@ class Divergence:
             )  # fmt: skip
             self._ignored_id = suspected.leader_id
             self._ignored_until_s = self._now_s() + self._ignored_s
-            self._suspect(_NOBODY)
+            self._proof_due_s = self._ignored_until_s + self._heard_s
