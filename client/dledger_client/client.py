@@ -80,8 +80,8 @@ class DLedgerClient:
         If `follow_leader` is False, the client sends requests only to `servers`. This suits a
         Service from outside of the cluster, and forwarded ports. A follower of this project
         passes plain appends on to its leader and answers reads by itself; any other request ends in
-        NotLeaderError, an append after `Timing.service_wait_s`. While a server knows no leader, the
-        client asks again until the deadline.
+        NotLeaderError, an append only after `Timing.service_wait_s`: a Service may point to the new
+        leader soon. While a server knows no leader, the client asks again until the deadline.
 
         `at_least_once` resends an append whose outcome is unknown, so the log may contain it more
         than once. `idempotent` resends it too, and the log contains it once; only this project's

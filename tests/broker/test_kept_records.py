@@ -1,6 +1,7 @@
 """The records of a member and of its group at a name server: each has a connection of its own."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +55,34 @@ def test_a_record_that_another_member_keeps_is_not_removed(name_server: NameServ
 
     asyncio.run(play())
     assert name_server.addresses[2:] == [MEMBERS["n1"]]
+
+
+def test_a_registration_under_way_ends_before_a_member_that_leaves_is_closed(
+    name_server: NameServer,
+) -> None:
+    """A name server that handles it after the end of the connection keeps the member for 120 s."""
+    may_answer = threading.Event()
+
+    def late(request: RemotingCommand) -> bytes:
+        may_answer.wait(10)
+        return encode_answer(request.opaque, ResponseCode.SUCCESS)
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            await member.until_registered()
+            name_server.answer = late
+            member.change()
+            await member.until(lambda: len(name_server.requests) == 2, "it registers again")
+            member.servers.leave()
+            closed = asyncio.create_task(member.servers.closed())
+            await asyncio.wait({closed}, timeout=0.1)
+            member.servers.close()
+            done, _ = await asyncio.wait({closed}, timeout=0.2)
+            assert not done
+            may_answer.set()
+            await closed
+
+    asyncio.run(play())
 
 
 def test_what_another_member_keeps_is_no_failure_of_this_one(name_server: NameServer) -> None:

@@ -269,6 +269,20 @@ async def test_a_client_of_a_service_waits_until_it_points_to_the_new_leader(
     assert group.log == [b"x"]
 
 
+async def test_a_producer_of_a_service_waits_until_it_points_to_the_new_leader(
+    group: Group,
+) -> None:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, idempotent=True
+    ) as client:
+        sent = asyncio.create_task(client.append(b"x"))
+        await group["n1"].registration_received.wait()
+        group.elect("n1")
+        await sent
+
+    assert group.log == [b"x"]
+
+
 async def test_a_client_that_does_not_follow_says_that_no_leader_came_in_time(
     group: Group,
 ) -> None:

@@ -227,11 +227,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         return GroupUnreachableError.without_leader(group, waited_s, list(reasons))
 
     def may_reach_leader(self, now_s: float, service_wait_s: float) -> bool:
-        """Whether the Service that refused an append may point to the leader soon.
+        """Whether the Service that refused an append or a producer may point to the leader soon.
 
         Members that take over, stop or hand over refuse appends although they would pass them on.
         """
-        return self.kind.appends and now_s < self.began_s + service_wait_s
+        is_to_append = self.kind.appends or self.kind is REGISTER
+        return is_to_append and now_s < self.began_s + service_wait_s
 
     def answered(self, command: RemotingCommand) -> None:
         """Pass a member's response to the handler."""

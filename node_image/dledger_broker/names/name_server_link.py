@@ -47,9 +47,11 @@ class NameServerLink(asyncio.Protocol):
 
     async def settle(self, within_s: float) -> None:
         """Wait for the answer to a request that is under way, or for the end of the connection."""
-        if self._asked is not None and not self._asked[1].done():
-            await asyncio.wait({self._asked[1]}, timeout=within_s)
-            self._asked[1].cancel()
+        if self._asked is not None:
+            _, answer = self._asked
+            await asyncio.wait({answer}, timeout=within_s)
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # else asyncio would log that nobody took it
 
     def abort(self) -> None:
         """Close at once."""

@@ -79,7 +79,8 @@ class NameServers:
     def close(self) -> None:
         """Register no longer; name servers forget what they know as the connections close."""
         for task in self._tasks.values():
-            task.cancel()
+            if not task.cancelling():  # `leave` lets a registration under way end
+                task.cancel()
 
     async def closed(self) -> None:
         """Return once all connections are closed, `LAST_ANSWER_S` after `close` at the latest."""
