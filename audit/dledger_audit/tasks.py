@@ -18,29 +18,37 @@ Task = TypeVar("Task")
 Read = Callable[[Task], Iterable[pa.RecordBatch]]
 
 
+class LostRowsError(Exception):
+    """Spark has not returned the rows of all tasks."""
+
+
 def rows_of(
     context: SparkContext, tasks: Sequence[Task], read: Read[Task], schema: pa.Schema
 ) -> pa.Table:
     """Run each task in a worker, and return the rows of all, in the order of the tasks.
 
-    A worker has the rows of a whole task in memory.
+    A worker has the rows of a whole task in memory. Raises LostRowsError if those of a task are
+    missing: PySpark takes the end of its connection to the JVM for the end of the rows.
     """
+
+    def written(pickled: bytes) -> bytes:
+        rows = pa.BufferOutputStream()
+        with pa.ipc.new_stream(rows, schema) as stream:
+            for batch in read(pickle.loads(pickled)):  # noqa: S301 - our own
+                stream.write_batch(batch)
+        written_bytes: bytes = rows.getvalue().to_pybytes()
+        return written_bytes
+
+    # Each worker gets its own tasks only; all tasks of a large group are megabytes.
     pickled = [pickle.dumps(task) for task in tasks]
-
-    def written(numbers: Iterable[int]) -> Iterator[bytes]:
-        for number in numbers:
-            rows = pa.BufferOutputStream()
-            with pa.ipc.new_stream(rows, schema) as stream:
-                for batch in read(pickle.loads(pickled[number])):  # noqa: S301 - our own
-                    stream.write_batch(batch)
-            yield rows.getvalue().to_pybytes()
-
-    numbers = context.parallelize(range(len(tasks)), max(1, len(tasks)))
-    batches = [
-        batch
-        for stream in numbers.mapPartitions(written).collect()
-        for batch in pa.ipc.open_stream(stream)
-    ]
+    streams = context.parallelize(pickled, max(1, len(tasks))).map(written).collect()
+    if len(streams) != len(tasks):
+        raise LostRowsError(
+            f"Spark returned the rows of {len(streams)} of {len(tasks)} tasks. Its JVM has "
+            "probably ended, for example for want of memory. Nothing follows from these rows; run "
+            "this again"
+        )
+    batches = [batch for stream in streams for batch in pa.ipc.open_stream(stream)]
     return pa.Table.from_batches(batches, schema)
 
 

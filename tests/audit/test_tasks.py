@@ -35,6 +35,38 @@ with session("local[1]") as context:
     print(len(audited.totals), len(audited.findings), sessions.getDefaultSession().isDefined())
 """
 
+CUT = """
+import os, signal
+from contextlib import contextmanager
+import pyarrow as pa
+from pyspark.core import rdd
+from dledger_audit.session import session
+from dledger_audit.tasks import LostRowsError, rows_of
+
+load_from_socket = rdd._load_from_socket
+
+
+@contextmanager
+def cut(*arguments):
+    with load_from_socket(*arguments) as items:
+        def cut_items():
+            yield next(items)
+            os.kill(context._gateway.proc.pid, signal.SIGKILL)
+            context._gateway.proc.wait()
+            yield from items
+        yield cut_items()
+
+
+rdd._load_from_socket = cut
+schema = pa.schema([("body", pa.binary())])
+batch = pa.RecordBatch.from_pydict({"body": [bytes(4 << 20)]}, schema)
+with session("local[1]") as context:
+    try:
+        rows_of(context, range(8), lambda _: [batch], schema)
+    except LostRowsError as error:
+        print(error)
+"""
+
 
 @pytest.fixture
 def counted() -> Read[tuple[str, int]]:
@@ -80,6 +112,15 @@ def test_rows_of_another_schema_are_refused(spark: SparkSession) -> None:
 
     with pytest.raises(PythonException, match="schema"):
         rows_of(spark.sparkContext, [1], other, SCHEMA)
+
+
+def test_rows_that_are_lost_with_the_jvm_are_missed() -> None:
+    """Else an audit would take them for entries that the members lack."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CUT], capture_output=True, text=True, check=False, timeout=200
+    )
+
+    assert "of 8 tasks. Its JVM has probably ended" in ended.stdout, ended.stderr
 
 
 def test_an_audit_of_logs_that_agree_starts_no_spark_sql(tmp_path: Path) -> None:

@@ -103,8 +103,6 @@ class Member:
     """The FOLLOW and READ_RANGE requests that wait for an entry."""
     append_received: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by every append."""
-    registration_received: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by every registration of a producer."""
     largest_read: int = 0
     """The largest number of requests in one read."""
     connections: set[Connection] = field(default_factory=set)
@@ -189,7 +187,6 @@ class Member:
             self.batches.append(bodies)
             return self._append(IdempotentBatchEnvelope.from_json(encoded), bodies)
         if command.code == REGISTER_PRODUCER and self.supports_producers:
-            self.registration_received.set()
             return self._register(RegisterProducerRequest.from_json(command.body))
         if command.code == RequestCode.GET:
             return self._get(GetEntriesRequest.from_json(command.body))
