@@ -105,7 +105,7 @@ def test_a_message_that_is_not_committed_must_not_be_acknowledged() -> None:
 
 def test_a_pull_must_return_what_is_committed() -> None:
     with pytest.raises(ViolationError, match="committed messages of its queue"):
-        rules().pulled(Place("orders", 0), 0, [b"invented"], 1)
+        rules().pulled(Place("orders", 0), 0, [b"invented"], 1, -1)
 
 
 def test_an_acknowledged_offset_must_not_go_back() -> None:

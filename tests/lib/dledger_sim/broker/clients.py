@@ -45,6 +45,9 @@ class ClientWorld(Protocol):
     def begin_index(self, member_id: str) -> int:
         """Return the index of the first entry in a member's log."""
 
+    def applied(self, member_id: str) -> tuple[int, int]:
+        """Return a member's life, and the index up to which it has applied the log."""
+
     def after(self, delay_us: int, action: Callable[..., None], *arguments: object) -> None:
         """Plan an event."""
 
@@ -131,21 +134,35 @@ class BrokerClients:
     def pull(self, member_id: str, client: int, place: Place, *, suspends: bool) -> None:
         """Pull from where the client is in a queue."""
         offset = self._next_offsets.get((client, place), 0)
+        applied = self._world.applied(member_id)
 
         def answered(answer: RemotingCommand | None) -> None:
             if answer is not None:
-                next_offset = self._note_pull(member_id, place, offset, answer)
+                next_offset = self._note_pull(member_id, place, offset, answer, applied)
                 if self._next_offsets.get((client, place), 0) == offset:
                     self._next_offsets[client, place] = next_offset
 
         self._ports.ask(client, member_id, _pull_ask(place, offset, suspends), answered)
 
-    def _note_pull(self, member_id: str, place: Place, offset: int, answer: RemotingCommand) -> int:
-        """Let the rules see an answer; return where to go on."""
+    def _note_pull(
+        self,
+        member_id: str,
+        place: Place,
+        offset: int,
+        answer: RemotingCommand,
+        applied: tuple[int, int],
+    ) -> int:
+        """Let the rules see an answer; return where to go on.
+
+        `applied` is what the member had applied when it was asked, and in which life: one that has
+        started again may be behind that.
+        """
         if answer.code == ResponseCode.SUCCESS:
             next_offset = _number(answer, "nextBeginOffset")
             records = [bytes(raw) for raw in message_record.divide(answer.body)]
-            self._rules.pulled(place, offset, records, next_offset)
+            is_same_life = self._world.applied(member_id)[0] == applied[0]
+            applied_index = applied[1] if is_same_life else -1
+            self._rules.pulled(place, offset, records, next_offset, applied_index)
             self.returners.pulled(records)
             return next_offset
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
@@ -190,12 +207,11 @@ class BrokerClients:
 
     def read_everything(self) -> None:
         """Begin to read every queue of every member, and every offset, until all was read."""
-        self._rules.end_begins()
         places = [place for place in self._world.broker_log.queues if place.topic in READ]
         for member_id in self._world.conditions.member_ids:
             for place in places:
                 begin_index = self._world.begin_index(member_id)
-                queue = self._world.broker_log.queues[place]
+                queue = self._world.broker_log.queue(place)
                 removed = sum(message.index < begin_index for message in queue)
                 self._unread[member_id, place] = removed
                 self._read_on(member_id, place)
@@ -210,13 +226,14 @@ class BrokerClients:
 
     def _read_on(self, member_id: str, place: Place) -> None:
         offset = self._unread[member_id, place]
-        if offset >= len(self._world.broker_log.queues[place]):
+        if offset >= len(self._world.broker_log.queue(place)):
             del self._unread[member_id, place]
             return
+        applied = self._world.applied(member_id)
 
         def answered(answer: RemotingCommand | None) -> None:
             if answer is not None:
-                next_offset = self._note_pull(member_id, place, offset, answer)
+                next_offset = self._note_pull(member_id, place, offset, answer, applied)
                 self._unread[member_id, place] = next_offset
             self._world.after(REPEAT_US, self._read_on, member_id, place)
 

@@ -17,6 +17,7 @@ from dledger_sim.group.conditions import Conditions
 from dledger_sim.group.disk import SimDisk
 from dledger_sim.group.member import SimMember
 from dledger_sim.group.snapshots import States
+from dledger_sim.judges import queue_files
 from dledger_sim.judges.broker_log import BrokerLog
 from dledger_sim.judges.broker_rules import BrokerRules
 from dledger_sim.judges.history import Answer, Asked, Operation
@@ -26,8 +27,6 @@ from dledger_sim.runs.transcript import Transcript
 
 REGISTERED_S = 60.0
 """A name server that comes back is asked 30 s later at most, and answers at once."""
-THREAD_US = 200
-"""Mean time of a function that a broker runs in a thread."""
 
 
 class BrokerCluster(SimCluster):
@@ -83,7 +82,7 @@ class BrokerCluster(SimCluster):
 
     def thread_us(self, member_id: str) -> int:
         """See `LoopWorld`."""
-        return self.choices.delay_us(f"thread {member_id}", THREAD_US)
+        return self.choices.delay_us(f"thread {member_id}", self.conditions.thread_us)
 
     def when_awake(self, member_id: str, life: int, action: Callable[[], None]) -> None:
         """See `LoopWorld`."""
@@ -128,6 +127,11 @@ class BrokerCluster(SimCluster):
         """See `ClientWorld`."""
         return self.members[member_id].disk.begin_index
 
+    def applied(self, member_id: str) -> tuple[int, int]:
+        """See `ClientWorld`."""
+        member = self.program_of(member_id)
+        return member.life, -1 if member.raft is None else member.applied[1]
+
     def owes_answers(self) -> bool:
         """See `SimCluster`."""
         return self.broker_clients.waits or super().owes_answers()
@@ -149,11 +153,27 @@ class BrokerCluster(SimCluster):
             rule="an acknowledged message is readable at its queue offset",
         )
         self.run_until(
+            self._has_deleted_files, limit_us, rule="a deleted topic leaves nothing in the queues"
+        )
+        self.run_until(
             self._is_registered,
             limit_us + self.broker_clients.us_of(REGISTERED_S),
             rule="a name server knows the leader and all members in time",
         )
         self.broker_rules.counts["registrations"] += self.name_servers.taken
+
+    def _has_deleted_files(self) -> bool:
+        """Return whether no member's queue files have messages of a topic from before its deletion.
+
+        The damage of a crash may have put them anywhere.
+        """
+        log = self.broker_log
+        positions = queue_files.positions_of_deleted(log)
+        sound = [one for one in self.conditions.member_ids if not self.program_of(one).was_damaged]
+        return not any(
+            queue_files.has_any(self.program_of(one).queue_files, log.deleted_at, positions)
+            for one in sound
+        )
 
     def _is_registered(self) -> bool:
         leader = self.leader()

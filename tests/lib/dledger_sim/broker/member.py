@@ -11,6 +11,7 @@ from dledger_broker.queues import checkpoint
 from dledger_broker.queues.feed import FOLDER
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.rocketmq import consume_queue
 from dledger_formats.rocketmq.consume_queue import UNIT_BYTES
 from dledger_node.raft.ready import Truncate, Write, WriteProposal, WriteSnapshot
 from dledger_node.services.proposed import ProposedEntries
@@ -167,6 +168,8 @@ class BrokerMember(SimMember):
     ) -> None:
         super().__init__(member_id, conditions, disk, world)
         self.program: Program | None = None
+        self.was_damaged = False
+        """Whether the consume queues were damaged in any life."""
         self.producers: SimProducers
         self._broker_world = world
         self._last_applied: tuple[StateMachine, int, bool] | None = None
@@ -176,6 +179,11 @@ class BrokerMember(SimMember):
         self._folder = world.folder / f"dledger-{member_id}" / FOLDER
         self._site_numbers = f"saves numbers {member_id}"
         self._site_queues = f"queues {member_id}"
+
+    @property
+    def queue_files(self) -> Path:
+        """The folder of the units of all topics."""
+        return self._folder / consume_queue.FOLDER
 
     @property
     def is_busy(self) -> bool:
@@ -237,6 +245,7 @@ class BrokerMember(SimMember):
         if world.choices.chance(self._site_queues, DAMAGE_RATE):
             rng = random.Random(world.choices.seed(self._site_queues))
             damage_queues(self._folder, rng)
+            self.was_damaged = True
 
     def lose_volume(self, kept_rate: float | None) -> None:
         """See `SimMember`."""

@@ -116,6 +116,7 @@ def administered(rng: random.Random) -> Conditions:
     return dataclasses.replace(
         _any(rng), broker_speed=20, lock_rate=0.02, admin_rate=rng.choice((0.05, 0.15)),
         return_rate=rng.choice((0.2, 0.4)), name_servers=rng.choice((0, 1, 2, 3)),
+        thread_us=rng.choice((200, 200, 20_000)),
     )  # fmt: skip
 
 

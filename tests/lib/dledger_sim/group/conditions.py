@@ -96,6 +96,8 @@ class Conditions:
     """Share of them that return a message, or pull what was returned."""
     name_servers: int = 0
     """Number of name servers; they are good, slow, lying or down for a while."""
+    thread_us: int = 200
+    """Mean time of a function that a broker runs in a thread."""
     # Work.
     slowness: int = 0
     """The factor by which all work of a member's event loop takes longer than on a fast machine;

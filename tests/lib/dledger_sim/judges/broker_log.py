@@ -3,7 +3,7 @@
 It uses the formats alone, nothing of the broker.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
@@ -43,6 +43,14 @@ class Message(NamedTuple):
     record: MessageRecord
 
 
+class Deleted(NamedTuple):
+    """What a queue had before its topic was deleted."""
+
+    index: int  # type: ignore[assignment]  # as in `Message`
+    """The index of the entry that deleted it."""
+    messages: list[Message]
+
+
 def key_of(record: MessageRecord) -> bytes:
     """Return what tells a message from all others of clients, also once it was returned."""
     times = record.reconsume_times
@@ -57,10 +65,10 @@ class BrokerLog:
         """The messages of each queue, by their queue offsets."""
         self.stored: dict[tuple[bytes, bool], Message] = {}
         """By body, and whether the message waits for its delivery."""
-        self.deleted: defaultdict[Place, list[list[Message]]] = defaultdict(list)
-        """The messages of each queue before each deletion of its topic."""
-        self.deletions: Counter[str] = Counter()
-        """How often each topic was deleted."""
+        self.deleted: defaultdict[Place, list[Deleted]] = defaultdict(list)
+        """What each queue had before each deletion of its topic."""
+        self.deleted_at: defaultdict[str, list[int]] = defaultdict(list)
+        """The indexes of the entries that deleted each topic."""
         self.delayed_count = 0
         self._bodies = bodies
         self._count = 0
@@ -101,13 +109,22 @@ class BrokerLog:
             return
         change = state_records.decode(record.body)
         if isinstance(change, TopicDeleted):
-            self._delete(change.topic)
+            self._delete(change.topic, message.index)
 
-    def _delete(self, topic: str) -> None:
+    def _delete(self, topic: str, index: int) -> None:
         """Let a topic of this name begin again."""
-        self.deletions[topic] += 1
+        self.deleted_at[topic].append(index)
         for place in [place for place in self.queues if place.topic == topic]:
-            self.deleted[place].append(self.queues.pop(place))
+            self.deleted[place].append(Deleted(index, self.queues.pop(place)))
+
+    def queue(self, place: Place) -> list[Message]:
+        """Return what a queue has; nothing if its topic does not exist, which stays so."""
+        return self.queues.get(place, [])
+
+    def readable(self, place: Place, after_index: int) -> list[list[Message]]:
+        """Return what a queue has, and what it had before deletions after an entry."""
+        before = [each.messages for each in self.deleted[place] if each.index > after_index]
+        return [self.queue(place), *before]
 
     def _add_of_client(self, message: Message) -> None:
         waits = message.record.topic == topic_names.SCHEDULE_TOPIC

@@ -67,7 +67,6 @@ class BrokerRules:
         self._holdings: dict[int, Holding] = {}
         self._perhaps_deleted: set[str] = set()
         """Topics and groups whose deletion may still have its effect, at any time."""
-        self._is_at_the_end = False
 
     # -- sends -------------------------------------------------------------------------------------
 
@@ -116,10 +115,19 @@ class BrokerRules:
 
     # -- pulls -------------------------------------------------------------------------------------
 
-    def pulled(self, place: Place, offset: int, records: Sequence[bytes], next_offset: int) -> None:
-        """Check the answer to a pull of all tags: it has the committed messages, none left out."""
-        queue = self._log.queues[place]
-        queues = [queue] if self._is_at_the_end else [queue, *self._log.deleted[place]]
+    def pulled(
+        self,
+        place: Place,
+        offset: int,
+        records: Sequence[bytes],
+        next_offset: int,
+        applied_index: int,
+    ) -> None:
+        """Check the answer to a pull of all tags: it has the committed messages, none left out, and
+        none of those that were deleted up to `applied_index`, which the member had applied.
+        """
+        queue = self._log.queue(place)
+        queues = self._log.readable(place, applied_index)
         if not any(_holds(each, offset, records) for each in queues):
             raise ViolationError(
                 "a pull returns the committed messages of its queue",
@@ -136,8 +144,8 @@ class BrokerRules:
         """Check that a consumer is sent on only to the first message that its member's log has,
         which begins with the entry `begin_index`.
         """
-        queue = self._log.queues[place]
-        if self._log.deletions[place.topic]:
+        queue = self._log.queue(place)
+        if self._log.deleted_at[place.topic]:
             self.counts["pulls_moved_after_deletions"] += 1
             return  # a queue of the same name has begun anew
         if next_offset < offset:
@@ -248,10 +256,6 @@ class BrokerRules:
                 del self._holdings[queue_id]
 
     # -- the end -----------------------------------------------------------------------------------
-
-    def end_begins(self) -> None:
-        """Take note that all members have the whole log from now on."""
-        self._is_at_the_end = True
 
     def judge_end(self) -> None:
         """Check that nothing is in the log that was refused."""
