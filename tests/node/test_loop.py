@@ -11,7 +11,6 @@ from dledger_node.raft.log_terms import LogTerms
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState, Write
 from dledger_node.shell.loop import CoreLoop
-from dledger_sim.stage.driver import CoreDriver
 
 DAMAGE = StoreDamagedError("entry 7 is damaged", Damage.BAD_ENTRY, 7)
 
@@ -49,13 +48,6 @@ class NoLinks:
 
     def send(self, messages: Sequence[Message]) -> None:
         raise AssertionError(messages)
-
-
-class Sent:
-    """Loses all messages."""
-
-    def send(self, messages: Sequence[Message]) -> None:
-        pass
 
 
 class Listener:
@@ -136,44 +128,3 @@ def test_a_single_member_writes_its_first_entry_within_its_election_timeout() ->
         loop.tick()
 
     assert disk.written_count == 1
-
-
-class SlowDisk(Disk):
-    """Saves term and vote in the background, until it is told that it is done."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.saved: list[HardState] = []
-
-    def save_hard_state(self, hard_state: HardState) -> bool:
-        self.saved.append(hard_state)
-        return False
-
-
-def test_a_vote_is_promised_only_after_what_is_committed_was_answered() -> None:
-    """A listener that learned of a commit after the leader is deposed would answer "unknown"."""
-    told: list[tuple[int, int]] = []
-
-    class Notes:
-        def on_turn(self, committed_index: int) -> None:
-            told.append((committed_index, len(disk.saved)))
-
-    driver, disk = CoreDriver(), SlowDisk()
-    loop = CoreLoop(
-        driver.raft, disk, Sent(), release_reads=lambda _: None, fail=pytest.fail
-    )  # fmt: skip
-    loop.listen([Notes()])
-    driver.become_leader()
-    for peer_id in ("n1", "n2"):
-        driver.agree(peer_id)
-        driver.receive(driver.success_from(peer_id, 0))
-    driver.propose()
-    driver.raft.transfer_leadership("n2")
-    driver.work()
-    loop.step(driver.success_from("n1", 1))
-    told.clear()
-
-    loop.step(driver.success_from("n2", 1))
-
-    assert told == [(1, 0)]
-    assert [(one.term, one.vote_for) for one in disk.saved] == [(2, "n2")]

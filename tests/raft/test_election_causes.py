@@ -130,7 +130,7 @@ class Watched:
         """Win the votes and commit the first entry of the term; return what `/leader` says."""
         self.driver.become_leader()
         self.turn()
-        self.driver.agree("n2", 0)
+        self.driver.agree("n1", 0)
         self.turn(after_s=0.25)
         self.now_s += 4.0
         return self.watch.leader_view()

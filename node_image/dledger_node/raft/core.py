@@ -165,14 +165,6 @@ class Raft(CoreView):
         transfer.begin(member, member.role_state, transferee_id)
         return None
 
-    def promise_vote(self) -> bool:
-        """Promise a leader's vote in the next term to the transferee; `Ready.hard_state` has it.
-
-        The shell asks at the end of a turn, once it has answered what is committed: it answers
-        nothing while it saves. Return False if there is nothing to promise.
-        """
-        return transfer.promise_vote(self._member)
-
     def change_membership(self, change: Change) -> Proposal | Refusal:
         """Change the group's membership by an entry, which is returned in `Ready.writes`.
 

@@ -98,7 +98,9 @@ def become_follower(member: MemberState, term: int, leader_id: str | None) -> No
         reads.fail_pending(member, member.role_state)
         restart_election_timer(member)
     if term > member.term:
-        member.enter_term(term)
+        member.term = term
+        member.vote_for = None
+        member.contradiction = ""
     member.role_state = Follower(leader_id=leader_id, verified_index=member.committed_index)
 
 
@@ -140,17 +142,14 @@ def start_pre_vote(member: MemberState) -> None:
 
 
 def campaign(member: MemberState, *, take_leadership: bool = False) -> None:
-    """Stand for election in the next term; a member never stands twice in one term.
-
-    It skips a term in which its vote is promised to another member.
-    """
+    """Stand for election in the next term; a member never stands twice in one term."""
     if take_leadership:
         _note_election(member, ElectionCause.TRANSFER)
     marks.note_all(member)
-    member.enter_term(member.term + (1 if member.next_vote is None else 2))
+    member.term += 1
     member.vote_for = member.self_id
-    former_leader_id = member.leader_id if take_leadership else None
-    candidate = Candidate(votes=electorate.own_votes(member), former_leader_id=former_leader_id)
+    member.contradiction = ""
+    candidate = Candidate(votes=electorate.own_votes(member), take_leadership=take_leadership)
     member.role_state = candidate
     restart_vote_timer(member)
     for peer_id in electorate.other_voters(member):
@@ -195,7 +194,7 @@ def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_
                     ledger_end_term=member.log.end_term,
                 )
             )
-        case Candidate(former_leader_id=former_leader_id):
+        case Candidate(take_leadership=take_leadership):
             member.send(
                 VoteRequest(
                     sender=member.self_id,
@@ -203,7 +202,7 @@ def ask_for_vote(member: MemberState, candidate: PreCandidate | Candidate, peer_
                     term=member.term,
                     ledger_end_index=member.log.end_index,
                     ledger_end_term=member.log.end_term,
-                    take_leadership=former_leader_id is not None,
+                    take_leadership=take_leadership,
                 )
             )
 
@@ -325,23 +324,18 @@ def _count_votes(member: MemberState, candidate: PreCandidate | Candidate) -> No
         case PreCandidate():
             campaign(member)
         case Candidate():
-            _become_leader(member, candidate)
+            _become_leader(member)
 
 
-def _become_leader(member: MemberState, candidate: Candidate) -> None:
+def _become_leader(member: MemberState) -> None:
     """Become the leader: append a no-op, send heartbeats, and compare every peer's log.
 
     The no-op commits entries of earlier terms, which must not be committed by counting (Raft paper,
-    sections 5.4.2 and 8). The first probe of each peer asks about the entry before the no-op. The
-    leader that handed over gets the no-op without a question: it asked this member to stand because
-    both logs were the same. A push that follows nothing in its log would be refused, as ever.
+    sections 5.4.2 and 8). The first probe of each peer asks about the entry before the no-op.
     """
     noop_index = member.log.end_index + 1
     leader = Leader(noop_index=noop_index, progress={}, heartbeat_due=member.elapsed_ticks)
     member.role_state = leader
     electorate.update_peers(member, leader, next_index=noop_index)
-    former_leader = leader.progress.get(candidate.former_leader_id or "")
-    if former_leader is not None:
-        former_leader.append_after(noop_index - 1, member.now_ticks)
     member.append(WriteNoop(index=noop_index, term=member.term), noop_index, member.term)
     heartbeats.send_round(member, leader)

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
-from dledger_node.raft.leader_tasks import PendingRead, Transfer
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogEnd, LogTerms, Seed
 from dledger_node.raft.membership import MembershipEntry
@@ -89,8 +88,27 @@ class Candidate:
 
     votes: set[str]
     """Members that voted for this one, including itself. Only counted, never iterated over."""
-    former_leader_id: str | None
-    """The leader that asked this member to stand; None if none did."""
+    take_leadership: bool
+    """Whether the leader asked this member to stand."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Transfer:
+    """A leadership transfer in progress; the leader refuses appends until it ends."""
+
+    transferee_id: str
+    deadline: int
+    """The tick at which the leader takes appends again, if it still leads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingRead:
+    """A read that waits for proof that this member still leads."""
+
+    first_round: int
+    """The first heartbeat round whose answers prove it."""
+    index: int
+    handle: object
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,8 +147,7 @@ RoleState: TypeAlias = Follower | PreCandidate | Candidate | Leader
 class MemberState:
     """The state of one member.
 
-    Invariants: term never decreases; vote_for changes only with the term, or from None; next_vote
-    becomes the vote of the next term, unless the member skips that term;
+    Invariants: term never decreases; vote_for changes only with the term, or from None;
     committed_index never decreases, and is at most log.end_index.
     """
 
@@ -147,10 +164,6 @@ class MemberState:
     """The log is flushed, or with AsyncFlush written, up to this index: at most log.end_index."""
     flushed_index: int  # at most durable_index
     role_state: RoleState
-    next_vote: str | None = None
-    """The only candidate that gets this member's vote in the term after this one (`transfer`); None
-    if any may get it. It is saved as that term's vote.
-    """
     joining: Joining | None = None
     """What this member has learned while joining; None if it is not joining. Invariant: while this
     is set, the role state is Follower.
@@ -249,12 +262,9 @@ class MemberState:
 
     def hard_state_to_save(self, saved: HardState) -> HardState | None:
         """Return the hard state if it differs from the saved one; None if it does not."""
-        term, vote_for = self.term, self.vote_for
-        if self.next_vote is not None:
-            term, vote_for = self.term + 1, self.next_vote
         if (
-            term == saved.term
-            and vote_for == saved.vote_for
+            self.term == saved.term
+            and self.vote_for == saved.vote_for
             and (self.joining is not None) == saved.joining
             and self.alone == saved.alone
             and self.promised_end == saved.promised_end
@@ -262,21 +272,14 @@ class MemberState:
         ):
             return None
         return HardState(
-            term=term,
-            vote_for=vote_for,
+            term=self.term,
+            vote_for=self.vote_for,
             joining=self.joining is not None,
             seed=self.seed,
             alone=self.alone,
             promised_end=self.promised_end,
             flushed=self.flushed,
         )
-
-    def enter_term(self, term: int) -> None:
-        """Begin a later term, with the vote that is already promised in it, if any."""
-        self.vote_for = self.next_vote if term == self.term + 1 else None
-        self.term = term
-        self.next_vote = None
-        self.contradiction = ""
 
     def send(self, message: Message) -> None:
         """Queue a message for the next Ready."""

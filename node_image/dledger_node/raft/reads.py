@@ -7,8 +7,7 @@ member's clock, see `RaftConfig.lease_ticks`.
 """
 
 from dledger_node.raft import heartbeats
-from dledger_node.raft.leader_tasks import PendingRead
-from dledger_node.raft.member_state import Leader, MemberState
+from dledger_node.raft.member_state import Leader, MemberState, PendingRead
 from dledger_node.raft.ready import ReadState
 
 

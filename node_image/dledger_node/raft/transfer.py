@@ -3,8 +3,7 @@
 Rules: Raft dissertation, section 3.10; DLedger's `preferredLeaderIds`.
 """
 
-from dledger_node.raft.leader_tasks import Transfer
-from dledger_node.raft.member_state import Leader, MemberState
+from dledger_node.raft.member_state import Leader, MemberState, Transfer
 from dledger_node.raft.messages import PreVoteResponse, TakeLeadershipRequest, VoteResult
 from dledger_node.raft.refusals import RefusalCause
 
@@ -28,26 +27,9 @@ def ask_if_caught_up(member: MemberState, leader: Leader) -> None:
         return
     transferee_id = leader.transfer.transferee_id
     if leader.progress[transferee_id].match_index == member.log.end_index:
-        leader.transfer.is_asked = True
         member.send(
             TakeLeadershipRequest(sender=member.self_id, receiver=transferee_id, term=member.term)
         )
-
-
-def promise_vote(member: MemberState) -> bool:
-    """Promise the leader's vote in the next term to the transferee that it has asked to stand.
-
-    The shell saves it while the transferee saves its own vote. So the leader answers its request
-    for a vote without another wait for a disk. Whether the transferee gets the vote is decided by
-    that request, as ever. If it never stands, the leader goes on in its term and votes for no other
-    member in the next one. Return False if nothing is promised now.
-    """
-    match member.role_state:
-        case Leader(transfer=Transfer(is_asked=True) as transfer) if member.next_vote is None:
-            member.next_vote = transfer.transferee_id
-            return True
-        case _:
-            return False
 
 
 def end_overdue(member: MemberState, leader: Leader) -> None:

@@ -6,8 +6,7 @@ One turn:
 2. while the core has a `Ready`, its work is done in the order that `Ready` requires: the hard state
    is saved, the log is written, messages are sent, and `advance` reports this to the core;
 3. a flush begins for the written entries;
-4. the listeners receive the committed index, and answer the requests that waited for it;
-5. a leader that hands over saves its vote for the transferee, which saves its own meanwhile.
+4. the listeners receive the committed index, and answer the requests that waited for it.
 
 The loop has no clock, thread, socket or file of its own. A member runs it on asyncio with its log
 store and its links; the simulator runs the same object with a simulated disk and network, so that
@@ -167,8 +166,6 @@ class CoreLoop:
             return
         if notify and self._saving is None:
             self._call_listeners()
-            if not self._halted and self._core.promise_vote():
-                self.turn()
 
     def _call_listeners(self) -> None:
         """Call the listeners in order. A StoreError of one of them also stops this member."""
