@@ -3,11 +3,14 @@
     python -m bench.audit --mib 1024                     three logs of 1 GiB with bodies of 1 KiB
 
 An audit of the almost empty group shows what the start costs. The processor time is that of the
-audit's whole process tree: driver, JVM and Python workers, but not the members. The pass is the
-rest. All logs are in the page cache.
+audit's process tree: driver, JVM and Python workers, but not the members. What the workers take is
+missing in most runs. The pass is the rest. All logs are in the page cache. Then two audits with a
+history follow: one that keeps it, and one with `--since-last` that finds nothing new; both with the
+start. The memory is the most that the processes of one audit had at once, without what they share.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import platform
@@ -15,7 +18,9 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +30,7 @@ from bench.read import fill
 from dledger_client.client import DLedgerClient
 from tools.groups.node_group import NodeGroup
 
+MEMORY_S: Final = 0.5
 SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
@@ -33,39 +39,108 @@ class Cost(NamedTuple):
 
     wall_s: float
     processor_s: float
+    memory_mib: float = 0.0
 
 
-def audit(group: NodeGroup, master: str) -> Cost:
+def audit(group: NodeGroup, master: str, options: Sequence[str] = ()) -> Cost:
     """Run `dledger-audit` once; raise an error unless the verdict is Sound."""
     members = [
         f"--member={member}=http://{group.host(member)}:{port}"
         for member, port in group.http_ports.items()
     ]
     before, began_s = children_s(), time.monotonic()
-    subprocess.run(
+    with subprocess.Popen(
         [
             sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}",
-            "--read-rate=0",
+            "--read-rate=0", *options,
         ],
-        check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    ) as program:  # fmt: skip
+        memory = Memory(program.pid)
+        code = program.wait()
     wall_s = time.monotonic() - began_s
+    memory.end()
+    if code:
+        raise subprocess.CalledProcessError(code, program.args)
     reap()
-    return Cost(wall_s, children_s() - before)
+    return Cost(wall_s, children_s() - before, memory.most_mib)
+
+
+class Memory:
+    """Watches the private memory of a process and of all that it has started."""
+
+    def __init__(self, pid: int) -> None:
+        self.most_mib = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(pid,))
+        self._thread.start()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self, pid: int) -> None:
+        while not self._ended.wait(MEMORY_S):
+            kib = sum(private_kib(each) for each in tree(pid))
+            self.most_mib = max(self.most_mib, kib / 1024)
+
+
+def tree(pid: int) -> set[int]:
+    """Return a process and all that it has started, as far as they live."""
+    found, new = {pid}, [pid]
+    while new:
+        for task in Path(f"/proc/{new.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children = {int(each) for each in task.read_text().split()} - found
+                found |= children
+                new += children
+    return found
+
+
+def private_kib(pid: int) -> int:
+    """Return the memory of a process that no other one has; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+def show(what: str, cost: Cost, read_gb: float = 0.0) -> None:
+    """Print a row."""
+    per_gb = f"{cost.processor_s / read_gb:23.2f}" if read_gb else " " * 23
+    print(
+        f"{what:12}  {cost.wall_s:8.1f}   {cost.processor_s:11.1f}   {per_gb}   "
+        f"{cost.memory_mib:10.0f}",
+        flush=True,
+    )
 
 
 def reap() -> None:
     """Wait for the JVM and the workers, which outlive their parent for a moment.
 
-    The members are children of this process too, and are left to their group.
+    They come to this process one after the other, as their own parents end. The members are
+    children of this process too, and are left to their group.
     """
-    mine = {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
-    for pid in mine:
-        name = Path(f"/proc/{pid}/cmdline").read_bytes()
-        if b"dledger_node" not in name:
+    while mine := [pid for pid in children() if b"dledger_node" not in command_line(pid)]:
+        for pid in mine:
             os.waitpid(pid, 0)
+
+
+def children() -> list[int]:
+    """Return the children of this process, ended ones too."""
+    return [
+        int(pid)
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
+
+
+def command_line(pid: int) -> bytes:
+    """Return the command line of a child; nothing if it has ended."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def children_s() -> float:
@@ -94,7 +169,7 @@ def main() -> None:
     print(
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, "
         f"load {os.getloadavg()[0]:.1f}, {arguments.master}\n"
-        "             wall s   processor s   processor s per GB read"
+        "                wall s   processor s   processor s per GB read   memory MiB"
     )
     entries = (arguments.mib << 20) // (arguments.body_bytes + 48)
     with (
@@ -111,13 +186,16 @@ def main() -> None:
         uvloop.run(append(group, 1, arguments.body_bytes))
         starts = [audit(group, arguments.master) for _ in range(arguments.passes)]
         start = Cost(min(each.wall_s for each in starts), min(each.processor_s for each in starts))
-        print(f"start      {start.wall_s:8.1f}   {start.processor_s:11.1f}", flush=True)
+        show("start", start)
         uvloop.run(append(group, entries, arguments.body_bytes))
         read_gb = 3 * entries * (arguments.body_bytes + 48) / 1e9
         for _ in range(arguments.passes):
             whole = audit(group, arguments.master)
             wall_s, own_s = whole.wall_s - start.wall_s, whole.processor_s - start.processor_s
-            print(f"the pass   {wall_s:8.1f}   {own_s:11.1f}   {own_s / read_gb:23.2f}", flush=True)
+            show("the pass", Cost(wall_s, own_s, whole.memory_mib), read_gb)
+        history = f"--history={folder}/history"
+        show("with history", audit(group, arguments.master, [history]))
+        show("--since-last", audit(group, arguments.master, [history, "--since-last"]))
 
 
 if __name__ == "__main__":
