@@ -12,7 +12,7 @@ from dledger_broker.program import BrokerProgram
 from dledger_broker.settings import BrokerSettings
 from dledger_formats import log_lines
 from dledger_formats.settings import SettingsError
-from dledger_node import limited_log
+from dledger_node import limited_log, open_files
 from dledger_node.errors import NodeError
 from dledger_node.freed_memory import keep_freed_memory
 from dledger_node.main import CHATTY, EXIT_FATAL, EXIT_SETTINGS, serve
@@ -30,6 +30,7 @@ def main() -> int:
     node = settings.node
     log_lines.configure(log_format=node.log_format, level=node.log_level, chatty=CHATTY)
     limited_log.limit_libraries()
+    open_files.raise_limit()
     keep_freed_memory()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:

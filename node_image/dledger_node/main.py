@@ -16,7 +16,7 @@ import uvloop
 
 from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
-from dledger_node import limited_log
+from dledger_node import limited_log, open_files
 from dledger_node.closing import closed_on_error
 from dledger_node.config import raft_config, split_address, store_folder
 from dledger_node.embedding import Member, Program
@@ -59,6 +59,7 @@ def main() -> int:
         return EXIT_SETTINGS
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     limited_log.limit_libraries()
+    open_files.raise_limit()
     keep_freed_memory()
     gc.freeze()  # a full collection would go through all modules, for 10 ms and more
     try:

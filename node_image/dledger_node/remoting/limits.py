@@ -16,6 +16,7 @@ from dledger_formats.settings import (
     CONNECTIONS_PER_ADDRESS_MAX,
     NodeSettings,
 )
+from dledger_node.open_files import connections_that_fit
 
 HELD_BYTES_MIN: Final = 16 << 20
 HELD_BYTES_MAX: Final = 128 << 20
@@ -117,13 +118,16 @@ class Limits:
 
     @classmethod
     def of(cls, settings: NodeSettings) -> Self:
-        """Return the limits that the settings give, and the defaults of all others."""
+        """Return the limits that the settings give, and the defaults of all others.
+
+        Fewer connections are accepted if this process may not open enough files.
+        """
         held_bytes = held_bytes_max(settings.memory_limit_bytes)
         return cls(
             received_bytes_max=held_bytes,
             unsent_bytes_total_max=held_bytes,
             client_frame_bytes_max=settings.client_frame_bytes_max,
-            connections_max=settings.connections_max,
+            connections_max=connections_that_fit(settings.connections_max),
             connections_per_address_max=settings.connections_per_address_max,
             client_requests_per_s_max=settings.client_requests_per_s_max,
             client_bytes_per_s_max=settings.client_bytes_per_s_max,
