@@ -1,6 +1,7 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,8 @@ OWN_SETTINGS: Final = frozenset(
 TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
+STANDARD_OUTPUT: Final = "-"
+_MASTER: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|spark://\S+|k8s://\S+")
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _COMPACT_EPILOG: Final = (
@@ -49,12 +52,18 @@ def parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace, argparse.A
         chosen = _verify_parser()
     else:
         chosen = parser()
+        if command and not command.startswith("-"):
+            chosen.error(
+                f"{command!r} is no command: there are {COMPACT} and {VERIFY_COMPACTION}, and an "
+                "audit has options only"
+            )
         return "", chosen.parse_args(arguments), chosen
     return command, chosen.parse_args(arguments[1:]), chosen
 
 
 def _compact_parser() -> argparse.ArgumentParser:
     chosen = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog=f"dledger-audit {COMPACT}",
         description="Write a group's log to an archive that keeps the last entry of each key. The "
         "members are only read.",
@@ -83,6 +92,7 @@ def _compact_parser() -> argparse.ArgumentParser:
 
 def _verify_parser() -> argparse.ArgumentParser:
     chosen = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog=f"dledger-audit {VERIFY_COMPACTION}",
         description="Prove an archive against the log that it was made of. Changes nothing.",
         epilog=_VERIFY_EPILOG,
@@ -112,6 +122,7 @@ def _add_output(chosen: argparse.ArgumentParser) -> None:
 def _add_spark(chosen: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--master",
+        type=_master,
         help="Spark master: local[N], spark://HOST:PORT or k8s://URL (default: local[N], where N "
         "fits the CPUs and the memory that this process may use)",
     )
@@ -129,15 +140,40 @@ def _add_spark(chosen: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no Spark master: use local[N], spark://HOST:PORT or k8s://URL"
+        )
+    return text
+
+
+def _writable(text: str) -> str:
+    """Check the folder of a file that is written after hours of reading."""
+    path = Path(text)
+    if text != STANDARD_OUTPUT and not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder")
+    return text
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from error
+
+
 def _executors(text: str) -> int:
-    number = int(text)
+    number = _whole(text)
     if not 1 <= number <= EXECUTORS_MAX:
         raise argparse.ArgumentTypeError(f"{number} is not between 1 and {EXECUTORS_MAX}")
     return number
 
 
 def _seconds(text: str) -> int:
-    number = int(text)
+    number = _whole(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not above 0")
     return number
@@ -165,7 +201,7 @@ def _rate(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    number = _whole(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"{number} is negative")
     return number
@@ -191,6 +227,7 @@ def _add_amounts(top: argparse.ArgumentParser) -> None:
 def parser() -> argparse.ArgumentParser:
     """Create the parser."""
     top = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="dledger-audit",
         description="Audit the logs of a DLedger group.",
         epilog="`dledger-audit compact` writes a group's log to an archive that keeps the last "
@@ -220,10 +257,12 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_amounts(top)
     top.add_argument(
-        "--summary-file", type=Path, help="file to write the summary to, as JSON (default: none)"
-    )
+        "--summary-file", type=lambda text: Path(_writable(text)), metavar="FILE",
+        help="file to write the summary to, as JSON (default: none)",
+    )  # fmt: skip
     top.add_argument(
         "--html",
+        type=_writable,
         metavar="FILE",
         help="file to write one HTML page to, which opens no URL; - writes it behind the report "
         "(default: none)",

@@ -47,7 +47,6 @@ from pyspark_dledger.options import parse_members
 from pyspark_dledger.pace import paced
 from pyspark_dledger.patience import bounded
 
-STANDARD_OUTPUT: Final = "-"
 NO_EXECUTORS: Final = "NoExecutors"
 
 
@@ -179,7 +178,7 @@ def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSu
 
 
 def _write(file: str, content: bytes) -> None:
-    if file == STANDARD_OUTPUT:
+    if file == command_line.STANDARD_OUTPUT:
         sys.stdout.write(content.decode())
         return
     Path(file).write_bytes(content)

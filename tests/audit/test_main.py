@@ -50,16 +50,33 @@ def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
     assert "member_unreachable  n0" in capsys.readouterr().out
 
 
-def test_a_summary_file_that_cannot_be_written_fails_the_audit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--summary-file", "nowhere/summary", "the folder nowhere does not exist"),
+        ("--html", "nowhere/page.html", "the folder nowhere does not exist"),
+        ("--html", ".", ". is a folder"),
+        ("--master", "loca", "'loca' is no Spark master: use local[N]"),
+        ("--executors", "two", "'two' is not a whole number"),
+        ("--rea", "5", "unrecognized arguments: --rea"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_read(
+    option: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = write_log(tmp_path / "log", history(3), small_shape())
-    with served(log.root, manifest(log, "n0"), lambda _: 403) as url:
-        nowhere = tmp_path / "nowhere" / "summary"
-        code = main(["--group", "g", "--member", f"n0={url}", "--summary-file", str(nowhere)])
+    with pytest.raises(SystemExit) as stopped:
+        main(["--group", "g", "--member", "n0=http://127.0.0.1:1", option, value])
 
-    assert code == ExitCode.FAILED
-    assert "No such file" in capsys.readouterr().err
+    assert stopped.value.code == ExitCode.USAGE
+    assert told in capsys.readouterr().err
+
+
+def test_a_wrong_command_is_told_with_those_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compct", "--group", "g"])
+
+    told = capsys.readouterr().err
+    assert "'compct' is no command: there are compact and verify-compaction" in told
 
 
 @pytest.mark.spark

@@ -32,7 +32,12 @@ TEXT_SHOWN_MAX: Final = 40
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in one line."""
+    """An argument parser that reports errors in one line, and takes options by their whole names:
+    else `--form 0` would mean `--format 0`, and not what was to be `--from 0`.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **given})
 
     def error(self, message: str) -> NoReturn:
         """Print the error and a pointer to the help, and exit."""
