@@ -85,9 +85,13 @@ async def set_values(group: NodeGroup) -> None:
 
 
 async def refused(asking: DLedgerClient, member: str) -> int:
-    """Return the code with which the leader refuses a transfer to this member."""
+    """Return the code with which the leader refuses a transfer to this member.
+
+    The client tries a transfer once if it is given the term.
+    """
+    term = (await asking.metadata()).term
     with pytest.raises(RefusedError) as refusal:
-        await asking.transfer(member)
+        await asking.transfer(member, term=term)
     return refusal.value.code
 
 
