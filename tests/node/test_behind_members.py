@@ -78,10 +78,18 @@ def client(group: NodeGroup) -> DLedgerClient:
 
 
 async def set_values(group: NodeGroup) -> None:
+    """Set each value, and wait until all members know that."""
     async with client(group) as writing:
         bodies = [SET.pack(key, key) for key in range(VALUES)]
-        async for outcome in writing.append_all(bodies):
-            assert isinstance(outcome, Acknowledged)
+        outcomes = [each async for each in writing.append_all(bodies)]
+    acknowledged = [each.index for each in outcomes if isinstance(each, Acknowledged)]
+    assert len(acknowledged) == VALUES
+    for member in group.peers:  # else its checkpoint would tell less when it is stopped
+        group.wait_for_status(
+            member,
+            lambda told: told.committed_index >= max(acknowledged),
+            "knows what is committed",
+        )
 
 
 async def refused(asking: DLedgerClient, member: str) -> int:
