@@ -26,8 +26,7 @@ and each message is an entry.
 """
 _NODE_DEFAULTS: Final = {
     "snapshot_threshold": SNAPSHOT_THRESHOLD,
-    "connections_max": variables.CONNECTIONS_MAX,
-    "connections_per_address_max": variables.CONNECTIONS_PER_ADDRESS_MAX,
+    **variables.LIVE_DEFAULTS,
 }
 """The settings of the member whose default is another one in a broker."""
 

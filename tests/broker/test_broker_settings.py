@@ -4,7 +4,8 @@ import pytest
 
 from dledger_broker.settings import SNAPSHOT_THRESHOLD, BrokerSettings
 from dledger_formats import live_settings
-from dledger_formats.settings import SettingsError
+from dledger_formats.rocketmq.broker_variables import LIVE_DEFAULTS
+from dledger_formats.settings import NodeSettings, SettingsError
 
 MEMBER = {
     "DLEDGER_GROUP": "orders",
@@ -60,6 +61,16 @@ def test_one_address_may_have_a_thousand_connections_since_gateways_hide_clients
     assert settings.node.connections_max == 1536, "others find a third of the places"
     kept = live_settings.overlay(settings.node, "DLEDGER_CONNECTIONS_MAX=5000")
     assert kept.connections_per_address_max == 1000, "a file without the setting changes nothing"
+
+
+def test_the_operator_is_told_of_each_live_setting_with_a_default_of_brokers() -> None:
+    """Else it waits forever until members have the defaults of other groups."""
+    broker = BrokerSettings.from_environment(MEMBER | ADDRESSES).node
+    member = NodeSettings.from_environment(MEMBER)
+    values = {name: getattr(broker, name) for name in live_settings.LIVE}
+    differing = {name: each for name, each in values.items() if each != getattr(member, name)}
+
+    assert differing == LIVE_DEFAULTS
 
 
 def test_a_given_limit_of_one_address_is_kept() -> None:

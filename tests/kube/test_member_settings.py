@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dledger_formats import live_settings
 from dledger_formats.http.status import NodeStatus
-from dledger_formats.settings import NodeSettings
+from dledger_formats.rocketmq.broker_variables import LIVE_DEFAULTS
+from dledger_formats.settings import NodeSettings, variable_name
 from dledger_kube.objects import NOW, group, group_body, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import StatefulSetView
@@ -119,12 +120,13 @@ def test_members_that_lack_a_setting_are_told_with_what_they_have_instead() -> N
 
 def test_brokers_lack_nothing_with_the_defaults_of_their_program() -> None:
     of = group(broker={})
-    told = {**member(of).settings, "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX": "1000"}
+    own = {variable_name(name): str(value) for name, value in LIVE_DEFAULTS.items()}
+    told = {**member(of).settings, **own}
     broker, node = replace(member(of), settings=told), member(group())
 
     assert WantedSettings(of).lacking(broker) == ""
     assert "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX is 64 instead" in WantedSettings(of).lacking(node)
-    assert "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX=1000" in live_file(of)
+    assert all(f"{name}={value}" in live_file(of) for name, value in own.items())
 
 
 def test_a_setting_that_was_removed_from_the_spec_must_not_stay_in_force() -> None:

@@ -1,5 +1,6 @@
 """Names of the environment variables that `dledger-broker` reads beside those of a member."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from dledger_formats.settings import PREFIX
@@ -24,11 +25,12 @@ ALL: Final = (
     NAME_SERVERS,
 )  # fmt: skip
 
-CONNECTIONS_PER_ADDRESS_MAX: Final = 1000
-"""Connections of one address to a member that is a broker, if no setting says otherwise. kube-proxy
-and NAT make many clients one address, and a RocketMQ client has a connection of its own.
-"""
-CONNECTIONS_MAX: Final = 1536
-"""Connections of all clients to a member that is a broker, if no setting says otherwise: so many
-that one address leaves a third of them to others.
+LIVE_DEFAULTS: Final[Mapping[str, int]] = {
+    "connections_per_address_max": 1000,
+    "connections_max": 1536,
+}
+"""The live settings of a member whose default is another one in a broker. The operator tells them.
+
+kube-proxy and NAT make many clients one address, and a RocketMQ client has a connection of its own.
+One address leaves a third of all connections to others.
 """

@@ -165,7 +165,7 @@ class Group:
         """
         if self.broker is None:
             return {}
-        return {"connections_per_address_max": broker_variables.CONNECTIONS_PER_ADDRESS_MAX}
+        return dict(broker_variables.LIVE_DEFAULTS)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any], images: ImageDefaults) -> Self:
