@@ -17,7 +17,7 @@ from dledger_formats.protocol.append_batch import APPEND_BATCH
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.producers import APPEND_IDEMPOTENT
 from dledger_formats.protocol.requests import AppendEntryRequest
-from dledger_group.turns import no_longer_turn
+from dledger_group.turns import rounds_of_short_turns
 from dledger_group.wire import connect
 from dledger_node.remoting import native
 from dledger_wire.listener import hello_to
@@ -98,7 +98,7 @@ def test_no_json_holds_the_loop(leader: tuple[NodeGroup, str], shape: bytes, cod
 
     # A long frame is copied before it can be refused.
     longest_s = TURN_S_MAX if len(shape) < 1 << 17 else LARGEST_ENTRY_TURN_S_MAX
-    with no_longer_turn(group, member, longest_s):
+    for _ in rounds_of_short_turns(group, [member], longest_s):
         assert flood(group, member, frame_of(code, ENVELOPE % member.encode() + shape))
 
     assert (group.status(member).term, group.status(member).master) == (before.term, True)
@@ -113,7 +113,7 @@ def test_batches_of_empty_bodies_hold_the_loop_no_longer_than_one_may(
     """One batch appends 1024 entries."""
     group, member = leader
 
-    with no_longer_turn(group, member, LARGEST_ENTRY_TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], LARGEST_ENTRY_TURN_S_MAX):
         assert flood(group, member, frame_of(APPEND_BATCH, EMPTY_BODIES) * 500)
 
 
@@ -135,7 +135,7 @@ def test_no_number_of_small_requests_holds_the_loop(
 ) -> None:
     group, member = leader
 
-    with no_longer_turn(group, member, TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], TURN_S_MAX):
         assert flood(group, member, data)
 
 
@@ -148,7 +148,7 @@ def test_the_largest_bodies_hold_the_loop_no_longer_than_one_may(
     request = AppendEntryRequest(group="g", remote_id=member, body=body)
     raw = request.to_json(bytes_as_numbers=as_numbers)
 
-    with no_longer_turn(group, member, LARGEST_ENTRY_TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], LARGEST_ENTRY_TURN_S_MAX):
         assert flood(group, member, frame_of(RequestCode.APPEND, raw))
 
 
@@ -171,7 +171,7 @@ def test_a_stranger_cannot_fill_the_log(leader: tuple[NodeGroup, str], data: byt
     group, member = leader
     before = log_bytes(group, member)
 
-    with no_longer_turn(group, member, TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], TURN_S_MAX):
         flood(group, member, data)
 
     assert log_bytes(group, member) - before <= LOG_BYTES_MAX
@@ -194,10 +194,11 @@ def test_hostile_http_holds_neither_the_loop_nor_fills_the_log(
     leader: tuple[NodeGroup, str], data: bytes
 ) -> None:
     group, member = leader
-    before, end_s = log_bytes(group, member), time.monotonic() + FLOOD_S
+    before = log_bytes(group, member)
     address = (group.host(member), group.http_ports[member])
 
-    with no_longer_turn(group, member, TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], TURN_S_MAX):
+        end_s = time.monotonic() + FLOOD_S
         while time.monotonic() < end_s:
             with socket.create_connection(address, timeout=10) as connection:
                 with contextlib.suppress(ConnectionError):

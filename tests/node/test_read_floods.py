@@ -16,7 +16,7 @@ from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
 from dledger_formats.protocol.requests import Consistency, GetEntriesRequest
-from dledger_group.turns import no_longer_turn
+from dledger_group.turns import rounds_of_short_turns
 from tools.groups.node_group import NodeGroup
 from tools.groups.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX
 
@@ -89,7 +89,7 @@ async def flood(leader: Leader, data: bytes) -> int:
 async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -> None:
     requests = [(number, request_of(code, leader.member, number)) for number in range(PIPELINED)]
     data = frames.encode_requests(code, requests)
-    with no_longer_turn(leader.group, leader.member, TURN_S_MAX):
+    for _ in rounds_of_short_turns(leader.group, [leader.member], TURN_S_MAX):
         received = await asyncio.gather(*(flood(leader, data) for _ in range(CONNECTIONS)))
 
     assert min(received) > 0, "every connection got answers"
@@ -109,7 +109,7 @@ async def test_reads_for_which_a_follower_asks_its_leader_make_no_turn_long(
     ]
     data = frames.encode_requests(code, requests)
     at_follower = Leader(group, follower, leader.largest_index)
-    with no_longer_turn(group, follower), no_longer_turn(group, leader.member):
+    for _ in rounds_of_short_turns(group, [follower, leader.member]):
         received = await asyncio.gather(*(flood(at_follower, data) for _ in range(CONNECTIONS)))
 
     assert min(received) > 0, "every connection got answers"
@@ -122,7 +122,7 @@ async def test_entries_of_the_largest_size_make_no_turn_long(leader: Leader, cod
         (number, request_of(code, leader.member, leader.largest_index)) for number in (1, 2)
     ]
     data = frames.encode_requests(code, requests)
-    with no_longer_turn(leader.group, leader.member, LARGEST_ENTRY_TURN_S_MAX):
+    for _ in rounds_of_short_turns(leader.group, [leader.member], LARGEST_ENTRY_TURN_S_MAX):
         received = await asyncio.gather(*(flood(leader, data) for _ in range(3)))
 
     assert min(received) > 0
@@ -133,5 +133,5 @@ async def test_the_largest_entry_as_numbers_makes_no_turn_long(leader: Leader) -
     data = frames.encode(
         RemotingCommand(code=RequestCode.GET, opaque=1, language="JAVA", body=body)
     )
-    with no_longer_turn(leader.group, leader.member, LARGEST_ENTRY_TURN_S_MAX):
+    for _ in rounds_of_short_turns(leader.group, [leader.member], LARGEST_ENTRY_TURN_S_MAX):
         assert await flood(leader, data) > 0

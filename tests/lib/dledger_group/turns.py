@@ -1,23 +1,34 @@
 """A check that no turn of a member's event loop is long."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from dledger_group.damaged import wait_until_level
 from tools.groups.node_group import NodeGroup
 from tools.groups.turns import TURN_S_MAX, TurnWatch
 
+ROUNDS: Final = 3
 
-@contextlib.contextmanager
-def no_longer_turn(group: NodeGroup, member: str, bound_s: float = TURN_S_MAX) -> Iterator[None]:
-    """Check that no turn of the member takes more processor time than this during the block.
 
-    `TurnWatch` says which turns are strays. The members are level when the block begins. Otherwise
-    a follower's turn for an entry that was appended before, of the largest size perhaps, would
-    count.
+def rounds_of_short_turns(
+    group: NodeGroup, members: Iterable[str], bound_s: float = TURN_S_MAX
+) -> Iterator[None]:
+    """Repeat the body of a loop until it costs no member a turn that is too long.
+
+    The bound is one of processor time. `TurnWatch` says which turns are strays. A request that
+    costs too much costs it in each of the ROUNDS rounds; the neighbours of a shared processor slow
+    it down for a moment only. The members are level when a round begins. Otherwise a follower's
+    turn for an entry that was appended before, of the largest size perhaps, would count.
+
+    Raises:
+        AssertionError: A turn was too long in each round.
     """
-    wait_until_level(group)
-    watch = TurnWatch(group, [member])
-    yield
-    for turns in watch.turns(bound_s):
-        assert turns.too_long is None, turns.too_long
+    members, found = list(members), ""
+    for _ in range(ROUNDS):
+        wait_until_level(group)
+        watch = TurnWatch(group, members)
+        yield
+        found = "; ".join(each.too_long for each in watch.turns(bound_s) if each.too_long)
+        if not found:
+            return
+    raise AssertionError(f"in each of {ROUNDS} rounds: {found}")
