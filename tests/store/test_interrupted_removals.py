@@ -12,11 +12,16 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
+from dledger_node.healing import set_aside
 from dledger_node.healing.mending import Mender
+from dledger_node.raft.ready import HardState
 from dledger_node.store.log.damaged_ranges import LogShape, damaged_ranges
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.served_segments import stored_bytes
 from dledger_node.store.small_files.checkpoint import load_checkpoint
+from dledger_node.store.small_files.hard_state import save_hard_state
+from dledger_node.store_command.command import ExitCode
+from dledger_store_files.command import Command
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
 
@@ -175,3 +180,81 @@ def test_a_wrong_index_gives_up_nothing_before_it_is_rebuilt(
         open_store(left)
 
     assert sorted(path.name for path in (left / disk.DATA_FOLDER).iterdir()) == names
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+@pytest.mark.parametrize("index", [LAST_GONE, ENTRIES_IN_SEGMENT * 2])
+@pytest.mark.parametrize("hurt", HURTS.values(), ids=list(HURTS))
+def test_damage_before_the_beginning_sets_no_sound_segment_aside(
+    store: LogStore,
+    folder: Path,
+    open_store: OpenStore,
+    crashed: Crashed,
+    hurt: Hurt,
+    index: int,
+    deleted: int,
+) -> None:
+    hurt(folder, index)
+    left = interrupted(store, crashed, deleted=deleted)
+    save_hard_state(left, HardState(term=2, vote_for=None))
+    spoil_header(left, 170)  # of the seventh segment
+
+    found = set_aside.survey(left, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=320)
+    assert (found.end_index, len(found.lost_names)) == (161, 2)
+    set_aside.set_aside_log(left, found, verdict="BadEntry", moment="now")
+
+    again = open_store(left)
+    assert (again.begin_index, again.end_index) == (FIRST_KEPT, 161)
+
+
+def test_nothing_before_the_beginning_is_kept_if_no_segment_after_it_is_sound(
+    store: LogStore, open_store: OpenStore, crashed: Crashed
+) -> None:
+    """Otherwise the next start would take what was removed for the log."""
+    left = interrupted(store, crashed)
+    save_hard_state(left, HardState(term=2, vote_for=None))
+    spoil_header(left, FIRST_KEPT + 5)
+
+    found = set_aside.survey(left, segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=320)
+    assert (found.end_index, len(found.lost_names)) == (-1, 8)
+    set_aside.set_aside_log(left, found, verdict="BadEntry", moment="now")
+
+    assert open_store(left).end_index == -1
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+@pytest.mark.parametrize("index", [LAST_GONE, ENTRIES_IN_SEGMENT * 2])
+@pytest.mark.parametrize("hurt", HURTS.values(), ids=list(HURTS))
+def test_damage_before_the_beginning_is_no_damage_to_the_store(
+    store: LogStore,
+    folder: Path,
+    crashed: Crashed,
+    store_command: Command,
+    hurt: Hurt,
+    index: int,
+    deleted: int,
+) -> None:
+    hurt(folder, index)
+    left = interrupted(store, crashed, deleted=deleted)
+    save_hard_state(left, HardState(term=2, vote_for=None))
+
+    assert store_command("verify", left) == ExitCode.REPAIRABLE
+    finding = store_command.finding("left_behind")
+    assert finding["file"] == f"data/{disk.file_name(deleted * SEGMENT_BYTES)}"
+    assert finding["detail"].startswith(
+        ("3 segments lie", "2 segments lie", "1 segment lies")[deleted]
+    )
+    summary = store_command.summary
+    assert summary["findings"] == {"left_behind": 1}
+    assert summary["runs"] == [{"firstIndex": FIRST_KEPT, "lastIndex": 199, "term": 2}]
+
+
+def test_damage_at_the_beginning_is_damage_to_the_store(
+    store: LogStore, crashed: Crashed, store_command: Command
+) -> None:
+    left = interrupted(store, crashed)
+    save_hard_state(left, HardState(term=2, vote_for=None))
+    spoil_header(left, FIRST_KEPT)
+
+    assert store_command("verify", left) == ExitCode.DAMAGED
+    assert store_command.finding("damaged_entries")["lastIndex"] == FIRST_KEPT

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.entry_walk import Cursor, EntryWalk, before_first
 from dledger_node.store.log.files import LogFiles
-from dledger_node.store.log.recovery import judge
+from dledger_node.store.log.recovery import forget_removed, judge
 from dledger_node.store.small_files.checkpoint import Checkpoint
 
 
@@ -24,7 +24,11 @@ class SoundPart:
 
 
 def sound_part(files: LogFiles, checkpoint: Checkpoint | None) -> SoundPart:
-    """Read a log and find its sound part. Changes nothing and does not raise on damage."""
+    """Read a log and find its sound part. Changes nothing on disk, and does not raise on damage.
+
+    `files` lose the segments before the log's beginning, if a crash interrupted their removal.
+    """
+    forget_removed(files, checkpoint)
     start = kept_end = Cursor(pos=0, index=0, term=0, chain_crc=0)
     ends: dict[int, Cursor] = {}
     try:

@@ -11,6 +11,7 @@ of records, which is in `dledger_formats.log.disk`.
     findings        the kinds of findings, and their severity
     walk            entries, one batch after another, past damage
     log_folder      segments as raw bytes, which may be unreadable
+    removed_front   segments whose removal was interrupted
     index_check     compare index units with the entries
     snapshot_check  check the snapshots
     seed            begin a member's folder with the log of an archive

@@ -44,7 +44,9 @@ class Kind(enum.StrEnum):
     MISSING_STATE = "missing_state"
     """There are snapshots, but no sound one includes the entries that were removed from the log."""
     LEFT_BEHIND = "left_behind"
-    """A spare segment, or a temporary file or folder, of a process that was killed."""
+    """A spare segment, a segment before the log's beginning, or a temporary file or folder, of a
+    process that was killed.
+    """
     NOT_COVERED = "not_covered"
     """Entries without checksums of their bodies, as Java writes them."""
     IN_USE = "in_use"

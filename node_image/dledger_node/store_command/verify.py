@@ -1,6 +1,7 @@
 """Check a whole store without changing it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from dledger_node.store.small_files.hard_state import load_hard_state
 from dledger_node.store_command.findings import Finding, Kind
 from dledger_node.store_command.index_check import IndexCheck
 from dledger_node.store_command.log_folder import PAGE_BYTES, LogFolder, RawSegment, list_folder
+from dledger_node.store_command.removed_front import finding, removed_front
 from dledger_node.store_command.report import Report
 from dledger_node.store_command.snapshot_check import check_snapshots
 from dledger_node.store_command.walk import (
@@ -43,6 +45,7 @@ def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None
     report = Report(folder, data, index)
     _check_names(report)
     _load_checkpoint(report)
+    _leave_out_removed(report)
     _load_memberships(report)
     _walk(report, on_progress)
     _load_hard_state(report)
@@ -97,6 +100,14 @@ def _load_checkpoint(report: Report) -> None:
     if report.checkpoint is None and (report.folder / name).exists():
         detail = "the checkpoint cannot be read; a node ignores it and verifies the whole log"
         report.findings.add(Finding(kind=Kind.DAMAGED_CHECKPOINT, file=name, detail=detail))
+
+
+def _leave_out_removed(report: Report) -> None:
+    removed = removed_front(report.data, report.index, report.checkpoint)
+    if removed:
+        report.findings.add(finding(removed))
+        kept = report.data.segments[len(removed) :]
+        report.data = replace(report.data, segments=kept)
 
 
 def _load_memberships(report: Report) -> None:
