@@ -1,5 +1,6 @@
 """What a push that does not follow a member's log proves, and about which of the two logs."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import LogsDifferError, StoreDamagedError
+from dledger_node.limited_log import LINES_MAX, PERIOD_S
 from dledger_node.raft.messages import AppendRequest, HeartBeatRequest, HeartBeatResponse
 from dledger_node.remoting.read_index_messages import NOT_LEADING
 from dledger_node.shell import pushes
@@ -256,6 +258,25 @@ def test_a_leader_without_a_proof_proves_nothing_against_this_log(
     assert around.renounced == []
     assert not divergence.ignores(beat())
     assert len(around.answers) == 1, "the leader is asked again"
+
+
+def test_a_leader_that_never_tells_its_index_does_not_fill_the_log(
+    follower: LogStore, push: AppendRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    around = Surroundings()
+    divergence = of(around, follower)
+    for _ in range(100):
+        for _ in range(PUSHES_MIN):
+            divergence.examines(push, "bad_chain_crc")
+        around.answers.pop()(NOT_LEADING)
+    assert len(caplog.messages) == LINES_MAX
+
+    around.now_s += PERIOD_S
+    divergence.examines(push, "bad_chain_crc")
+
+    assert len(caplog.messages) == LINES_MAX + 1
+    assert "lines of this kind were left out" in caplog.messages[-1]
 
 
 def test_damage_of_this_members_own_entry_is_not_taken_for_another_groups_log(

@@ -20,6 +20,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.read_range import ReadRangeRequest, ReadRangeResponse
 from dledger_formats.protocol.requests import Consistency
 from dledger_node.errors import StoreDamagedError
+from dledger_node.limited_log import LineBudget
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.services.commit_waits import CommitWaits, WaitingRead
@@ -75,6 +76,7 @@ class Ranges:
         self._turns = turns
         self._waits = waits
         self._loop = asyncio.get_running_loop()
+        self._lines = LineBudget(self._loop.time)
         self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
         self._last: tuple[tuple[int, ...], bytes | bytearray] | None = None
         """What the last read asked for, and its bytes: committed entries do not change, and many
@@ -225,7 +227,11 @@ class Ranges:
             # At the next tick this member leaves service.
             self._store.damage = error
         else:
-            logger.info("entry %d is no longer where it was: %s", read.first_index, error)
+            admitted = self._lines.admit("moved")
+            if admitted is not None:
+                logger.info(
+                    "entry %d is no longer where it was: %s%s", read.first_index, error, admitted
+                )
         code = self._reads.refuse(read.first_index, read.consistency)
         code = code or DLedgerResponseCode.NOT_LEADER
         self._send(read, code)

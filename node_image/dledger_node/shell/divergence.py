@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dledger_node.errors import StoreDamagedError
+from dledger_node.limited_log import LineBudget
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -97,6 +98,7 @@ class Divergence:
         self._identity = identity
         self._reads = reads
         self._now_s = now_s
+        self._lines = LineBudget(now_s)
         self._unproved_s = UNPROVED_TIMEOUTS * election_timeout_s
         self._ignored_s = IGNORED_TIMEOUTS * election_timeout_s
         self._heard_s = HEARD_TIMEOUTS * election_timeout_s
@@ -146,11 +148,13 @@ class Divergence:
         self._counts.clear()
 
     def _ask(self, suspected: _Suspected, index: int, problem: str) -> None:
-        logger.warning(
-            "entry %d of this log is not that of %s, the leader of term %d, although it has the "
-            "same term: %s. %s is asked whether a majority has its log",
-            index, *suspected, problem, suspected.leader_id,
-        )  # fmt: skip
+        admitted = self._lines.admit("asked")
+        if admitted is not None:
+            logger.warning(
+                "entry %d of this log is not that of %s, the leader of term %d, although it has "
+                "the same term: %s. %s is asked whether a majority has its log%s",
+                index, *suspected, problem, suspected.leader_id, admitted,
+            )  # fmt: skip
         self._is_asking = True
         self._reads().ask_index(lambda told_index: self._told(suspected, told_index))
 

@@ -13,6 +13,7 @@ from dledger_node.errors import (
     StoreDamagedError,
     StoreError,
 )
+from dledger_node.limited_log import LineBudget
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import (
     AppendRequest,
@@ -66,6 +67,7 @@ class LinkOwner:
         self.identity = identity
         self.election_timeout_s = settings.election_timeout_ms / 1000
         self._turn = turn
+        self._lines = LineBudget()
         self._up: set[str] = set()
         """The peers to which a connection is made."""
         self.when_lost: list[Callable[[str], None]] = []
@@ -109,7 +111,9 @@ class LinkOwner:
         # The peer may have closed the link because it was pushed damaged entries.
         self._store.distrust()
         self._up.add(peer_id)
-        logger.info("link to %s is up", peer_id)
+        admitted = self._lines.admit(peer_id)
+        if admitted is not None:
+            logger.info("link to %s is up%s", peer_id, admitted)
         self._turn(lambda: self._core.link_restored(peer_id))
 
     def link_lost(self, peer_id: str) -> None:
@@ -149,6 +153,7 @@ class PeerMessages:
         self._store = store
         self._health = health
         self._room = room
+        self._lines = LineBudget(asyncio.get_running_loop().time)
         self._held: list[pushes.Push] = []
         self._held_bytes = 0
         """Pushes that wait until the log takes entries again, and their bytes."""
@@ -234,7 +239,9 @@ class PeerMessages:
             try:
                 self.receive(push)
             except RemoteProtocolError as error:
-                logger.warning("a push of %s is dropped: %s", push.sender, error)
+                admitted = self._lines.admit("dropped")
+                if admitted is not None:
+                    logger.warning("a push of %s is dropped: %s%s", push.sender, error, admitted)
 
     def _hold(self, push: pushes.Push) -> None:
         """Keep a push if it only waits for the disk; otherwise the leader tries again."""

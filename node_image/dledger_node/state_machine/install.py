@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.errors import StoreDamagedError, StoreFullError
+from dledger_node.limited_log import LineBudget
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.snapshot_messages import (
@@ -61,6 +62,7 @@ class Installs:
         self._chunk_bytes_max = chunk_bytes_max
         self._make = make
         self._loop = asyncio.get_running_loop()
+        self._lines = LineBudget(self._loop.time)
         self._fetching = Fetching(
             self_id, snapshots, store, ask_again_s=ask_again_s, now_s=self._loop.time, send=send
         )
@@ -119,18 +121,21 @@ class Installs:
             if part.begins:
                 folder = await asyncio.to_thread(self._snapshots.installing)
                 self._path = folder / DATA_NAME
-                logger.info(
-                    "fetching the snapshot up to entry %d from %s: %d bytes",
-                    part.meta.last_included_index,
-                    part.fetch.sender,
-                    part.meta.data_bytes,
-                )
+                admitted = self._lines.admit("fetching")
+                if admitted is not None:
+                    logger.info(
+                        "fetching the snapshot up to entry %d from %s: %d bytes%s",
+                        part.meta.last_included_index, part.fetch.sender, part.meta.data_bytes,
+                        admitted,
+                    )  # fmt: skip
             assert self._path is not None
             await asyncio.to_thread(_write_at, self._path, part.data, part.offset)
             if self._fetching.written(part):
                 await self._finish(part, self._path)
         except StoreFullError as error:
-            logger.warning("%s; the snapshot will be fetched again", error)
+            admitted = self._lines.admit("full")
+            if admitted is not None:
+                logger.warning("%s; the snapshot will be fetched again%s", error, admitted)
             self._fetching.restart(part)
         finally:
             self._fetching.leave(part)
@@ -140,11 +145,12 @@ class Installs:
         try:
             await asyncio.to_thread(self._verify_and_adopt, path, part.meta)
         except StoreDamagedError as error:
-            logger.warning(
-                "the snapshot from %s is damaged: %s; it will be fetched again",
-                part.fetch.sender,
-                error,
-            )
+            admitted = self._lines.admit("damaged")
+            if admitted is not None:
+                logger.warning(
+                    "the snapshot from %s is damaged: %s; it will be fetched again%s",
+                    part.fetch.sender, error, admitted,
+                )  # fmt: skip
             self._fetching.restart(part)
         else:
             self.installed += 1
