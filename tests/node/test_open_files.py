@@ -3,11 +3,14 @@
 import logging
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dledger_formats.settings import NodeSettings
 from dledger_node import open_files
+from dledger_node.remoting.limits import Limits
 from tools.groups.node_group import NodeGroup
 
 
@@ -30,6 +33,26 @@ def test_connections_take_at_most_half_of_the_files(
     assert not caplog.messages
     assert open_files.connections_that_fit(5000) == soft_limit // 2
     assert "instead of 5000" in caplog.messages[0]
+
+
+def test_a_change_of_another_setting_does_not_tell_the_limit_of_open_files_again(
+    soft_limit: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    settings = NodeSettings(
+        group="g", self_id="n0", peers={"n0": "a:1"}, store_base_dir="/d", connections_max=5000
+    )
+    limits = Limits.of(settings)
+    changed = Limits.of(replace(settings, connections_per_address_max=7), limits)
+    assert (changed.connections_max, changed.connections_per_address_max) == (soft_limit // 2, 7)
+    assert len(caplog.messages) == 1
+
+    fewer = Limits.of(replace(settings, connections_max=100), changed)
+    more = Limits.of(replace(settings, connections_max=6000), fewer)
+
+    assert (fewer.connections_max, more.connections_max) == (100, soft_limit // 2)
+    assert len(caplog.messages) == 2
+    assert "instead of 6000" in caplog.messages[1]
 
 
 @pytest.mark.group

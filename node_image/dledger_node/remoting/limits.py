@@ -80,6 +80,8 @@ class Limits:
 
     connections_max: int = CONNECTIONS_MAX
     """Maximum number of clients' connections. Java has no limit. Each costs a few KiB. Settable."""
+    connections_wanted: int = CONNECTIONS_MAX
+    """What the settings ask for; more than `connections_max` if too few files may be open."""
     connections_per_address_max: int = CONNECTIONS_PER_ADDRESS_MAX
     """Maximum number of connections of one host, so that it cannot take all places. Settable, for
     clients behind one gateway.
@@ -117,17 +119,24 @@ class Limits:
     """
 
     @classmethod
-    def of(cls, settings: NodeSettings) -> Self:
+    def of(cls, settings: NodeSettings, before: Self | None = None) -> Self:
         """Return the limits that the settings give, and the defaults of all others.
 
-        Fewer connections are accepted if this process may not open enough files.
+        Fewer connections are accepted if this process may not open enough files; the log says so,
+        but not again for the number that the limits `before` had.
         """
+        wanted = settings.connections_max
+        if before is not None and before.connections_wanted == wanted:
+            connections_max = before.connections_max
+        else:
+            connections_max = connections_that_fit(wanted)
         held_bytes = held_bytes_max(settings.memory_limit_bytes)
         return cls(
             received_bytes_max=held_bytes,
             unsent_bytes_total_max=held_bytes,
             client_frame_bytes_max=settings.client_frame_bytes_max,
-            connections_max=connections_that_fit(settings.connections_max),
+            connections_max=connections_max,
+            connections_wanted=wanted,
             connections_per_address_max=settings.connections_per_address_max,
             client_requests_per_s_max=settings.client_requests_per_s_max,
             client_bytes_per_s_max=settings.client_bytes_per_s_max,

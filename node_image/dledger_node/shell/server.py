@@ -248,7 +248,7 @@ class DLedgerServer:
 
     def _take_settings(self, settings: NodeSettings) -> None:
         """Apply live settings; limits of a connection apply to those accepted from now on."""
-        self._gate.limits = Limits.of(settings)
+        self._gate.limits = Limits.of(settings, self._gate.limits)
         self._upkeep.take_settings(settings)
 
     async def hand_over(self, timeout_s: float) -> None:
