@@ -99,8 +99,9 @@ async def test_what_was_read_before_queues_were_built_again_does_not_build_them_
 ) -> None:
     """It may be of files that are deleted by now, and that reader is late."""
     member: Any = SimpleNamespace(
-        applied_index=-1, begin_index=0, header=lambda _: None, call_when_applied=lambda _: None
-    )
+        applied_index=-1, begin_index=0, end_index=-1,
+        header=lambda _: None, call_when_applied=lambda _: None,
+    )  # fmt: skip
     built = asyncio.Event()
     feed = QueueFeed(member, tmp_path, built=lambda _: built.set(), rebuilding=lambda: None)
     await feed.open()

@@ -21,11 +21,14 @@ from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import number, pull_ext
+from dledger_formats.log import disk
+from dledger_formats.log.disk import EntryHeader
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
+from dledger_node.state_machine.machine import CommittedEntry
 
 END = 10
 BEGIN_POS = 1000
@@ -185,3 +188,53 @@ async def test_the_queues_have_all_messages_only_while_no_entries_are_being_appl
     feed = QueueFeed(member, tmp_path, built=lambda _: None, rebuilding=lambda: None)
 
     assert feed.has_all is has_all
+
+
+class MemberBehindItsState:
+    """A member that fetched a snapshot of the state before the entries that it includes."""
+
+    begin_index, applied_index, is_applying = 3, 25, False
+
+    def __init__(self) -> None:
+        self.end_index = 18
+        self.readable_index = 12
+        """The entries after it may be those of a deposed leader."""
+        self.was_read: list[tuple[int, int]] = []
+        self.listener: Callable[[int], None] = lambda _: None
+
+    def call_when_applied(self, listener: Callable[[int], None]) -> None:
+        self.listener = listener
+
+    def catch_up(self) -> None:
+        """Get the rest of the log; the state has it already."""
+        self.end_index = self.readable_index = 25
+        self.listener(self.applied_index)
+
+    def read(self, first_index: int, last_index: int) -> tuple[list[CommittedEntry], EntryHeader]:
+        self.was_read.append((first_index, last_index))
+        if not self.begin_index <= first_index <= last_index <= self.end_index:
+            raise IndexError(f"entries {first_index} to {last_index} are not in the log")
+        packed = disk.pack_entries(
+            [b""], magic=disk.NOOP, first_index=last_index, term=1, pos=0, previous_chain_crc=0
+        )
+        return [], disk.unpack_header(bytes(packed.data), 0)
+
+
+async def test_queues_are_built_as_far_as_the_log_of_a_joining_member_is_known_to_be_committed(
+    tmp_path: Path,
+) -> None:
+    member: Any = MemberBehindItsState()
+    progress = asyncio.Event()
+    feed = QueueFeed(member, tmp_path, built=lambda _: progress.set(), rebuilding=lambda: None)
+    async with asyncio.timeout(10):
+        await feed.open()
+        await progress.wait()
+        first_built_index = feed.built_index
+        progress.clear()
+        member.catch_up()
+        await progress.wait()
+        await feed.close()
+
+    assert first_built_index == 12
+    assert feed.built_index == 25
+    assert member.was_read == [(3, 12), (13, 25)]

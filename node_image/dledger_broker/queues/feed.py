@@ -126,12 +126,23 @@ class QueueFeed:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        applied_index = self._member.applied_index
-        if self._wants_restart or applied_index > self._store.built_index:
-            self._batch = self._loop.run_in_executor(self._thread, self._build, applied_index)
+        last_index = self._buildable_index()
+        if self._wants_restart or last_index > self._store.built_index:
+            self._batch = self._loop.run_in_executor(self._thread, self._build, last_index)
             self._batch.add_done_callback(self._done)
         elif self._store.unsaved_entries:
             self._timer = self._loop.call_later(SAVE_S, self._begin_saving)
+
+    def _buildable_index(self) -> int:
+        """Return the index up to which entries are applied, and in the log.
+
+        A member that joins has a snapshot of the state before the entries that it includes. Until
+        they are there, those after the readable index may be a deposed leader's.
+        """
+        member = self._member
+        if member.end_index >= member.applied_index:
+            return member.applied_index
+        return min(member.readable_index, member.end_index)
 
     def _begin_saving(self) -> None:
         """Save while nothing new arrives."""
@@ -172,17 +183,17 @@ class QueueFeed:
             return None
         return None if header is None else Mark(index, header.term, header.pos, header.chain_crc)
 
-    def _build(self, applied_index: int) -> list[QueueId]:
-        """Add one batch; return the queues that have new units."""
+    def _build(self, last_index: int) -> list[QueueId]:
+        """Add one batch, of entries up to this one; return the queues that have new units."""
         store, member = self._store, self._member
         assert store is not None
         if self._wants_restart:
             store.restart(member.begin_index)
             self._wants_restart = False
         store.skip_to(member.begin_index)
-        if store.built_index >= applied_index:
+        if store.built_index >= last_index:
             return []
-        entries, last = member.read(store.built_index + 1, applied_index)
+        entries, last = member.read(store.built_index + 1, last_index)
         changes = store.add(entries, Mark(last.index, last.term, last.pos, last.chain_crc))
         if store.unsaved_entries >= SAVE_ENTRIES or self._loop.time() - self._saved_s >= SAVE_S:
             self._save()

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from dledger_broker.broker import Broker
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.settings import BrokerSettings
+from dledger_formats.log.disk import EntryHeader
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.settings import NodeSettings
@@ -30,10 +31,13 @@ from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.refusals import Prove
 from dledger_node.shell.loop import TurnListener
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.state_machine.apply import BATCH_BYTES_MAX
+from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.log.log_store import LogStore
 from dledger_sim.broker.loop import MemberLoop
 from dledger_sim.broker.stand_ins import ProgramMember, SimLogStore, SimRoom, SimState
 from dledger_sim.broker.wires import End, Wires
+from dledger_sim.judges.violation import ViolationError
 
 GROUP: Final = "g"
 NODE_PORT: Final = 40911
@@ -119,6 +123,15 @@ class SimEmbedding(Member):
     def wall_ms(self) -> int:
         """See `Member`."""
         return EPOCH_MS + self._skew_ms + int(self._loop.time() * 1000)
+
+    def read(
+        self, first_index: int, last_index: int, bytes_max: int = BATCH_BYTES_MAX
+    ) -> tuple[list[CommittedEntry], EntryHeader]:
+        """See `Member`."""
+        if last_index > self.end_index:
+            detail = f"{self.self_id} reads entry {last_index} of a log up to {self.end_index}"
+            raise ViolationError("a broker reads what its log has", detail)
+        return super().read(first_index, last_index, bytes_max)
 
 
 class Program:

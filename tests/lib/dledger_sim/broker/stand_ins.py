@@ -76,8 +76,8 @@ class SimLogStore:
     ) -> tuple[list[bytes], int]:
         """See `LogStore`. Raises IndexError."""
         log = self._disk.cached
-        if first_index < self._disk.begin_index or first_index >= len(log):
-            raise IndexError(f"the log has no entry {first_index}")
+        if not self._disk.begin_index <= first_index <= last_index < len(log):
+            raise IndexError(f"the log lacks some of the entries {first_index} to {last_index}")
         runs, size, index = [], 0, first_index
         while index <= last_index and (not runs or size < bytes_max):
             runs.append(self._bodies.placed(log, index).raw)
