@@ -90,6 +90,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("code", [RequestCode.GET, RequestCode.APPEND, APPEND_IDEMPOTENT])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_no_json_holds_the_loop(leader: tuple[NodeGroup, str], shape: bytes, code: int) -> None:
@@ -117,6 +118,7 @@ def test_batches_of_empty_bodies_hold_the_loop_no_longer_than_one_may(
         assert flood(group, member, frame_of(APPEND_BATCH, EMPTY_BODIES) * 500)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "data",
     [
@@ -139,6 +141,7 @@ def test_no_number_of_small_requests_holds_the_loop(
         assert flood(group, member, data)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("as_numbers", [False, True], ids=["base64", "numbers"])
 def test_the_largest_bodies_hold_the_loop_no_longer_than_one_may(
     leader: tuple[NodeGroup, str], as_numbers: bool
@@ -157,6 +160,7 @@ def test_the_largest_bodies_hold_the_loop_no_longer_than_one_may(
 LOG_BYTES_MAX = 64 * 1024
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "data",
     [
@@ -177,6 +181,7 @@ def test_a_stranger_cannot_fill_the_log(leader: tuple[NodeGroup, str], data: byt
     assert log_bytes(group, member) - before <= LOG_BYTES_MAX
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "data",
     [

@@ -85,6 +85,7 @@ async def flood(leader: Leader, data: bytes) -> int:
     return received
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
 async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -> None:
     requests = [(number, request_of(code, leader.member, number)) for number in range(PIPELINED)]
@@ -96,6 +97,7 @@ async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -
     assert leader.group.status(leader.member).master
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
 async def test_reads_for_which_a_follower_asks_its_leader_make_no_turn_long(
     leader: Leader, code: int
@@ -116,6 +118,7 @@ async def test_reads_for_which_a_follower_asks_its_leader_make_no_turn_long(
     assert group.status(leader.member).master
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
 async def test_entries_of_the_largest_size_make_no_turn_long(leader: Leader, code: int) -> None:
     requests = [
