@@ -66,6 +66,8 @@ class FakeGroup:
         self.voters = [node.member_id for node in nodes[:voters]]
         self.learners: list[str] = []
         self.changes: list[tuple[str, str]] = []
+        """The changes that were made; a request for one that was made before is none, as in a real
+        member."""
         self.transfers: list[tuple[str, str]] = []
         self.leader = ""
         self._electing: asyncio.Task[None] | None = None
@@ -104,19 +106,25 @@ class FakeGroup:
         assert command.code == CHANGE_MEMBERSHIP
         request = ChangeMembershipRequest.from_json(command.body)
         assert request.remote_id == self.leader
-        self.changes.append((request.change.value, request.member_id))
-        for ids in (self.voters, self.learners):
-            if request.member_id in ids:
-                ids.remove(request.member_id)
-        if request.change is ChangeKind.ADD_LEARNER:
-            self.learners.append(request.member_id)
-        elif request.change is ChangeKind.PROMOTE:
-            self.voters.append(request.member_id)
-        self.tell_statuses()
+        self._make(request.change, request.member_id)
         return ChangeMembershipResponse(
             group="flights", leader_id=self.leader, term=self.term,
             voters=tuple(self.voters), learners=tuple(self.learners),
         ).to_json()  # fmt: skip
+
+    def _make(self, change: ChangeKind, member_id: str) -> None:
+        """Make a change; one that was already made, whose answer was late perhaps, is none."""
+        before = (tuple(self.voters), tuple(self.learners))
+        for ids in (self.voters, self.learners):
+            if member_id in ids:
+                ids.remove(member_id)
+        if change is ChangeKind.ADD_LEARNER:
+            self.learners.append(member_id)
+        elif change is ChangeKind.PROMOTE:
+            self.voters.append(member_id)
+        if (tuple(self.voters), tuple(self.learners)) != before:
+            self.changes.append((change.value, member_id))
+        self.tell_statuses()
 
     def tell_statuses(self) -> None:
         """Let each member tell the group as it is now, and the leader which members it reaches."""
