@@ -1,6 +1,7 @@
 """The command lines of `dledger-audit`; needs no library."""
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from typing import Final
 
 from dledger_audit.places import folder
 from dledger_formats.quantities import quantity_bytes
+from pyspark_dledger import bearer
 
 EXECUTORS: Final = 2
 EXECUTORS_MAX: Final = 100
@@ -85,6 +87,7 @@ def _compact_parser() -> argparse.ArgumentParser:
         help="keep a tombstone until this many entries lie between it and the clean point "
         "(default: %(default)s)",
     )  # fmt: skip
+    _add_token(chosen)
     _add_spark(chosen)
     _add_output(chosen)
     return chosen
@@ -108,6 +111,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         "--previous", type=folder, metavar="ARCHIVE",
         help="the archive before this one, for entries that the members no longer have",
     )  # fmt: skip
+    _add_token(chosen)
     _add_output(chosen)
     return chosen
 
@@ -116,6 +120,14 @@ def _add_output(chosen: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "-o", "--output", choices=("text", "json"), default="text",
         help="output format (default: %(default)s)",
+    )  # fmt: skip
+
+
+def _add_token(chosen: argparse.ArgumentParser) -> None:
+    chosen.add_argument(
+        "--token-file", type=os.path.abspath, metavar="FILE",
+        help="file with the group's audit token, which members of a group with an administration "
+        f"token demand (default: the variable {bearer.VARIABLE}, or none)",
     )  # fmt: skip
 
 
@@ -273,6 +285,7 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 0 whatever the verdict is: a Job that has a result did not fail "
         "(default: 0 only if the logs are Sound)",
     )
+    _add_token(top)
     _add_spark(top)
     top.add_argument(
         "--read-rate",

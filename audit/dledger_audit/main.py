@@ -41,6 +41,7 @@ from dledger_audit.verdict import EXIT_CODES
 from dledger_formats import json_objects
 from dledger_formats.audit import AuditFailure, AuditSummary, ExitCode
 from dledger_formats.http.status import Manifest
+from pyspark_dledger.bearer import Bearer, given_in
 from pyspark_dledger.http_reader import check_url
 from pyspark_dledger.keys import DecoderError, decoder
 from pyspark_dledger.options import parse_members
@@ -64,7 +65,7 @@ class _Audited:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     command, options = _parse(sys.argv[1:] if arguments is None else arguments)
-    with bounded():
+    with bounded(), given_in(options.token_file):
         return _run(command, options)
 
 
@@ -194,6 +195,8 @@ def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:
         for place in options.members.values():
             if not command or "://" in place:
                 check_url(place)
+        if options.token_file is not None:
+            Bearer(file=options.token_file).headers()
         if not command and options.decoder:
             decoder(options.decoder)
         if not command and options.since_last and options.history is None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
+from pyspark_dledger.bearer import Bearer
 from pyspark_dledger.files import Files
 from pyspark_dledger.folder import FolderFiles
 from pyspark_dledger.http_reader import ATTEMPTS_MAX, TIMEOUT_SECONDS, HttpFiles
@@ -79,9 +80,15 @@ class Copy:
 
 
 def opened(
-    place: str, *, timeout_seconds: float = TIMEOUT_SECONDS, attempts_max: int = ATTEMPTS_MAX
+    place: str,
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    attempts_max: int = ATTEMPTS_MAX,
+    bearer: Bearer | None = None,
 ) -> AbstractContextManager[OpenFiles]:
     """Open the files of a member's URL, or of a folder. Raises ValueError for a wrong URL."""
     if "://" in place:
-        return HttpFiles(place, timeout_seconds=timeout_seconds, attempts_max=attempts_max)
+        return HttpFiles(
+            place, timeout_seconds=timeout_seconds, attempts_max=attempts_max, bearer=bearer
+        )
     return FolderFiles(Path(place))

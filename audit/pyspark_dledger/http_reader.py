@@ -6,6 +6,9 @@
                                                           cannot read its file
     GET /files/NAME                  Range: bytes=A-B     the same, for small files and snapshots
 
+Files are requested with the audit token, if there is one (`bearer`). A member that refuses it with
+401 is asked once more if the file with the token has changed since.
+
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
 invalid.
@@ -21,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from dledger_formats.http.status import DAMAGE_HEADER, Manifest
 from dledger_formats.json_objects import FormatError
+from pyspark_dledger.bearer import Bearer, TokenError
 from pyspark_dledger.files import AnswerError, DiskError, GoneError, ReadError
 from pyspark_dledger.pace import pace_of
 from pyspark_dledger.patience import patience_of
@@ -62,6 +66,7 @@ class HttpFiles:
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
         attempts_max: int = ATTEMPTS_MAX,
+        bearer: Bearer | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare the connection without opening it; raises ValueError like `check_url`."""
@@ -73,6 +78,8 @@ class HttpFiles:
             parts.hostname, parts.port, timeout=timeout_seconds
         )
         self._attempts_max = attempts_max
+        self._bearer = bearer or Bearer()
+        self._authorization: dict[str, str] | None = None
         self._sleep = sleep
         self._timeout_seconds = timeout_seconds
         self._pace = pace_of(parts.netloc)
@@ -168,10 +175,17 @@ class HttpFiles:
 
     def _ask(self, path: str, start: int | None, bytes_max: int) -> bytearray:
         """Send a request once; raises OSError or HTTPException if it should be retried."""
-        headers = {} if start is None else {"Range": f"bytes={start}-{start + bytes_max - 1}"}
-        self._connection.request("GET", self._path + path, headers=headers)
-        response = self._connection.getresponse()
         where = f"{self._url}{path}"
+        headers = {}
+        if start is not None:
+            headers = {"Range": f"bytes={start}-{start + bytes_max - 1}", **self._token(where)}
+        response = self._response(path, headers)
+        if response.status == 401 and start is not None:
+            refused, self._authorization = self._authorization, None
+            newer = self._token(where)
+            if newer != refused:
+                self._connection.close()
+                response = self._response(path, headers | newer)
         if response.status == (200 if start is None else 206):
             if start is not None:
                 _check_range(response, start, where)
@@ -187,7 +201,20 @@ class HttpFiles:
             raise _BusyError(what, _retry_after_seconds(response))
         if response.status == 404:
             raise GoneError(f"{where}: no such file")
-        raise AnswerError(f"{where}: HTTP {response.status} {response.reason}")
+        told = f": {reason}" if response.status == 401 else ""
+        raise AnswerError(f"{where}: HTTP {response.status} {response.reason}{told}")
+
+    def _response(self, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+        self._connection.request("GET", self._path + path, headers=headers)
+        return self._connection.getresponse()
+
+    def _token(self, where: str) -> dict[str, str]:
+        if self._authorization is None:
+            try:
+                self._authorization = self._bearer.headers()
+            except TokenError as error:
+                raise AnswerError(f"{where} needs the audit token: {error}") from error
+        return self._authorization
 
 
 def _retry_after_seconds(response: http.client.HTTPResponse) -> float:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dledger_formats.log import disk
 from pyspark_dledger import columns, group, splits
+from pyspark_dledger.bearer import Bearer
 from pyspark_dledger.copies import Copy, RefusedError, opened
 from pyspark_dledger.files import Files
 from pyspark_dledger.group import Group
@@ -75,14 +76,16 @@ class LogView:
         first = self._options.first_wanted
         if first is not None and self._options.on_removed != SKIP:
             check_front(found, first)
-        tasks = log_tasks(found, wanted, self._options.task_bytes, self._options.level)
+        asked = self._options
+        tasks = log_tasks(found, wanted, asked.task_bytes, asked.level, asked.bearer)
         return [replace(task, first_wanted=first) for task in tasks]
 
     def read(self, task: LogTask) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a task. Raises NoIntactCopyError, RefusedError."""
         scan = SCANS[self._options.level]
         decode = pairs_of(self._options)
-        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_copy, scan=scan) as reader:
+        open_ = partial(open_copy, bearer=self._options.bearer)
+        with Reader(WINDOW_BYTES, harmless=AS_WRITTEN, open_copy=open_, scan=scan) as reader:
             for piece in task.pieces:
                 for each in self._slices(reader, task, piece):
                     run = each.entries.part(each.start, each.end)
@@ -160,7 +163,11 @@ def check_front(found: Group, first: int) -> None:
 
 
 def log_tasks(
-    found: Group, wanted: Sequence[IndexRange], task_bytes: int, level: str = FULL
+    found: Group,
+    wanted: Sequence[IndexRange],
+    task_bytes: int,
+    level: str = FULL,
+    bearer: Bearer | None = None,
 ) -> list[LogTask]:
     """Divide the wanted entries of the log. Neighboring tasks prefer different members."""
     held = IndexRange(first=found.first_index, last=found.committed_index)
@@ -172,7 +179,7 @@ def log_tasks(
     if level == INDEX:
         divided = splits.equal_tasks(parts, max(1, task_bytes // disk.INDEX_UNIT_SIZE))
     else:
-        with open_copy(widest) as files:
+        with open_copy(widest, bearer) as files:
             divided = splits.tasks(widest, files, parts, task_bytes)
     return [
         LogTask(tuple(pieces), _copies(copies, number, pieces))
@@ -180,9 +187,9 @@ def log_tasks(
     ]
 
 
-def open_copy(copy: Copy) -> AbstractContextManager[Files]:
+def open_copy(copy: Copy, bearer: Bearer | None = None) -> AbstractContextManager[Files]:
     """Open a copy. A member that hangs delays a task by 20 seconds; then others are read."""
-    return opened(copy.place, timeout_seconds=10, attempts_max=2)
+    return opened(copy.place, timeout_seconds=10, attempts_max=2, bearer=bearer)
 
 
 def _copies(copies: Sequence[Copy], number: int, pieces: Sequence[Piece]) -> tuple[Copy, ...]:

@@ -104,7 +104,7 @@ class MembersView:
     def read(self, task: SegmentTask) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         cuts = np.array(self._options.cuts, np.int64)
-        with opened(task.place) as files:
+        with opened(task.place, bearer=self._options.bearer) as files:
             for part in task.parts:
                 yield from self._rows_of(task.member, part, files, cuts)
 

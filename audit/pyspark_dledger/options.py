@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from pyspark_dledger.bearer import Bearer, TokenError, check_token
 from pyspark_dledger.ranges import INDEX_MAX, IndexRange, cut
 
 ENTRIES: Final = "entries"
@@ -33,7 +34,7 @@ LEVELS: Final = (INDEX, HEADERS, FULL)
 
 PUBLIC: Final = (
     "members", "view", "level", "decoder", "startingIndex", "endingIndex", "ranges", "onRemoved",
-    "taskBytes", "maxEntriesPerBatch", "maxBytesPerBatch",
+    "taskBytes", "maxEntriesPerBatch", "maxBytesPerBatch", "token", "tokenFile",
 )  # fmt: skip
 OF_THE_AUDIT: Final = ("manifests", "rows", "cuts")
 
@@ -63,6 +64,7 @@ class Options:
     batch_bytes: int = BATCH_BYTES
     batch_entries: int | None = None
     """The bounds of a batch of a streaming query."""
+    bearer: Bearer = field(default_factory=Bearer)
     rows: str = ENTRIES
     cuts: tuple[int, ...] = ()
     manifests: dict[str, Any] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def parse(given: Mapping[str, str]) -> Options:
         task_bytes=_count("taskBytes", options.get("taskBytes"), TASK_BYTES),
         batch_bytes=_count("maxBytesPerBatch", options.get("maxBytesPerBatch"), BATCH_BYTES),
         batch_entries=_count("maxEntriesPerBatch", options.get("maxEntriesPerBatch"), 0) or None,
+        bearer=_bearer(options),
         rows=rows,
         cuts=tuple(_json("cuts", options.get("cuts", "[]"), _indexes)),
         manifests=_json("manifests", options.get("manifests", "{}"), _object),
@@ -121,6 +124,15 @@ def _unknown(name: str, names: Mapping[str, str]) -> str:
     near = difflib.get_close_matches(name.lower(), [each.lower() for each in PUBLIC], 1, 0.5)
     hint = f"Did you mean {names[near[0]]}? " if near else ""
     return f"the option {name} does not exist. {hint}The options are {', '.join(PUBLIC)}."
+
+
+def _bearer(options: Mapping[str, str]) -> Bearer:
+    try:
+        return Bearer(
+            token=check_token(options.get("token", "")), file=options.get("tokenFile", "")
+        )
+    except TokenError as error:
+        raise OptionError(f"token is wrong: {error}") from None
 
 
 def _places(options: Mapping[str, str]) -> str:

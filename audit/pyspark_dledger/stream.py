@@ -93,7 +93,7 @@ class LogStream:
         self._check(start, found)
         tasks = log_tasks(
             found, [IndexRange(first=first, last=last)], self._options.task_bytes,
-            self._options.level,
+            self._options.level, self._options.bearer,
         )  # fmt: skip
         return [replace(task, first_wanted=first) for task in tasks]
 
@@ -145,6 +145,6 @@ class LogStream:
         copy = max(held or found.copies, key=lambda each: each.committed_index)
         if held:
             last = min(last, copy.committed_index)
-        with open_copy(copy) as files:
+        with open_copy(copy, self._options.bearer) as files:
             range_ = IndexRange(first=first, last=last)
             return last_within(copy, files, range_, self._options.batch_bytes) + 1

@@ -7,8 +7,13 @@
 Each line is one token; empty lines and other comments are ignored. A second token lets the first be
 replaced while requests with either arrive. The version names the content, so that a member can say
 which one it has read without naming a token. No error and no `repr` contains a token.
+
+Each administration token has an audit token, which is computed from it, and lets auditors read the
+log on a member's pages. A file with these has the same form. So both are replaced together, and no
+audit token tells the administration token that it belongs to.
 """
 
+import base64
 import hashlib
 import hmac
 import re
@@ -20,6 +25,8 @@ TOKEN_PATTERN: Final = re.compile(r"[!-~]{32,256}")
 VERSION_PATTERN: Final = re.compile(r"# version ([A-Za-z0-9-]{1,64})")
 TOKENS_MAX: Final = 8
 FILE_BYTES_MAX: Final = 16 * 1024
+_AUDIT: Final = b"dledger audit token"
+"""What distinguishes audit tokens from anything else that may be computed from a token."""
 
 
 class TokensError(ValueError):
@@ -63,6 +70,11 @@ class AdminTokens:
             raise TokensError(f"the file has more than {TOKENS_MAX} tokens")
         return cls(accepted=tuple(accepted), version=version)
 
+    def for_audits(self) -> Self:
+        """Return the audit tokens that belong to these tokens, in the same order."""
+        accepted = tuple(map(_audit_token, self.accepted))
+        return type(self)(accepted=accepted, version=self.version)
+
     def to_text(self) -> str:
         """Write the file."""
         first = [f"# version {self.version}"] if self.version else []
@@ -81,6 +93,11 @@ def _check(line: str, number: int) -> None:
             f"line {number} is not a token: it must be 32 to 256 printable ASCII characters "
             "without spaces"
         )
+
+
+def _audit_token(token: str) -> str:
+    digest = hmac.digest(token.encode("ascii"), _AUDIT, "sha256")
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def _digest(token: str) -> bytes:

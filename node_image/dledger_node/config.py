@@ -35,3 +35,9 @@ def split_address(address: str) -> tuple[str, int]:
     """Split `host:port`, which `NodeSettings` has validated, into host and port."""
     host, _, port = address.rpartition(":")
     return host, int(port)
+
+
+def peer_hosts(settings: NodeSettings) -> frozenset[str]:
+    """Return the hosts of the other members' pages."""
+    others = settings.known_peers.keys() - {settings.self_id}
+    return frozenset(split_address(settings.http_address_of(each))[0] for each in others)

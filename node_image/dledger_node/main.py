@@ -18,11 +18,12 @@ from dledger_formats import log_lines
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log, open_files
 from dledger_node.closing import closed_on_error
-from dledger_node.config import raft_config, split_address, store_folder
+from dledger_node.config import peer_hosts, raft_config, split_address, store_folder
 from dledger_node.embedding import Member, Program
 from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.freed_memory import keep_freed_memory
 from dledger_node.healing.repair import StoreRepair
+from dledger_node.http.auditors import Auditors
 from dledger_node.raft.core import Raft
 from dledger_node.raft.log_memberships import LogMemberships
 from dledger_node.raft.log_terms import LogTerms
@@ -94,6 +95,7 @@ async def serve(
         heal=StoreRepair(settings, lambda: datetime.now(UTC), meters.mended).repair,
         stopping=stopping,
         meters=meters,
+        auditors=Auditors(live.tokens, peer_hosts(settings)),
     )
     await lifecycle.run()
 

@@ -277,6 +277,8 @@ class TokenSecretView:
     """Whether the operator has made it."""
     entries: Mapping[str, TokenEntry]
     """By the name of the group."""
+    with_audit_tokens: frozenset[str] = frozenset()
+    """The groups whose audit tokens are those of their entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,9 @@ TOKENS_VOLUME: Final = "admin-token"
 SEED_VOLUME: Final = "dledger-seed"
 TOKENS_FOLDER: Final = "/etc/dledger-admin-token"
 TOKENS_FILE: Final = f"{TOKENS_FOLDER}/tokens"
+AUDITS_VOLUME: Final = "audit-token"
+AUDITS_FOLDER: Final = "/etc/dledger-audit-token"
+AUDITS_FILE: Final = f"{AUDITS_FOLDER}/tokens"
 TERMINATION_LOG: Final = "/dev/termination-log"
 
 GROUP_NAME_LENGTH_MAX: Final = 40
@@ -153,6 +156,11 @@ def settings_config_map(group: str) -> str:
 def token_annotation(group: str) -> str:
     """Return the annotation with what the operator knows about a group's administration token."""
     return f"{API_GROUP}/admin-token-{group}"
+
+
+def audit_token_key(group: str) -> str:
+    """Return the key of a group's audit token in the Secret; no group has such a name."""
+    return f"{group}_audit"
 
 
 def service_account(group: str) -> str:

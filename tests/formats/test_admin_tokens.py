@@ -66,6 +66,21 @@ def test_the_first_token_is_the_one_to_send() -> None:
     )
 
 
+def test_an_audit_token_belongs_to_each_token_and_tells_nothing_of_it() -> None:
+    tokens = AdminTokens(accepted=(FIRST, SECOND), version="7")
+
+    audits = tokens.for_audits()
+
+    assert AdminTokens.parse(audits.to_text().encode()) == audits
+    assert audits.version == "7"
+    assert len({FIRST, SECOND, *audits.accepted}) == 4
+    assert not any(map(tokens.accepts, audits.accepted))
+    assert AdminTokens(accepted=(SECOND,)).for_audits().current == audits.accepted[1]
+    assert AdminTokens(accepted=("x" * 32,)).for_audits().current == (
+        "Wg7BGmIiRIFAlmKI8RtvE3OpXjgjQB5jF0n0wNpK5fU"
+    ), "members, operator and tools of other releases compute the same"
+
+
 def test_no_representation_shows_a_token() -> None:
     change = ChangeMembershipRequest(change=ChangeKind.REMOVE, member_id="n1", admin_token=FIRST)
     transfer = LeadershipTransferRequest(transferee_id="n1", admin_token=FIRST)

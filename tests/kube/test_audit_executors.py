@@ -17,6 +17,7 @@ from dledger_operator.spec.audit_policy import read_audit_policy
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from pyspark_dledger import bearer
 
 ROLE = "ClusterRole/dledger:audit-driver"
 GUARDED = dataclasses.replace(IMAGES, operator_namespace="dledger-system")
@@ -66,7 +67,10 @@ def test_an_audit_without_executors_has_no_account_and_no_token() -> None:
     assert spec["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in spec
     assert "--master" not in spec["containers"][0]["args"]
-    assert [each["name"] for each in spec["containers"][0]["env"]] == [audit_job.CPU_REQUEST]
+    assert [each["name"] for each in spec["containers"][0]["env"]] == [
+        audit_job.CPU_REQUEST,
+        bearer.VARIABLE,
+    ]
 
 
 def test_the_driver_has_an_account_of_its_own_that_the_audit_owns() -> None:
@@ -151,7 +155,7 @@ def test_the_operator_and_the_audit_use_the_same_words_and_ports() -> None:
 
     assert variables == {
         audit_job.CPU_REQUEST, settings.POD_NAME, settings.POD_NAMESPACE, settings.POD_IP,
-        settings.EXECUTOR_POD,
+        settings.EXECUTOR_POD, bearer.VARIABLE,
     }  # fmt: skip
     assert audit_executors.SPARK_PORTS == (settings.DRIVER_PORT, settings.BLOCK_MANAGER_PORT)
     assert audit_executors.arguments(audit) == [

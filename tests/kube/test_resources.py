@@ -18,6 +18,7 @@ from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision, why_behind
 from dledger_operator.spec.shape import Shape
+from pyspark_dledger import bearer
 
 GROUPS = st.builds(
     group,
@@ -278,10 +279,14 @@ def test_the_choices_in_a_spec_appear_in_the_children() -> None:
     assert pod["metadata"]["annotations"]["note"] == "hello"
 
 
-def audit_manifest(**spec: Any) -> Manifest:
+def audit_manifest(audited: Group | None = None, **spec: Any) -> Manifest:
     request = AuditRequest.from_body(audit_body(spec))
     return audit_job.build(
-        request, group(), member_ids=("n0", "n1", "n2"), image="audit:1", image_pull_policy="Never"
+        request,
+        audited or group(),
+        member_ids=("n0", "n1", "n2"),
+        image="audit:1",
+        image_pull_policy="Never",
     )
 
 
@@ -338,9 +343,10 @@ def test_an_audit_is_told_what_its_pod_requests_and_how_fast_it_may_read() -> No
     (container,) = audit_manifest(readRate="1Gi")["spec"]["template"]["spec"]["containers"]
 
     assert container["args"][-4:-2] == ["--read-rate", str(1 << 30)]
-    (variable,) = container["env"]
-    assert variable["valueFrom"]["resourceFieldRef"] == {"resource": "requests.cpu", "divisor": "1"}
-    assert variable["name"] == workers.CPU_REQUEST
+    variables = {each["name"]: each for each in container["env"]}
+    assert variables.keys() == {workers.CPU_REQUEST, bearer.VARIABLE}
+    requested = variables[workers.CPU_REQUEST]["valueFrom"]["resourceFieldRef"]
+    assert requested == {"resource": "requests.cpu", "divisor": "1"}
 
 
 def test_an_audit_reads_every_member_and_writes_its_summary_to_the_termination_message() -> None:
@@ -363,5 +369,8 @@ def test_an_audit_can_write_only_to_its_scratch_folder() -> None:
     (container,) = spec["containers"]
 
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+    can_write = [
+        each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")
+    ]
+    assert can_write == ["/tmp"]
     assert spec["volumes"][0]["emptyDir"]["sizeLimit"]

@@ -89,6 +89,30 @@ async def test_a_group_gets_a_token_that_its_members_mount_and_nothing_shows(
     assert token not in everything + events + cluster.operator.log() + cluster.operator.metrics()
 
 
+async def test_an_audit_token_lies_beside_each_token_and_comes_back(cluster: Guarded) -> None:
+    """An earlier release of the operator does not write it, and drops it."""
+    await cluster.create_group()
+    await cluster.until_tokens(1)
+    tokens = cluster.tokens()
+    assert tokens is not None
+    assert cluster.tokens("flights_audit") == tokens.for_audits()
+
+    path = cluster.namespace.path("secrets", names.TOKENS_NAME)
+    change = {"data": {"flights_audit": None}}
+    await asyncio.to_thread(
+        cluster.namespace.server.request, "PATCH", path, change,
+        content_type="application/merge-patch+json",
+    )  # fmt: skip
+    assert cluster.tokens("flights_audit") is None
+    cluster.operator.kill()
+    cluster.operator.start()
+
+    await cluster.until(
+        "it is back", lambda: cluster.tokens("flights_audit") == tokens.for_audits()
+    )
+    assert cluster.tokens() == tokens
+
+
 async def test_a_token_is_replaced_once_all_members_accept_the_new_one(cluster: Guarded) -> None:
     await cluster.create_group()
     (old,) = await cluster.until_tokens(1)
@@ -103,6 +127,10 @@ async def test_a_token_is_replaced_once_all_members_accept_the_new_one(cluster: 
     await cluster.accept("2")
 
     await cluster.until("the new token is sent", lambda: cluster.accepted() == (new, old))
+    both = AdminTokens(accepted=(new, old)).for_audits()
+    found = cluster.tokens("flights_audit")
+    assert found is not None
+    assert found.accepted == both.accepted
 
 
 async def test_a_new_operator_sends_no_token_that_the_members_do_not_accept_yet(
@@ -180,6 +208,7 @@ async def test_groups_share_the_secret_and_a_deleted_one_leaves_it(cluster: Guar
     await cluster.rotate("2026-02-01T00:00:00Z")
 
     await cluster.until("trains has none", lambda: cluster.tokens("trains") is None)
+    assert cluster.secret()["data"].keys() == {"flights", "flights_audit"}
     assert token in cluster.accepted()
 
 

@@ -11,9 +11,11 @@ from dledger_client.client import DLedgerClient
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.histogram import Histogram
+from dledger_node.http.auditors import Auditors
 from dledger_node.http.metrics import registry
 from dledger_node.http.outage import Outage
 from dledger_node.shell.meters import Meters
+from dledger_node.shell.token_file import TokenFile
 from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
@@ -28,7 +30,7 @@ def families() -> list[Metric]:
         group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir="/nowhere"
     )
     outage = Outage(settings, "1", state=StorageState.SOUND, reason="being opened")
-    return list(registry(outage, Meters()).collect())
+    return list(registry(outage, Meters(), Auditors(TokenFile(""))).collect())
 
 
 def exposed_name(family: Metric) -> str:

@@ -19,7 +19,7 @@ from dledger_audit.executors import settings
 from dledger_audit.executors.reasons import ACCOUNT, UNKNOWN, ApiServer
 from dledger_audit.executors.watching import NoExecutorsError, wait_for_all, watched
 from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
-from pyspark_dledger import pace, patience
+from pyspark_dledger import bearer, pace, patience
 
 
 @contextmanager
@@ -61,6 +61,8 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
             shared = f"{tempfile.gettempdir()}/{shared}"
         chosen |= settings.paced(os.environ.get(pace.VARIABLE), number, f"{shared}-pace")
         chosen |= settings.patient(os.environ.get(patience.VARIABLE), f"{shared}-patience")
+        if (token_file := os.environ.get(bearer.VARIABLE)) is not None:
+            chosen[f"spark.executorEnv.{bearer.VARIABLE}"] = token_file
         chosen |= dict(options.conf)
         try:
             context = stack.enter_context(session(master, chosen))

@@ -112,8 +112,9 @@ def _add_log_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--admin-token",
         action="store_true",
-        help="demand an administration token for membership changes and transfers; it is in the "
-        "file admin-token of the folder (default: anyone on this machine may change the group)",
+        help="demand an administration token for membership changes and transfers, and an audit "
+        "token for audits; they are in the files admin-token and audit-token of the folder "
+        "(default: anyone on this machine may change and read the group)",
     )
 
 

@@ -33,7 +33,7 @@ from dledger_client.local.folder import (
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.local.processes import how_to_stop, listening_on, process_name
 from dledger_client.local.seed import copy_seed, read_seed
-from dledger_client.local.token import keep_token
+from dledger_client.local.token import keep_audit_token, keep_token
 from dledger_client.local.trouble import OutOfService, StorageTrouble, TroubleWatch
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView, NodeStatus
@@ -127,6 +127,8 @@ class LocalGroup:
         self._demands_token = admin_token
         self.token_file: Path | None = None
         """The file with the administration token; None if the group demands none."""
+        self.audit_token_file: Path | None = None
+        """The file with the audit token, likewise."""
         self._on_event = on_event
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
@@ -141,7 +143,9 @@ class LocalGroup:
             program = member_program(PROGRAM if self.broker is None else BROKER_PROGRAM)
             lock = resources.enter_context(lock_folder(self.folder))
             shape = await self._found(self._shape)
-            self.token_file = keep_token(self.folder) if self._demands_token else None
+            if self._demands_token:
+                self.token_file = keep_token(self.folder)
+                self.audit_token_file = keep_audit_token(self.folder, self.token_file)
             _require_free_ports(_ports_of(self.members.values()), "--port")
             if self.broker is not None:
                 _require_free_ports(self.broker.ports, "--broker-port")
@@ -319,11 +323,14 @@ def environment_of(group: LocalGroup) -> Mapping[str, str]:
     RocketMQ's clients read NAMESRV_ADDR.
     """
     pages = (str(member.http_address) for member in group.members.values())
-    token = {"DLEDGER_CLIENT_ADMIN_TOKEN_FILE": str(group.token_file)} if group.token_file else {}
+    files = {
+        "DLEDGER_CLIENT_ADMIN_TOKEN_FILE": group.token_file,
+        "DLEDGER_CLIENT_AUDIT_TOKEN_FILE": group.audit_token_file,
+    }
     return {
         "DLEDGER_CLIENT_SERVERS": ",".join(group.servers),
         "DLEDGER_CLIENT_GROUP": group.name,
         "DLEDGER_CLIENT_HTTP": ",".join(pages),
         **({"NAMESRV_ADDR": group.broker.address} if group.broker else {}),
-        **token,
+        **{name: str(file) for name, file in files.items() if file is not None},
     }

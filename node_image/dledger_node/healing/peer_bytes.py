@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
 from dledger_node.http.pages import KNOWN_HEADERS_MAX, RETRY_AFTER, STORED_BYTES_MAX
@@ -51,8 +52,11 @@ class Peer(Protocol):
 class HttpPeer:
     """A peer's page of stored bytes; it keeps one connection."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token_file: str = "") -> None:
+        """`token_file` has the administration tokens, if the group demands one."""
         self._address = address
+        self._token_file = token_file
+        self._headers: dict[str, str] = {}
         self._connection: http.client.HTTPConnection | None = None
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
@@ -61,7 +65,8 @@ class HttpPeer:
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_S)
-            self._connection.request("GET", f"/stored/{name}?{query}")
+                self._headers = authorization(self._token_file)
+            self._connection.request("GET", f"/stored/{name}?{query}", headers=self._headers)
             response = self._connection.getresponse()
             body = response.read(STORED_BYTES_MAX + 1)
         except http.client.HTTPException as error:
@@ -86,6 +91,20 @@ class HttpPeer:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+
+
+def authorization(token_file: str) -> dict[str, str]:
+    """Return the header with the audit token; none if there is no token yet. A peer gives its bytes
+    to the addresses of members, too.
+    """
+    if not token_file:
+        return {}
+    try:
+        with Path(token_file).open("rb") as file:
+            tokens = AdminTokens.parse(file.read(FILE_BYTES_MAX + 1))
+    except (OSError, TokensError):
+        return {}  # `shell.token_file` says so
+    return {"Authorization": f"Bearer {tokens.for_audits().current}"}
 
 
 _Key: TypeAlias = tuple[int, str]

@@ -89,7 +89,10 @@ class StoreRepair:
     async def _mend(self) -> str:
         """Mend the log in place; return why the member must wait, or an empty string."""
         peers = {
-            peer_id: HttpPeer(self._settings.http_address_of(peer_id)) for peer_id in self._peers
+            peer_id: HttpPeer(
+                self._settings.http_address_of(peer_id), self._settings.admin_token_file
+            )
+            for peer_id in self._peers
         }
         try:
             await call_in_daemon("mending", partial(self._mend_all, peers))

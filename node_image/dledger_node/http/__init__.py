@@ -7,6 +7,7 @@ their data from a `pages.Source`; nothing here changes the state of the node.
     status   the reports of a member in service
     outage   the reports of a member out of service
     metrics  Prometheus metrics
+    auditors requests for the log and the state, which need a token
     doors    limits on HTTP connections
     deputy   answers probes while the event loop waits for the disk
 """

@@ -14,7 +14,13 @@ from prometheus_client.registry import Collector
 from dledger_formats.http.status import NodeStatus
 from dledger_node.histogram import Histogram
 from dledger_node.http import families
-from dledger_node.http.process_metrics import LoopCollector, Process, ProcessCollector
+from dledger_node.http.auditors import Auditors
+from dledger_node.http.process_metrics import (
+    AuditorsCollector,
+    LoopCollector,
+    Process,
+    ProcessCollector,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +244,16 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
     )
 
 
-def registry(source: Source, process: Process) -> CollectorRegistry:
+def registry(
+    source: Source, process: Process, auditors: Auditors | None = None
+) -> CollectorRegistry:
     """Build a registry of this node's metrics only."""
     made = CollectorRegistry(auto_describe=False)
     made.register(NodeCollector(source))
     made.register(LoopCollector(process.loop_lag))
     made.register(ProcessCollector(process))
+    if auditors is not None:
+        made.register(AuditorsCollector(auditors))
     for collector in process.collectors:
         made.register(collector)
     return made

@@ -16,7 +16,8 @@ GET /stored/{name}?at=BYTE&size=N&known=HEADERS
 GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
                                     is on the disk, for an auditor; takes Range; 500 as above
 
-A connection carries one request at a time, without a body (`doors`).
+A connection carries one request at a time, without a body (`doors`). `/segments`, `/stored` and
+`/files` demand the group's audit token if it has one, with 401 for whoever lacks it (`auditors`).
 """
 
 import asyncio
@@ -39,6 +40,7 @@ from dledger_formats.http.status import (
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.http import byte_ranges, file_answers
+from dledger_node.http.auditors import Auditors
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
@@ -54,6 +56,7 @@ DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 SOURCE: Final[web.AppKey["Source"]] = web.AppKey("source")
 REGISTRY: Final[web.AppKey[CollectorRegistry]] = web.AppKey("registry")
 WAITERS: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("waiters", asyncio.Semaphore)
+AUDITORS: Final[web.AppKey[Auditors | None]] = web.AppKey("auditors")
 FILES: Final[web.AppKey[file_answers.Places]] = web.AppKey("files", file_answers.Places)
 
 
@@ -93,13 +96,17 @@ class Source(Protocol):
 
 
 def application(
-    source: Source, registry: CollectorRegistry, middlewares: Sequence[Middleware] = ()
+    source: Source,
+    registry: CollectorRegistry,
+    middlewares: Sequence[Middleware] = (),
+    auditors: Auditors | None = None,
 ) -> web.Application:
-    """Build the application; it has no state of its own."""
+    """Build the application; it has no state of its own. Without `auditors`, all may read all."""
     app = web.Application(client_max_size=HEAD_BYTES_MAX, middlewares=middlewares)
     app[SOURCE] = source
     app[REGISTRY] = registry
     app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)
+    app[AUDITORS] = auditors
     app[FILES] = file_answers.Places()
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
         "/status": status_page,
@@ -164,6 +171,7 @@ async def manifest_page(request: web.Request) -> web.Response:
 
 async def segment_page(request: web.Request) -> web.StreamResponse:
     """Send a range of one file, in chunks, so that a reader costs this member little memory."""
+    await _check(request)
     source = request.app[SOURCE]
     folder = cast("Folder", request.match_info["folder"])  # the route admits no other value
     name = request.match_info["name"]
@@ -185,6 +193,7 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
 
 async def file_page(request: web.Request) -> web.StreamResponse:
     """Send a range of a small file or of a snapshot's file, as it is on the disk."""
+    await _check(request)
     source, name, places = request.app[SOURCE], request.match_info["name"], request.app[FILES]
 
     async def is_listed() -> bool:
@@ -199,6 +208,7 @@ async def file_page(request: web.Request) -> web.StreamResponse:
 
 async def stored_page(request: web.Request) -> web.Response:
     """Send stored bytes to a peer, which verifies them."""
+    await _check(request, or_a_member=True)
     query = request.query
     try:
         at, size = int(query.get("at", "")), int(query.get("size", ""))
@@ -221,6 +231,12 @@ async def stored_page(request: web.Request) -> web.Response:
     except (StoreError, OSError) as error:
         raise web.HTTPNotFound(text=f"{name} cannot be read: {error}\n") from error
     return web.Response(body=body, content_type="application/octet-stream")
+
+
+async def _check(request: web.Request, *, or_a_member: bool = False) -> None:
+    auditors = request.app[AUDITORS]
+    if auditors is not None:
+        await auditors.check(request, or_a_member=or_a_member)
 
 
 async def _manifest(source: Source) -> Manifest:

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from dledger_node.histogram import Histogram
 from dledger_node.http import families
+from dledger_node.http.auditors import Auditors, Lack
 from dledger_node.traffic import Traffic
 
 
@@ -113,4 +114,20 @@ class ProcessCollector(Collector):
             "dledger_node_recovery_verified_bytes",
             "Bytes of the log that the last opening of the store has verified.",
             value=self._process.recovery.verified_bytes,
+        )
+
+
+class AuditorsCollector(Collector):
+    """Turns the requests of auditors that were refused into a metric family."""
+
+    def __init__(self, auditors: Auditors) -> None:
+        self._auditors = auditors
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the family."""
+        yield families.counts(
+            "audit_requests_refused",
+            "Requests for the log or the state without a valid audit token, by what is wrong.",
+            "reason",
+            {lack.value: self._auditors.refused[lack] for lack in Lack},
         )

@@ -34,6 +34,7 @@ from dledger_node.errors import (
 )
 from dledger_node.healing.closed_log import ClosedLog, shape_of
 from dledger_node.http import metrics, pages
+from dledger_node.http.auditors import Auditors
 from dledger_node.http.deputy import Deputy
 from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
@@ -138,14 +139,17 @@ class Lifecycle:
         retry_delay_min_s: float = RETRY_DELAY_MIN_S,
         retry_delay_max_s: float = RETRY_DELAY_MAX_S,
         meters: Meters | None = None,
+        auditors: Auditors | None = None,
     ) -> None:
         """`open_store` blocks; its argument says whether to verify everything. `serve` returns if
         the member was asked to stop, and otherwise raises the error that stopped it. `heal` gets
         damage that was found twice in a row, and returns why the store is still damaged, or "".
+        Without `auditors`, everybody may read the log from the pages.
         """
         self._settings = settings
         self._version = version
         self._meters = meters or Meters()
+        self._auditors = auditors
         self._open_store = open_store
         self._build_server = build_server
         self._serve = serve
@@ -281,7 +285,10 @@ class Lifecycle:
         doors = Doors(begin_turn=meters.loop_lag.begin_turn, traffic=meters.traffic)
         runner = web.AppRunner(
             pages.application(
-                self._shown, metrics.registry(self._shown, meters), [doors.middleware]
+                self._shown,
+                metrics.registry(self._shown, meters, self._auditors),
+                [doors.middleware],
+                self._auditors,
             ),
             handle_signals=False,
             access_log=None,

@@ -1,11 +1,13 @@
 """The file with the group's administration tokens, and the requests that lack one of them.
 
+Audit tokens are computed from these (`admin_tokens`); `http.auditors` demands them.
+
+
 A Kubernetes Secret that is mounted as a folder changes while a member runs. A file with a mistake,
 or one that is gone, changes nothing: the tokens that were read before stay valid. A member that has
 never read any refuses every such request.
 """
 
-import enum
 import logging
 import os
 from collections import Counter
@@ -15,17 +17,10 @@ from typing import Final, NamedTuple
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_node.http.auditors import Lack
 from dledger_node.limited_log import LineBudget
 
 logger = logging.getLogger(__name__)
-
-
-class Lack(enum.StrEnum):
-    """Why a request was refused; a label of the metric."""
-
-    MISSING = "missing"
-    WRONG = "wrong"
-    NOT_READY = "not_ready"
 
 
 class AdminRefusal(NamedTuple):
@@ -60,6 +55,7 @@ class TokenFile:
         """How many requests were refused."""
         self._path = Path(path) if path else None
         self._tokens: AdminTokens | None = None
+        self._audit_tokens: AdminTokens | None = None
         self._seen: tuple[int, ...] | None = None
         self._problem = ""
         self._lines = LineBudget()
@@ -91,7 +87,12 @@ class TokenFile:
             return
         if tokens != self._tokens:
             logger.info("accepts the administration tokens of version %s", tokens.version or "-")
+            self._audit_tokens = tokens.for_audits()
         self._tokens, self._seen, self._problem = tokens, seen, ""
+
+    def accepts_audit_token(self, token: str) -> bool | None:
+        """Tell whether this is an audit token of the group; None if no tokens were read yet."""
+        return self._audit_tokens.accepts(token) if self._audit_tokens else None
 
     def refuse(self, request: AdminRequest, address: str) -> AdminRefusal | None:
         """Return why a request is refused; None if it may be served. `address` is its sender's."""

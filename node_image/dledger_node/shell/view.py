@@ -10,6 +10,7 @@ from dledger_formats.http.status import LeaderView, Manifest, NodeStatus, Storag
 from dledger_node.config import store_folder
 from dledger_node.errors import StoreDamagedError
 from dledger_node.http import status
+from dledger_node.http.auditors import Lack
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.raft.core import Raft
@@ -22,7 +23,6 @@ from dledger_node.services.passed_on import PassedOn
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.leader_watch import LeaderWatch
 from dledger_node.shell.live_settings import LiveSettings
-from dledger_node.shell.token_file import Lack
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.served_files import open_served

@@ -86,7 +86,7 @@ class Scrub:
         self._warn_due_s = 0.0
         self._leave = leave
         self._peers = {
-            peer_id: HttpPeer(settings.http_address_of(peer_id))
+            peer_id: HttpPeer(settings.http_address_of(peer_id), settings.admin_token_file)
             for peer_id in settings.known_peers
             if peer_id != settings.self_id
         }

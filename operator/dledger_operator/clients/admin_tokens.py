@@ -1,8 +1,9 @@
 """Requests about the Secret with the administration tokens of a namespace's groups.
 
-It has one key for each group, the file that the group's members mount, and an annotation with what
-the operator knows about it. All groups share one Secret, because permissions on Secrets can be
-limited to names, and not to labels: the operator may read this one and no other.
+It has two keys for each group: the file that the group's members mount, and the one with the audit
+tokens, which its audits mount. An annotation has what the operator knows about these tokens. All
+groups share one Secret, because permissions on Secrets can be limited to names, and not to labels:
+the operator may read this one and no other.
 """
 
 import base64
@@ -64,7 +65,11 @@ class TokenClient:
             for name, entry in entries.items()
         }
         references = [_owner(name, uid) for name, uid in sorted(owners.items())]
-        data = {name: entry and _encoded(entry) for name, entry in entries.items()}
+        data: dict[str, str | None] = {}
+        for name, entry in entries.items():
+            key = names.audit_token_key(name)
+            data[name] = None if entry is None else _encoded(entry.tokens)
+            data[key] = None if entry is None else _encoded(entry.tokens.for_audits())
         where = f"Secret {namespace}/{names.TOKENS_NAME}"
         patch: dict[str, Any] = {
             "metadata": {
@@ -97,8 +102,8 @@ def _owner(name: str, uid: str) -> dict[str, str]:
     }
 
 
-def _encoded(entry: TokenEntry) -> str:
-    return base64.b64encode(entry.tokens.to_text().encode()).decode()
+def _encoded(tokens: AdminTokens) -> str:
+    return base64.b64encode(tokens.to_text().encode()).decode()
 
 
 def _record(entry: TokenEntry) -> str:
@@ -116,15 +121,19 @@ def _record(entry: TokenEntry) -> str:
 def _view(secret: Secret) -> TokenSecretView:
     metadata = secret.metadata or ObjectMeta()
     records = metadata.annotations or {}
-    entries = {}
-    for name, encoded in (secret.data or {}).items():
-        entry = _entry(encoded, records.get(names.token_annotation(name), ""))
+    entries, with_audit_tokens = {}, set()
+    data = secret.data or {}
+    for name in data.keys() - set(map(names.audit_token_key, data)):
+        entry = _entry(data[name], records.get(names.token_annotation(name), ""))
         if entry is not None:
             entries[name] = entry
+            if data.get(names.audit_token_key(name)) == _encoded(entry.tokens.for_audits()):
+                with_audit_tokens.add(name)
     return TokenSecretView(
         resource_version=metadata.resourceVersion or "",
         is_ours=(metadata.labels or {}).get(names.MANAGED_BY_LABEL) == names.FIELD_MANAGER,
         entries=entries,
+        with_audit_tokens=frozenset(with_audit_tokens),
     )
 
 

@@ -7,6 +7,7 @@ have no token.
 """
 
 import json
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,6 +42,8 @@ _VARIABLES: Final = {
     "DLEDGER_AUDIT_POD_IP": "status.podIP",
 }
 _EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
+_FILE_VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
+"""The name is that of `pyspark_dledger.bearer`. The driver sets it for its executors."""
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -125,6 +128,45 @@ def environment(
     return [*fields, {"name": _EXECUTOR_POD, "value": json.dumps(pod, sort_keys=True)}]
 
 
+def token_volume(group: Group) -> list[Manifest]:
+    """Build the volume of the audit token, if the group demands one. A pod starts without it, too:
+    then members refuse it, and the report says so.
+    """
+    if not group.admin_token.required:
+        return []
+    source = {
+        "secretName": names.TOKENS_NAME,
+        "items": [
+            {
+                "key": names.audit_token_key(group.name),
+                "path": posixpath.basename(names.AUDITS_FILE),
+            }
+        ],
+        "optional": True,
+    }
+    return [{"name": names.AUDITS_VOLUME, "secret": source}]
+
+
+def token_mount(group: Group) -> list[Manifest]:
+    """Mount that volume."""
+    if not group.admin_token.required:
+        return []
+    return [
+        {
+            "name": names.AUDITS_VOLUME,
+            "mountPath": names.AUDITS_FOLDER,
+            "readOnly": True,
+        }
+    ]
+
+
+def token_variable(group: Group) -> list[Manifest]:
+    """Return the variable that names the file with the token."""
+    if not group.admin_token.required:
+        return []
+    return [{"name": _FILE_VARIABLE, "value": names.AUDITS_FILE}]
+
+
 def executor_pod(
     audit: AuditRequest,
     group: Group,
@@ -159,10 +201,16 @@ def executor_pod(
                     "command": ["dledger-audit"],
                     "resources": {"requests": requests, "limits": limits},
                     "securityContext": security.container_security_context(),
-                    "volumeMounts": [{"name": SCRATCH_OF_SPARK, "mountPath": SCRATCH_FOLDER}],
+                    "volumeMounts": [
+                        {"name": SCRATCH_OF_SPARK, "mountPath": SCRATCH_FOLDER},
+                        *token_mount(group),
+                    ],
                 }
             ],
-            "volumes": [{"name": SCRATCH_OF_SPARK, "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}}],
+            "volumes": [
+                {"name": SCRATCH_OF_SPARK, "emptyDir": {"sizeLimit": SCRATCH_SIZE_MAX}},
+                *token_volume(group),
+            ],
         },
     }
 

@@ -67,6 +67,7 @@ def build(
                             "name": "scratch",
                             "emptyDir": {"sizeLimit": audit_executors.SCRATCH_SIZE_MAX},
                         },
+                        *audit_executors.token_volume(group),
                     ],
                 },
             },
@@ -95,13 +96,17 @@ def _container(
                     "resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"},
                 },
             },
+            *audit_executors.token_variable(group),
             *audit_executors.environment(audit, group, image, image_pull_policy),
         ],
         "terminationMessagePath": names.TERMINATION_LOG,
         "terminationMessagePolicy": "File",
         "resources": dict(audit.resources),
         "securityContext": security.container_security_context(),
-        "volumeMounts": [{"name": "scratch", "mountPath": audit_executors.SCRATCH_FOLDER}],
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": audit_executors.SCRATCH_FOLDER},
+            *audit_executors.token_mount(group),
+        ],
     }
 
 

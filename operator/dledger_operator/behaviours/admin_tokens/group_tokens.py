@@ -75,7 +75,10 @@ class GroupTokens:
                 answers=[answers.get(pod.uid) for pod in snapshot.followed.pods],
                 make_token=make_token,
             )
-            if entry != before and not await self._write(found, group.namespace, entry):
+            is_written = (
+                entry == before and found is not None and group.name in found.with_audit_tokens
+            )
+            if not is_written and not await self._write(found, group.namespace, entry):
                 return None
         except RefusedError as error:
             snapshot.token_problem = Problem(reason=REFUSED, message=str(error))

@@ -1,0 +1,78 @@
+"""The audit token that goes with requests for the log, if the group demands one.
+
+A file with tokens may change while it is used, because tokens are replaced (`admin_tokens`). So it
+is read again once a member refuses the token. The environment names the file to Spark's workers, if
+no option does.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
+
+VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
+"""A file that is not there is no error: a pod may start before it has its token."""
+
+
+class TokenError(ValueError):
+    """The token, or the file with it, cannot be used. The message names no token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearer:
+    """Where the token comes from; Spark pickles it, so that workers read the file themselves."""
+
+    token: str = field(default="", repr=False)
+    file: str = ""
+
+    def headers(self) -> dict[str, str]:
+        """Return the header to send; none without a token. Raises TokenError."""
+        token = self.token or self._from_file()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _from_file(self) -> str:
+        path = self.file or os.environ.get(VARIABLE, "")
+        if not path:
+            return ""
+        try:
+            with Path(path).open("rb") as file:
+                return AdminTokens.parse(file.read(FILE_BYTES_MAX + 1)).current
+        except FileNotFoundError as error:
+            if not self.file:
+                return ""
+            raise TokenError(f"{path}: {error.strerror}") from error
+        except OSError as error:
+            raise TokenError(f"{path}: {error.strerror}") from error
+        except TokensError as error:
+            raise TokenError(f"{path}: {error}") from error
+
+
+@contextmanager
+def given_in(file: str | None) -> Iterator[None]:
+    """Take the token from this file within the block, also in processes that begin there; None for
+    what the environment says.
+    """
+    before = os.environ.get(VARIABLE)
+    if file is not None:
+        os.environ[VARIABLE] = file
+    try:
+        yield
+    finally:
+        if file is not None:
+            os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
+def check_token(token: str) -> str:
+    """Return the token. Raises TokenError if it is none."""
+    try:
+        return AdminTokens.parse(token.encode()).current if token else ""
+    except TokensError:
+        raise TokenError(
+            "the token must be 32 to 256 printable ASCII characters without spaces"
+        ) from None

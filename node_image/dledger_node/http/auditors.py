@@ -1,0 +1,156 @@
+"""Requests for bodies of entries and for the state: the pages demand the group's audit token.
+
+    Authorization: Bearer TOKEN
+
+A group without an administration token has no audit token either, and lets everybody read. Members
+read each other's stored bytes to mend their logs. One of an earlier release sends no token, and a
+pod may start before it has one, so these bytes are also given to the addresses of the members.
+"""
+
+import asyncio
+import enum
+import ipaddress
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from aiohttp import web
+
+from dledger_node.limited_log import LineBudget
+
+logger = logging.getLogger(__name__)
+
+READ_AGAIN_S: Final = 1.0
+"""How often the file with the tokens is read again for requests that its tokens do not admit."""
+RESOLVED_FOR_S: Final = 5.0
+RESOLVE_S_MAX: Final = 2.0
+_SCHEME: Final = "bearer"
+
+
+class Lack(enum.StrEnum):
+    """Why a request was refused; a label of the metric."""
+
+    MISSING = "missing"
+    WRONG = "wrong"
+    NOT_READY = "not_ready"
+
+
+_TEXTS: Final = {
+    Lack.MISSING: "this group demands its audit token for this page, and the request has none: "
+    "send it as Authorization: Bearer TOKEN (dledger-audit --token-file FILE)",
+    Lack.WRONG: "the audit token of this request is not one of this group's: it may have been "
+    "replaced, or belong to another group",
+    Lack.NOT_READY: "this member demands the audit token and could not read its tokens yet",
+}
+
+
+class Tokens(Protocol):
+    """The tokens of the group."""
+
+    @property
+    def is_demanded(self) -> bool:
+        """Whether requests need a token."""
+
+    def accepts_audit_token(self, token: str) -> bool | None:
+        """Tell whether this is an audit token of the group; None if no tokens are known yet."""
+
+    def read(self) -> None:
+        """Read the tokens if they have changed; blocks for a small read."""
+
+
+class Auditors:
+    """Admits requests for bodies, and counts those that it refuses."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        peer_hosts: Iterable[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`peer_hosts` are the hosts of the other members."""
+        self.refused = Counter[Lack]()
+        """How many requests were refused since the start."""
+        self._tokens = tokens
+        self._peers = _PeerAddresses(frozenset(peer_hosts), clock)
+        self._clock = clock
+        self._read_s = -READ_AGAIN_S
+        self._lines = LineBudget()
+
+    async def check(self, request: web.Request, *, or_a_member: bool = False) -> None:
+        """Admit a request with the audit token, or one of a member. Raises HTTPUnauthorized."""
+        lack = await self._lack(_token_of(request.headers.get("Authorization", "")))
+        if lack is None or (or_a_member and await self._peers.has(request.remote or "")):
+            return
+        self.refused[lack] += 1
+        admitted = self._lines.admit(lack)
+        if admitted is not None:
+            logger.warning(
+                "refused %s to %s: %s%s", request.path, request.remote, _TEXTS[lack], admitted
+            )
+        raise web.HTTPUnauthorized(
+            text=f"{_TEXTS[lack]}\n", headers={"WWW-Authenticate": 'Bearer realm="dledger"'}
+        )
+
+    async def _lack(self, token: str) -> Lack | None:
+        if not self._tokens.is_demanded:
+            return None
+        if not token:
+            return Lack.MISSING
+        accepted = self._tokens.accepts_audit_token(token)
+        if not accepted and self._clock() - self._read_s >= READ_AGAIN_S:
+            # A member that is out of service does not watch the file.
+            self._read_s = self._clock()
+            await asyncio.to_thread(self._tokens.read)
+            accepted = self._tokens.accepts_audit_token(token)
+        if accepted is None:
+            return Lack.NOT_READY
+        return None if accepted else Lack.WRONG
+
+
+class _PeerAddresses:
+    """The addresses of the other members, which may change while this one runs."""
+
+    def __init__(self, hosts: frozenset[str], clock: Callable[[], float]) -> None:
+        self._hosts = hosts
+        self._clock = clock
+        self._addresses: frozenset[str] = frozenset()
+        self._resolved_s = -RESOLVED_FOR_S
+        self._resolving = asyncio.Lock()
+
+    async def has(self, address: str) -> bool:
+        """Tell whether this is the address of a member. Only one request at once asks the DNS."""
+        async with self._resolving:
+            if self._clock() - self._resolved_s >= RESOLVED_FOR_S:
+                found = await asyncio.gather(*map(_addresses, self._hosts))
+                self._addresses = frozenset().union(*found)
+                self._resolved_s = self._clock()
+        return _plain(address) in self._addresses
+
+
+async def _addresses(host: str) -> frozenset[str]:
+    """Return the addresses of a host; none if the DNS does not tell in time."""
+    asking = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.wait_for(asking, RESOLVE_S_MAX)
+    except (OSError, UnicodeError, TimeoutError):
+        return frozenset()
+    return frozenset(_plain(str(each[4][0])) for each in found)
+
+
+def _plain(address: str) -> str:
+    """Return an address in one form: an IPv4 address may come as one of IPv6."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def _token_of(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == _SCHEME else ""
