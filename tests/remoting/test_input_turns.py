@@ -1,13 +1,25 @@
 """The time of the event loop that the input of clients may take."""
 
+import asyncio
+import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.codes import RequestCode
-from dledger_node.remoting.input_turns import SLICE_S, InputTurns
-from dledger_wire.listener import append_request, listening, metadata_request, until
+from dledger_node.raft.messages import HeartBeatRequest, Message
+from dledger_node.remoting import native
+from dledger_node.remoting.input_turns import PEERS_SLICE_S, SLICE_S, InputTurns
+from dledger_wire.listener import (
+    Listener,
+    append_request,
+    hello,
+    listening,
+    metadata_request,
+    until,
+)
 
 
 class Loop:
@@ -144,3 +156,74 @@ async def test_a_long_body_of_numbers_comes_between_its_neighbours() -> None:
         await until(lambda: len(listener.appended) == 3)
 
         assert [call.body for call in listener.appended] == [b"before", long, b"after"]
+
+
+def heartbeats(count: int) -> list[HeartBeatRequest]:
+    return [
+        HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=round_)
+        for round_ in range(count)
+    ]
+
+
+class SlowMember:
+    """Counts the messages of each turn of the loop, and takes a while for each."""
+
+    def __init__(self, listener: Listener, cost_s: float) -> None:
+        self.of_turn: Counter[int] = Counter()
+        self._messages = listener.messages
+        self._cost_s = cost_s
+        self._turn = 0
+        self._loop = asyncio.get_running_loop()
+        self._count_turns()
+
+    def receive(self, message: Message) -> None:
+        self.of_turn[self._turn] += 1
+        self._messages.append(message)
+        end_s = time.perf_counter() + self._cost_s
+        while time.perf_counter() < end_s:
+            pass
+
+    def _count_turns(self) -> None:
+        self._turn += 1
+        if sum(self.of_turn.values()) < 300:
+            self._loop.call_soon(self._count_turns)
+
+
+async def test_a_member_that_has_fallen_behind_reads_its_links_over_many_turns_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvloop reads a socket up to 32 times in one turn, so a turn took 20 ms and more."""
+    messages = heartbeats(300)
+    async with listening() as listener:
+        link = await listener.connect()
+        await link.say(hello())
+        await link.answer()
+        member = SlowMember(listener, PEERS_SLICE_S / 2)
+        monkeypatch.setattr(listener, "receive", member.receive)
+        await link.say(b"".join(b"".join(native.encode(each)) for each in messages))
+        await until(lambda: len(listener.messages) == len(messages))
+
+        assert listener.messages == messages
+        assert max(member.of_turn.values()) <= 2
+
+
+async def test_a_link_that_is_closed_with_messages_left_delivers_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The core relies on it: what a peer sent before its restart never comes after (recalling)."""
+    async with listening() as listener:
+        link = await listener.connect()
+        await link.say(hello())
+        await link.answer()
+        member = SlowMember(listener, PEERS_SLICE_S)
+        monkeypatch.setattr(listener, "receive", member.receive)
+        await link.say(b"".join(b"".join(native.encode(each)) for each in heartbeats(200)))
+        await until(lambda: bool(listener.messages))
+        again = await listener.connect()
+        await again.say(hello(incarnation=2))
+        await again.answer()
+        seen = len(listener.messages)
+        await again.say(metadata_request(7))
+
+        assert (await again.answer()).opaque == 7
+        assert len(listener.messages) == seen < 200

@@ -5,8 +5,10 @@ import contextlib
 import gc
 import logging
 import socket
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -17,6 +19,7 @@ from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.peer_link import (
     PUSH_BYTES_MAX,
     QUEUED_MESSAGES_MAX,
+    SLICE_S,
     WRITE_BUFFER_BYTES_HIGH,
     PeerLink,
 )
@@ -276,6 +279,51 @@ async def test_a_peer_that_does_not_read_takes_bounded_memory() -> None:
     server.close()
     deaf.transport.abort()
     await server.wait_closed()
+
+
+@dataclass
+class SlowOwner(Owner):
+    """A member that reads an entry in a millisecond, and counts those of each turn of the loop."""
+
+    of_turn: Counter[int] = field(default_factory=Counter)
+    turn: int = 0
+
+    def read_entries(
+        self, push: AppendRequest, bytes_max: int
+    ) -> tuple[Sequence[bytes | memoryview], int]:
+        """Return one entry."""
+        self.of_turn[self.turn] += 1
+        end_s = time.perf_counter() + SLICE_S
+        while time.perf_counter() < end_s:
+            pass
+        return [ENTRY[:100]], push.first_index
+
+    def count_turns(self) -> None:
+        """Count the turns of the loop until enough entries are read."""
+        self.turn += 1
+        if sum(self.of_turn.values()) < 60:
+            asyncio.get_running_loop().call_soon(self.count_turns)
+
+
+async def test_entries_for_a_member_that_lags_are_read_over_many_turns_in_order() -> None:
+    owner = SlowOwner()
+    async with listening() as listener, linked(owner, address_of(listener)) as link:
+        await until(lambda: link.up)
+        owner.count_turns()
+        link.send(push(0, 29))
+        link.send(heartbeat(1))
+        link.send(push(30, 59))
+        link.send(heartbeat(2))
+        await until(lambda: len(listener.messages) == 62)
+
+        firsts = [
+            message.first_index if isinstance(message, AppendRequest) else message.round - 100
+            for message in listener.messages
+            if isinstance(message, AppendRequest | HeartBeatRequest)
+        ]
+        assert firsts == [*range(30), -99, *range(30, 60), -98]
+        assert link.dropped == 0
+    assert max(owner.of_turn.values()) == 1
 
 
 async def test_a_connection_lost_before_hello_is_awaited_leaves_no_unhandled_error() -> None:

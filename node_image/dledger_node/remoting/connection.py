@@ -17,6 +17,7 @@ from dledger_formats.protocol.go_away import GO_AWAY_FRAME
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.host import Host, Requests
+from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.lingering import linger
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
@@ -139,7 +140,7 @@ class Connection(asyncio.Protocol):
 
     def _read_no_more(self) -> None:
         self._takes_no_more = True
-        self._gate.input_turns.forget(self)
+        self._forget_turns()
         self._read_or_not()
 
     def pause_for_room(self) -> None:
@@ -159,7 +160,7 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         """Handle the commands that were put off, then read again, unless answers are unread."""
         if self._has_input:
-            self._gate.input_turns.ready(self)
+            self._input_turns.ready(self)
         self._read_or_not()
 
     def take_input(self, until_s: float) -> bool:
@@ -229,15 +230,19 @@ class Connection(asyncio.Protocol):
         self._active_at_s = self._gate.now_s()
         self._transferred.received_bytes += len(data)
         self._undecoded += data
-        if self.peer_id is None or self._backlog:
-            self._gate.input_turns.ready(self)
-            self._count_held()
-        else:
-            self._guarded(lambda: self._decode(math.inf))
+        self._input_turns.ready(self)
+        self._count_held()
         if self._has_input or self._over_quota is not None:
             self._read_or_not()
 
     # -- helpers ---------------------------------------------------------------------------------
+    @property
+    def _input_turns(self) -> InputTurns:
+        return self._gate.input_turns if self.peer_id is None else self._gate.peer_turns
+
+    def _forget_turns(self) -> None:
+        self._gate.input_turns.forget(self)
+        self._gate.peer_turns.forget(self)
 
     @property
     def _has_input(self) -> bool:
@@ -274,7 +279,7 @@ class Connection(asyncio.Protocol):
         self._backlog, self._undecoded = (), b""
         if self._over_quota is not None:
             self._over_quota.cancel()
-        self._gate.input_turns.forget(self)
+        self._forget_turns()
 
     def _decode(self, until_s: float) -> None:
         """Decode and dispatch a slice of what has arrived; of a peer everything."""

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from dledger_node.common_times import next_common_time
 from dledger_node.drain import Drain
 from dledger_node.limited_log import LineBudget
-from dledger_node.remoting.input_turns import InputTurns
+from dledger_node.remoting.input_turns import PEERS_SLICE_S, InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 from dledger_node.remoting.quotas import Quotas
 from dledger_node.traffic import Traffic
@@ -94,6 +94,8 @@ class Gate:
         """What each address may send in a second."""
         self.input_turns = InputTurns()
         """Shares the loop's time among the input of all clients."""
+        self.peer_turns = InputTurns(slice_s=PEERS_SLICE_S)
+        """The same among the input of all peers."""
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
         self.entered = 0
         """How many connections were accepted since the start."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
@@ -34,9 +35,10 @@ HELLO_TIMEOUT_S: Final = 2.0
 RETRY_DELAY_MIN_S: Final = 0.02
 RETRY_DELAY_MAX_S: Final = 0.5
 STEADY_S: Final = 1.0
-"""If a link lasted less than this, the next one may be lost too, so the next attempt waits longer.
-"""
+"""If a link lasted less than this, the next attempt waits longer, as it may be lost too."""
 ANSWER_BYTES_MAX: Final = 64 * 1024
+SLICE_S: Final = 0.001
+"""For how long a turn of the loop reads and writes further entries for a link that lags."""
 
 
 class Owner(Protocol):
@@ -215,7 +217,7 @@ class _Connection(asyncio.Protocol):
         self._answer: asyncio.Future[None] = loop.create_future()
         self._decoder = frames.FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
         self._queue: deque[PeerMessage] = deque()
-        self._paused = False
+        self._paused = self._is_due = False
         self._transport: asyncio.Transport | None = None
 
     async def say_hello(self) -> None:
@@ -286,10 +288,20 @@ class _Connection(asyncio.Protocol):
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Send queued messages until the socket is full again."""
+        """Send queued messages until the socket is full again, in turns of SLICE_S."""
         self._paused = False
-        while self._queue and not self._paused:
+        self._send_queued()
+
+    def _send_queued(self) -> None:
+        self._is_due, until_s = False, time.perf_counter() + SLICE_S
+        while self._queue and not self._paused and time.perf_counter() < until_s:
             self._write(self._queue.popleft())
+        self._send_rest_later()
+
+    def _send_rest_later(self) -> None:
+        if self._queue and not (self._paused or self._is_due):
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._send_queued)
 
     def _write(self, message: PeerMessage) -> None:
         assert self._transport is not None
@@ -313,28 +325,24 @@ class _Connection(asyncio.Protocol):
         found = self._owner.read_entries(push, PUSH_BYTES_MAX)
         if found is not None:
             entries, last_index = found
-            piece = push.until(last_index)
-            self._send(native.encode(piece, entries))
+            self._send(native.encode(push.until(last_index), entries))
 
     def _write_push(self, push: AppendRequest) -> None:
-        """Write a push in frames of at most PUSH_BYTES_MAX. If the socket has no room for all, the
-        rest goes to the front of the queue.
-        """
+        """Write a push in frames. What the socket or this turn has no room for waits in front."""
         assert self._transport is not None
+        until_s = time.perf_counter() + SLICE_S
         while True:
             found = self._owner.read_entries(push, PUSH_BYTES_MAX)
             if found is None:
                 return
             entries, last_index = found
-            piece = push.until(last_index)
-            self._send(native.encode(piece, entries))
-            if self._transport.is_closing():  # this write found the connection broken
-                return
-            if last_index >= push.last_index:
-                return
+            self._send(native.encode(push.until(last_index), entries))
+            if self._transport.is_closing() or last_index >= push.last_index:
+                return  # all is written, or this write found the connection broken
             push = push.after(last_index)
-            if self._paused:
+            if self._paused or time.perf_counter() >= until_s:
                 self._queue.appendleft(push)
+                self._send_rest_later()
                 return
 
 

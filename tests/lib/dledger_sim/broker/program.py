@@ -207,6 +207,7 @@ class Program:
     def _server(self, node: NodeSettings, core: Raft, store: SimLogStore, prove: Prove) -> Any:
         gate = Gate(Limits(), self.loop.time)
         gate.input_turns = InputTurns(now_s=lambda: _NEVER_S)
+        gate.peer_turns = InputTurns(now_s=lambda: _NEVER_S)
         self._peer_requests: dict[int, Any] = {}
 
         def hello(peer_id: str) -> Hello:
