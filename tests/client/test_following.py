@@ -244,22 +244,11 @@ async def test_a_client_that_does_not_follow_succeeds_once_its_server_leads(grou
     assert group.log == [b"y"]
 
 
-async def test_a_client_that_does_not_follow_waits_while_its_server_knows_no_leader(
-    group: Group,
-) -> None:
-    group.elect(None)
-    async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
-        sent = asyncio.create_task(client.append(b"x"))
-        await group["n1"].append_received.wait()
-        group.elect("n1")
-        await sent
-
-    assert group.log == [b"x"]
-
-
+@pytest.mark.parametrize("known_leader", [None, "n0"])
 async def test_a_client_of_a_service_waits_until_it_points_to_the_new_leader(
-    group: Group,
+    group: Group, known_leader: str | None
 ) -> None:
+    group.elect(known_leader)
     async with DLedgerClient([group["n1"].address], "g0", follow_leader=False) as client:
         sent = asyncio.create_task(client.append(b"x"))
         await group["n1"].append_received.wait()
@@ -294,6 +283,32 @@ async def test_a_client_that_does_not_follow_says_that_no_leader_came_in_time(
             await client.append(b"x")
 
     assert not group.log
+
+
+async def test_an_append_whose_deadline_is_before_the_service_moves_reached_no_leader(
+    group: Group,
+) -> None:
+    """Its server names another leader all the time, but the Service may still move there."""
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, timing=Timing(service_wait_s=60)
+    ) as client:
+        with pytest.raises(GroupUnreachableError, match="NOT_LEADER"):
+            await client.append(b"x", deadline_s=0.3)
+
+    assert not group.log
+
+
+async def test_an_append_that_is_sent_again_may_follow_one_that_began_later(group: Group) -> None:
+    async with DLedgerClient(group.servers, "g0", timing=PATIENT) as client:
+        await client.append(b"found the leader")
+        group["n0"].script.append(Code.LEADER_NOT_READY)
+        group["n0"].append_received.clear()
+        first = asyncio.create_task(client.append(b"first"))
+        await group["n0"].append_received.wait()
+        await client.append(b"second")
+        await first
+
+    assert group.log == [b"found the leader", b"second", b"first"]
 
 
 async def test_closing_the_client_ends_appends_sent_to_a_former_leader(group: Group) -> None:
