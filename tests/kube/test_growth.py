@@ -116,6 +116,15 @@ def test_a_volume_that_its_member_has_not_seen_grow_does_not_grow_again() -> Non
     assert found == []
 
 
+def test_a_small_volume_grows_although_xfs_keeps_64_mib_of_it_for_its_journal() -> None:
+    small, size = claim(requested="384Mi"), (384 - 64) << 20
+    auto = AUTO | {"step": "64Mi"}
+
+    found = growths(of("320Mi", auto).storage, [small], {small.name: use(FULL, size)}, NOW)
+
+    assert [each.size for each in found] == [str(448 << 20)]
+
+
 def test_only_the_member_of_a_volume_is_believed_about_it() -> None:
     pods = [pod(0), pod(1), pod(2, leaving=True)]
     told = replace(node_status("n0"), volume_size_bytes=100, volume_available_bytes=5)

@@ -20,6 +20,8 @@ STALLED: Final = "Stalled"
 GROWING: Final = "VolumeGrowing"
 _SIZE_TOLERANCE: Final = 0.9
 """A file system shows less than the size of its volume; a much smaller one has not grown yet."""
+_JOURNAL_BYTES: Final = 64 << 20
+"""The journal of XFS has at least this size, also on a small volume, and is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,8 @@ def _grown_by_itself(
         return 0
     if use.used_percent < rule.at_percent or is_growing(claim):
         return 0
-    if use.size_bytes < _SIZE_TOLERANCE * min(requested, _bytes(claim.capacity)):
+    least_bytes = _SIZE_TOLERANCE * min(requested, _bytes(claim.capacity)) - _JOURNAL_BYTES
+    if use.size_bytes < least_bytes:
         return 0  # the member has not seen the last growth yet
     if claim.grown_at and 0 <= (now - claim.grown_at).total_seconds() < rule.cool_down_s:
         return 0
