@@ -61,6 +61,7 @@ def test_a_name_that_is_a_relative_path_is_rejected() -> None:
         ("restore-link 3", __main__.restore_link, {"number": 3}),
         ("images node", __main__.build_images, {"targets": ["node"]}),
         ("add-disk 2 --size 32Mi", __main__.add_disk, {"number": 2, "size": "32Mi"}),
+        ("add-disk 2 --grows", __main__.add_disk, {"number": 2, "grows": True}),
         ("kubeconfig", __main__.kubeconfig, {}),
         ("build", __main__.build, {}),
         ("doctor --name other", __main__.doctor, {"name": "other"}),

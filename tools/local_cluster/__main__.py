@@ -82,7 +82,11 @@ def restore_link(cluster: Cluster, arguments: argparse.Namespace) -> None:
 def add_disk(cluster: Cluster, arguments: argparse.Namespace) -> None:
     storage_class = arguments.storage_class
     cluster.add_disk(
-        arguments.number, arguments.size, name=arguments.disk, storage_class=storage_class
+        arguments.number,
+        arguments.size,
+        name=arguments.disk,
+        storage_class=storage_class,
+        grows=arguments.grows,
     )
 
 
@@ -157,6 +161,9 @@ def parser() -> argparse.ArgumentParser:
         "--storage-class",
         default=disks.DEFAULT_CLASS,
         help="storage class of the volume (default: %(default)s)",
+    )
+    command.add_argument(
+        "--grows", action="store_true", help="let the volume grow; the size is 300Mi or more"
     )
     add("build", build, "build the cluster's programs into the cache; print their folder")
     command = add("images", build_images, "build the project's images")

@@ -20,6 +20,7 @@ from . import (
     cgroups,
     control_plane,
     disks,
+    growing_disks,
     host,
     image_store,
     loading,
@@ -124,6 +125,8 @@ class Cluster:
             node.start(layout, each, supplies)
         control_plane.wait_for_clients(layout, supplies.programs)
         readiness.wait_for_nodes(layout, layout.nodes, self.kubectl)
+        if any(growing_disks.files(each) for each in layout.nodes):
+            control_plane.ensure_started(layout, control_plane.volume_resizer(layout))
         show(f"{self.name}: {layout.node_count} nodes ready after {time.monotonic() - began:.1f} s")
 
     def down(self, *, purge: bool = False) -> None:
@@ -258,20 +261,40 @@ class Cluster:
         return subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
 
     def add_disk(
-        self, number: int, size: str, *, name: str, storage_class: str = disks.DEFAULT_CLASS
+        self,
+        number: int,
+        size: str,
+        *,
+        name: str,
+        storage_class: str = disks.DEFAULT_CLASS,
+        grows: bool = False,
     ) -> None:
-        """Add a disk of this size, such as 64Mi, to a node, and a PersistentVolume for it."""
+        """Add a disk of this size, such as 64Mi, to a node, and a PersistentVolume for it. With
+        `grows`, its claims may ask for more, as their storage class says.
+        """
+        if grows:
+            packages.ensure(growing_disks.PACKAGES)
         with self._lock():
             layout = self.layout
             each = _member(layout, number)
             bytes_wanted = disks.parse_size(size)
-            file, mount_point = disks.create(each, name, bytes_wanted)
-            if node.is_running(layout, each):
-                done = self.node_command(number, "mount", "-o", "loop", str(file), str(mount_point))
-                if done.returncode != 0:
-                    raise LocalClusterError(f"cannot mount {file}: {done.stderr.strip()}")
-            manifests = disks.manifests(each, name, bytes_wanted, storage_class)
+            if grows:
+                file = growing_disks.create(each, name, bytes_wanted)
+                if node.is_running(layout, each):
+                    growing_disks.attach(file)
+                control_plane.ensure_started(layout, control_plane.volume_resizer(layout))
+            else:
+                self._add_fixed_disk(layout, each, name, bytes_wanted)
+            manifests = disks.manifests(each, name, bytes_wanted, storage_class, grows=grows)
             self.kubectl("apply", "--server-side", "--filename=-", input_text=manifests)
+
+    def _add_fixed_disk(self, layout: Layout, each: NodeLayout, name: str, size: int) -> None:
+        file, mount_point = disks.create(each, name, size)
+        if node.is_running(layout, each):
+            mount = ("mount", "-o", "loop", str(file), str(mount_point))
+            done = self.node_command(each.number, *mount)
+            if done.returncode != 0:
+                raise LocalClusterError(f"cannot mount {file}: {done.stderr.strip()}")
 
     # -- images
 

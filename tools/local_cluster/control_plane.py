@@ -5,8 +5,10 @@ It runs on the machine itself, not on a node, so the loss of a node does not aff
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +74,20 @@ kind: ClusterRoleBinding
 metadata: {name: "system:kube-router"}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:kube-router"}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-router"}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:volume-resizer"}
+rules:
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [list, watch]}
+- {apiGroups: [""], resources: [persistentvolumeclaims/status], verbs: [patch]}
+- {apiGroups: [""], resources: [persistentvolumes], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:volume-resizer"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:volume-resizer"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:volume-resizer"}]
 """
 
 
@@ -183,6 +199,20 @@ def coredns(layout: Layout, programs: Path) -> Program:
     return Program("coredns", command, lambda: _accepts(layout.host_address, 53))
 
 
+def volume_resizer(layout: Layout) -> Program:
+    """Return the program that grows disks; it runs in a cluster with disks that can grow."""
+    settings = layout.folder / "volume-resizer.json"
+    files = {
+        "authority": layout.pki / "ca.crt",
+        "certificate": layout.pki / "volume-resizer.crt",
+        "key": layout.pki / "volume-resizer.key",
+    }
+    address = {"host": layout.host_address, "port": API_PORT}
+    settings.write_text(json.dumps(address | {name: str(file) for name, file in files.items()}))
+    command = [sys.executable, "-I", str(Path(__file__).with_name("volume_resizer.py"))]
+    return Program(VOLUME_RESIZER, [*command, str(settings)], lambda: True)
+
+
 def _accepts(address: str, port: int) -> bool:
     try:
         socket.create_connection((address, port), timeout=1).close()
@@ -256,6 +286,7 @@ def wait_for_clients(layout: Layout, programs: Path) -> None:
         wait_ready(layout, program)
 
 
+VOLUME_RESIZER = "volume-resizer"
 NAMES = ("kube-controller-manager", "kube-scheduler", "coredns", "kube-apiserver", "etcd")
 
 
@@ -265,7 +296,7 @@ def running(layout: Layout) -> dict[str, bool]:
 
 def down(layout: Layout) -> None:
     """Stop the clients, then the API server, then etcd, so that no program loses its server."""
-    processes.stop_recorded(record(layout, name) for name in NAMES[:3])
+    processes.stop_recorded(record(layout, name) for name in (VOLUME_RESIZER, *NAMES[:3]))
     # Kill it: all its state is in etcd, and SIGTERM would make it wait for lost watchers.
     processes.stop_recorded([record(layout, "kube-apiserver")], stop_seconds=0)
     processes.stop_recorded([record(layout, "etcd")])

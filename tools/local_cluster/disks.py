@@ -1,7 +1,8 @@
 """Small disks for nodes: volumes that really run full, unlike folders on a shared disk.
 
 A disk is a file with a file system in it, mounted inside its node and available to pods as a local
-PersistentVolume. It stays with its node, and is mounted again when the node is started.
+PersistentVolume. It stays with its node, and is mounted again when the node is started. A disk that
+can grow is a device instead (`growing_disks.py`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from . import growing_disks
 from .commands import run
 from .control_plane import VOLUME_OWNER
 from .errors import LocalClusterError
 from .layout import NodeLayout
+from .volume_resizer import FILE_ANNOTATION
 
 DEFAULT_CLASS = "limited"
 # A smaller ext4 has no journal and almost no space.
@@ -56,7 +59,9 @@ def create(each: NodeLayout, name: str, size: int) -> tuple[Path, Path]:
     return file, file.with_suffix("")
 
 
-def manifests(each: NodeLayout, name: str, size: int, storage_class: str) -> str:
+def manifests(
+    each: NodeLayout, name: str, size: int, storage_class: str, *, grows: bool = False
+) -> str:
     """Return the StorageClass and the PersistentVolume, as JSON for kubectl."""
     class_object = {
         "apiVersion": "storage.k8s.io/v1",
@@ -65,6 +70,7 @@ def manifests(each: NodeLayout, name: str, size: int, storage_class: str) -> str
         "provisioner": "kubernetes.io/no-provisioner",
         # A claim waits for its pod, whose node decides which disk the claim gets.
         "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": grows,
     }
     on_this_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [each.name]}
     volume: dict[str, Any] = {
@@ -82,4 +88,8 @@ def manifests(each: NodeLayout, name: str, size: int, storage_class: str) -> str
             },
         },
     }
+    if grows:
+        file = growing_disks.file_of(each, name)
+        volume["metadata"]["annotations"] = {FILE_ANNOTATION: str(file)}
+        volume["spec"]["local"] = {"path": str(growing_disks.device_of(file)), "fsType": "xfs"}
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [class_object, volume]})

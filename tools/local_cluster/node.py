@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import cgroups, containerd, disks, image_store, network, pki, policy_agent, processes
+from . import (
+    cgroups,
+    containerd,
+    disks,
+    growing_disks,
+    image_store,
+    network,
+    pki,
+    policy_agent,
+    processes,
+)
 from .control_plane import VOLUMES_MOUNT
 from .errors import LocalClusterError, with_log
 from .layout import Layout, NodeLayout
@@ -241,6 +251,8 @@ def start(layout: Layout, node: NodeLayout, supplies: Supplies) -> None:
     stop(layout, node)
     pki.ensure_node(layout, node)
     cgroups.create(node.cgroup)
+    for file in growing_disks.files(node):
+        growing_disks.attach(file)
     specification = _write_files(layout, node, supplies)
     if supplies.image_store and not storage(node).exists():
         image_store.clone(supplies.image_store, storage(node))
@@ -284,4 +296,5 @@ def stop(layout: Layout, node: NodeLayout) -> None:
         processes.stop(processes.children(outer), stop_seconds=0)
         processes.stop([outer], stop_seconds=0)
     record(layout, node).unlink(missing_ok=True)
+    growing_disks.detach(node)
     cgroups.remove(node.cgroup)

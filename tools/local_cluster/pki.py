@@ -76,6 +76,7 @@ def ensure_control_plane(layout: Layout) -> None:
     )
     # Kubernetes or `control_plane.MANIFEST` has roles for these user names; the last two get theirs
     # by group.
+    ensure_certificate(layout, "volume-resizer", "/CN=system:volume-resizer")
     ensure_certificate(layout, "controller-manager", "/CN=system:kube-controller-manager")
     ensure_certificate(layout, "scheduler", "/CN=system:kube-scheduler")
     ensure_certificate(layout, "kube-proxy", "/CN=system:kube-proxy")
