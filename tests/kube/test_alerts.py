@@ -118,16 +118,34 @@ def test_a_prometheus_can_select_the_rules_by_labels(helm: Helm) -> None:
 
 
 def test_the_thresholds_and_the_runbook_are_values(helm: Helm) -> None:
-    given = ("volumeUsedPercent=70", "lagEntries=2000000", "runbook=https://wiki.example/dledger")
+    given = (
+        "archiveCopyMinutes=90", "volumeUsedPercent=70", "lagEntries=2000000",
+        "runbook=https://wiki.example/dledger",
+    )  # fmt: skip
     options = [f"--set=monitoring.prometheusRule.{each}" for each in given]
     made = rules(helm, ENABLED, KIND, *options)
     assert made is not None
     by_name = {alert["alert"]: alert for alert in alerts(made)}
 
+    assert by_name["DLedgerArchiveCopyLate"]["for"] == "90m"
     assert by_name["DLedgerVolumeNearlyFull"]["expr"].endswith("> 0.7")
     assert by_name["DLedgerFollowerLags"]["expr"].endswith("> 2000000")
     address = by_name["DLedgerNoLeader"]["annotations"]["runbook_url"]
     assert address == "https://wiki.example/dledger#dledgernoleader"
+
+
+def test_what_keeps_the_alert_of_a_missing_leader_silent_raises_another_one_if_it_lasts(
+    spec: dict[str, Any],
+) -> None:
+    """The copy of an archive may hang. A group hibernates because its spec says so."""
+    by_name = {alert["alert"]: alert for alert in alerts(spec)}
+    _, _, silenced_by = by_name["DLedgerNoLeader"]["expr"].partition(" unless ")
+    asked = {name for name, _ in SERIES.findall(silenced_by)} - {"dledger_group_hibernates"}
+
+    assert asked == {"dledger_group_copies_archive"}
+    late = by_name["DLedgerArchiveCopyLate"]
+    assert late["expr"] == "dledger_group_copies_archive == 1"
+    assert late["for"] == "60m"
 
 
 @pytest.fixture
@@ -175,6 +193,7 @@ def labeled(name: str, **labels: str) -> str:
 
 CASES = {
     "DLedgerNoLeader": ({labeled("dledger_group_condition", condition="LeaderElected"): "0x20"}, 5),
+    "DLedgerArchiveCopyLate": ({labeled("dledger_group_copies_archive"): "1x90"}, 65),
     "DLedgerMasterServiceWrong": ({labeled("dledger_group_endpoints_wrong"): "1x20"}, 5),
     "DLedgerDoubleMaster": ({labeled("dledger_double_master_observed_total"): "0 0 1x20"}, 5),
     "DLedgerAcknowledgementLost": (
