@@ -14,6 +14,8 @@ from dledger_operator.spec.group import Group
 from dledger_operator.spec.shape import Shape
 
 API = "/apis/dledger.io/v1alpha1"
+DISCOVERY = "/apis/discovery.k8s.io/v1"
+APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 Object = dict[str, Any]
@@ -132,6 +134,26 @@ class Namespace:
         status = {"conditions": [{"type": "Ready", "status": "False"}]}
         path = self.path("pods", f"{name}/status")
         self.server.request("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
+
+    def point_service(self, group: str, service: str, pod: str) -> None:
+        """Write the EndpointSlice of a Service with one ready pod, as its controller does."""
+        name = f"{service}-1"
+        endpoint = {
+            "addresses": ["192.0.2.1"],
+            "conditions": {"ready": True},
+            "targetRef": {"kind": "Pod", "name": pod},
+        }
+        labels = {names.GROUP_LABEL: group, names.SERVICE_NAME_LABEL: service}
+        sent = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": name, "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [endpoint],
+        }
+        path = self.path("endpointslices", name, DISCOVERY)
+        query = "?fieldManager=controller&force=true"
+        self.server.request("PATCH", path + query, sent, content_type=APPLY_PATCH)
 
     def play_budget(self, name: str) -> None:
         """Count a budget's ready pods, as the disruption controller does."""

@@ -5,7 +5,8 @@ change is labeled, its memory, its status writes, and what it costs while nothin
     PYTHONPATH=tests/lib python -m dledger_kube.many_groups --groups 100 --changes 100
 
 The API server and etcd are real, and the operator is a process with the chart's permissions. Each
-group has three members that answer over HTTP, and pods that no kubelet runs. Needs the cluster's
+group has three members that answer over HTTP, pods that no kubelet runs, and a master Service whose
+endpoints the benchmark writes, as the controller of EndpointSlices does. Needs the cluster's
 programs (`python -m tools.local_cluster build`).
 """
 
@@ -137,6 +138,13 @@ def role_of(namespace: Namespace, pod: str) -> str:
     return str(labels.get(names.ROLE_LABEL, ""))
 
 
+def point_service(namespace: Namespace, group: BenchGroup) -> None:
+    """Write the EndpointSlice of the group's master Service, as its controller does."""
+    namespace.point_service(
+        group.name, names.master_service(group.name), names.pod(group.name, group.leader)
+    )
+
+
 async def changes(namespace: Namespace, groups: list[BenchGroup], count: int) -> list[float]:
     """Change leaders one after the other; return how long each took until it was labeled."""
     random, took_s = Random(1), []
@@ -145,6 +153,7 @@ async def changes(namespace: Namespace, groups: list[BenchGroup], count: int) ->
         await group.lead((group.leader + 1) % MEMBERS)
         pod = names.pod(group.name, group.leader)
         took_s.append(await until(pod, lambda p=pod: role_of(namespace, p) == "master"))
+        await asyncio.to_thread(point_service, namespace, group)
     return sorted(took_s)
 
 
@@ -186,6 +195,8 @@ async def measure(
                 await asyncio.to_thread(namespace.make_pod, parsed(body), ordinal, member.ip)
             await group.lead(0)
         found["led_s"] = await until("all leaders", lambda: reported(operator) == count, 0.2)
+        for group in groups:
+            await asyncio.to_thread(point_service, namespace, group)
         operator.kill()
         operator.start()
         found["restart_s"] = await until("all again", lambda: reported(operator) == count, 0.05)
@@ -212,6 +223,8 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--changes", type=int, default=100)
+    what = "how long status writes, and then an idle operator, are measured; default: 120 s each"
+    parser.add_argument("--seconds", type=float, default=IDLE_S, help=what)
     arguments = parser.parse_args()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(8))
     with (
@@ -220,7 +233,10 @@ async def main() -> None:
     ):
         await asyncio.to_thread(api.kubectl, "apply", "--server-side", f"--filename={ROOT}/crds")
         await asyncio.to_thread(wait_until_served, api)
-        found = await measure(api, Path(folder), arguments.groups, arguments.changes)
+        seconds = arguments.seconds
+        found = await measure(
+            api, Path(folder), arguments.groups, arguments.changes, writes_s=seconds, idle_s=seconds
+        )
     print(json.dumps(found, indent=1))
 
 

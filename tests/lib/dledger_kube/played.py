@@ -7,8 +7,6 @@ from dledger_kube.cluster import Object, parsed
 from dledger_kube.operated import Operated
 from dledger_operator import names
 
-DISCOVERY = "/apis/discovery.k8s.io/v1"
-
 
 @dataclass(slots=True)
 class Cluster(Operated):
@@ -49,24 +47,7 @@ class Cluster(Operated):
 
     def point_master_service_to(self, pod: str) -> None:
         """Write the EndpointSlice that the controller would write."""
-        endpoint = {
-            "addresses": ["192.0.2.1"],
-            "conditions": {"ready": True},
-            "targetRef": {"kind": "Pod", "name": pod},
-        }
-        labels = {names.GROUP_LABEL: "flights", names.SERVICE_NAME_LABEL: "flights-master"}
-        sent = {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {"name": "flights-master-1", "labels": labels},
-            "addressType": "IPv4",
-            "endpoints": [endpoint],
-        }
-        path = self.namespace.path("endpointslices", "flights-master-1", DISCOVERY)
-        query = "?fieldManager=controller&force=true"
-        self.namespace.server.request(
-            "PATCH", path + query, sent, content_type="application/apply-patch+yaml"
-        )
+        self.namespace.point_service("flights", "flights-master", pod)
 
 
 def led_by(ordinal: int) -> dict[str, str]:
