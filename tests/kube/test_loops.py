@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_operator.behaviours.loops import Pace, Wake, backoff_s, repeat
+from dledger_operator.behaviours import loops
+from dledger_operator.behaviours.loops import (
+    GROUP_PACES,
+    TICK_S,
+    Pace,
+    Wake,
+    backoff_s,
+    repeat,
+    wait_s,
+)
 from dledger_operator.clients.errors import UnavailableError
 
 NEVER = Pace(interval_s=3600.0, gap_s=0.0, failure_gap_s_max=0.01)
@@ -27,10 +36,12 @@ class Runs:
         self.script = list(script)
         self.count = 0
         self.failures = 0
+        self.began_s: list[float] = []
         self.happened = asyncio.Event()
 
     async def run(self) -> None:
         self.count += 1
+        self.began_s.append(asyncio.get_running_loop().time())
         self.happened.set()
         outcome = self.script.pop(0) if self.script else None
         if outcome is not None:
@@ -81,6 +92,36 @@ async def test_a_behavior_runs_again_after_its_interval() -> None:
     runs = Runs()
     async with running(runs, Wake(), Pace(interval_s=0.01, gap_s=0.0)):
         await runs.until(3)
+
+
+@given(st.sampled_from([*GROUP_PACES.values()]), st.floats(0, 1e7))
+def test_an_interval_on_ticks_ends_on_the_last_one_within_it(pace: Pace, now_s: float) -> None:
+    waits_s = wait_s(pace, now_s)
+    ticks = (now_s + waits_s) / TICK_S
+
+    if pace.on_tick:
+        assert pace.interval_s - TICK_S < waits_s <= pace.interval_s
+        assert abs(ticks - round(ticks)) < 1e-6
+    else:
+        assert waits_s == pace.interval_s
+
+
+async def test_loops_that_began_at_different_times_run_again_in_one_wake_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wake costs more than most runs, so an operator with many groups shares them."""
+    monkeypatch.setattr(loops, "TICK_S", 1.0)
+    pace, first, second = Pace(interval_s=1.0, gap_s=0.01, on_tick=True), Runs(), Runs()
+    await asyncio.sleep(1 - asyncio.get_running_loop().time() % 1)
+    async with running(first, Wake(), pace):
+        await asyncio.sleep(0.1)
+        async with running(second, Wake(), pace):
+            await first.until(2)
+            await second.until(2)
+
+    apart_s = second.began_s[0] - first.began_s[0]
+    assert apart_s >= 0.1
+    assert abs(second.began_s[1] - first.began_s[1]) < apart_s / 2
 
 
 async def test_many_wake_ups_during_a_run_cause_one_more_run() -> None:

@@ -46,6 +46,9 @@ def backoff_s(failures: int, shortest_s: float, longest_s: float, random: Random
     return pause_s * random.uniform(0.5, 1.0)
 
 
+TICK_S: Final = 5.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How often a behavior runs, in seconds."""
@@ -56,6 +59,11 @@ class Pace:
     """Minimum time between two runs, however often the behavior is woken."""
     failure_gap_s_max: float = 30.0
     """Maximum backoff after failures."""
+    on_tick: bool = False
+    """Whether the interval, of at least `TICK_S`, ends on a multiple of it. A wake of the process
+    costs more than what most loops do in it, so the loops of all groups share one. Loops that ask
+    the API server do not: it would be asked about all groups at once.
+    """
 
 
 # Watch events, long polls and other loops wake these. The intervals are for what none of them
@@ -65,18 +73,23 @@ GROUP_PACES: Final = {
     "reconcile": Pace(interval_s=300.0, gap_s=1.0),
     "follow": Pace(interval_s=60.0, gap_s=0.02, failure_gap_s_max=1.0),
     "endpoints": Pace(interval_s=300.0, gap_s=0.02, failure_gap_s_max=5.0),
-    "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0),
+    "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0, on_tick=True),
     "roll": Pace(interval_s=300.0, gap_s=0.25, failure_gap_s_max=10.0),
     "place": Pace(interval_s=60.0, gap_s=0.05, failure_gap_s_max=10.0),
     "scale": Pace(interval_s=300.0, gap_s=0.1, failure_gap_s_max=10.0),
     "tokens": Pace(interval_s=300.0, gap_s=1.0),
     "canary": Pace(interval_s=3600.0, gap_s=0.1, failure_gap_s_max=10.0),
-    "audit": Pace(interval_s=15.0, gap_s=1.0),
-    "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0),
+    "audit": Pace(interval_s=15.0, gap_s=1.0, on_tick=True),
+    "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0, on_tick=True),
 }
 # How soon the operator looks again for what no watch event tells, such as why a pod was not
 # created.
 WAITING_INTERVAL_S: Final = 2.0
+
+
+def wait_s(pace: Pace, now_s: float) -> float:
+    """Return how long to wait for the end of the interval that begins now."""
+    return pace.interval_s - (now_s + pace.interval_s) % TICK_S if pace.on_tick else pace.interval_s
 
 
 async def repeat(
@@ -114,7 +127,8 @@ async def repeat(
         else:
             failures, wake.busy_since_s = 0, None
             await asyncio.sleep(pace.gap_s)
-            await wake.wait(pace.interval_s if sooner_s is None else sooner_s)
+            now_s = asyncio.get_running_loop().time()
+            await wake.wait(wait_s(pace, now_s) if sooner_s is None else sooner_s)
             continue
         wake.busy_since_s = None
         on_failure(failure)

@@ -25,7 +25,10 @@ REQUEST_S_MAX: Final = 5.0
 CONNECT_S_MAX: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 60.0
 CONNECTIONS_MAX: Final = 100
-CONNECTIONS_KEPT_MAX: Final = 20
+CONNECTIONS_KEPT_MAX: Final = 4
+"""Each request looks at all idle connections, so many of them would make every renewal of the Lease
+dear. A relabeling needs only a few of them.
+"""
 CONNECTION_KEPT_S: Final = 60.0
 
 _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
