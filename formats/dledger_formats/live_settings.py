@@ -21,6 +21,7 @@ LIVE: Final = (
     "client_frame_bytes_max",
     "connections_max",
     "connections_per_address_max",
+    "scrub_interval_s",
     "log_level",
 )
 """The fields of NodeSettings that may change while a member runs."""

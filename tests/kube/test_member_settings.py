@@ -28,7 +28,11 @@ LIVE_SPECS = st.fixed_dictionaries(
     {},
     optional={
         "log": st.fixed_dictionaries(
-            {"retention": st.fixed_dictionaries({"maxAge": st.sampled_from(["1h", "72h"])})}
+            {},
+            optional={
+                "retention": st.fixed_dictionaries({"maxAge": st.sampled_from(["1h", "72h"])}),
+                "scrubInterval": st.sampled_from(["1h", "72h"]),
+            },
         ),
         "limits": st.fixed_dictionaries(
             {}, optional={"connections": st.integers(1, 9), "frameBytes": st.just("1Mi")}
@@ -38,7 +42,6 @@ LIVE_SPECS = st.fixed_dictionaries(
 )
 STILL_SPECS = st.sampled_from(
     [
-        {"log": {"scrubInterval": "1h"}},
         {"log": {"onDamage": "StayOut"}},
         {"limits": {"pendingAppends": 7}},
         {"appendsToFollowers": "Refuse"},

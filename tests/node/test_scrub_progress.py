@@ -178,3 +178,21 @@ async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
     assert scrubbing.passes >= 2
     (warning,) = caplog.records
     assert "cannot save" in warning.message
+
+
+@pytest.mark.storage
+async def test_a_shorter_interval_counts_while_the_next_pass_is_awaited(tmp_path: Path) -> None:
+    file = tmp_path / "live"
+    file.write_text("")
+    folder = tmp_path / "group"
+    folder.mkdir()
+    with NodeGroup(folder, members=1, live_settings_file=str(file)) as group:
+        await append_all(group, BODIES[:10])
+        new = tmp_path / "new"
+        new.write_text("DLEDGER_SCRUB_INTERVAL_S=1\n")
+        new.replace(file)
+        wait_for(
+            lambda: counted(group, "n0", "scrub_passes_total") > 2, "further passes have ended"
+        )
+
+        assert group.status("n0").settings["DLEDGER_SCRUB_INTERVAL_S"] == "1"

@@ -78,8 +78,7 @@ class DLedgerServer:
         self._live = live or LiveSettings(settings)
         settings = self._live.current
         self._name = f"{settings.group} {settings.self_id}"
-        self._core, self._store = core, store
-        self._loop = asyncio.get_running_loop()
+        self._core, self._store, self._loop = core, store, asyncio.get_running_loop()
         self.fatal: asyncio.Future[None] = self._loop.create_future()
         """A future that gets the error once this member must stop."""
         meters = meters or Meters()
@@ -250,6 +249,7 @@ class DLedgerServer:
         """Apply live settings; limits of a connection apply to those accepted from now on."""
         self._gate.limits = Limits.of(settings, self._gate.limits)
         self._upkeep.take_settings(settings)
+        self._scrub.take_settings(settings)
 
     async def hand_over(self, timeout_s: float) -> None:
         """Transfer the leadership, if this member leads, before it stops."""

@@ -76,7 +76,8 @@ class Scrub:
         self.read_bytes = 0
         self.problem = ""
         """Which damage waits to be mended; empty if none does."""
-        self._interval_s = float(settings.scrub_interval_s)
+        self._interval_s = 0.0
+        self.take_settings(settings)
         self._mends = settings.on_damage is OnDamage.HEAL
         self._store = store
         self._core = core
@@ -97,6 +98,10 @@ class Scrub:
         self._left = False
         self._wake = asyncio.Event()
 
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the interval from now on."""
+        self._interval_s = float(settings.scrub_interval_s)
+
     @property
     def position(self) -> int:
         """The position up to which the current pass has read; 0 between two passes."""
@@ -108,6 +113,9 @@ class Scrub:
         pass_began_s = now_s()
         slice_due_s = sizes_due_s = pass_began_s
         while not self._left:
+            # The interval may have become shorter since.
+            slice_due_s = min(slice_due_s, now_s() + self._interval_s / HEADROOM)
+            pass_began_s = min(pass_began_s, slice_due_s)
             due_s = min(sizes_due_s, slice_due_s) if self._mends else sizes_due_s
             await self._sleep(due_s - now_s())
             try:
