@@ -210,7 +210,9 @@ def _late_or_empty(
     return found + [
         _begins_later(manifests[member].status, lowest, begin)
         for member, begin in begins.items()
-        if begin > lowest and manifests[member].retention is None
+        if begin > lowest
+        and manifests[member].retention is None
+        and is_counted(manifests[member].status)
     ]
 
 

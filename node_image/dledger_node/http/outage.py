@@ -1,12 +1,14 @@
 """The reports of a member that its store keeps out of service: why, and what to do.
 
 The member answers only HTTP. Its log is not open, so it neither votes nor serves, and it reports
-the indexes of an empty log.
+the indexes of an empty log. If its log is damaged, auditors may read the files as they are, and
+alone the manifest tells how far they are committed.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import BinaryIO
+import contextlib
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Final, Protocol
 
 from dledger_formats.http.status import (
     LeaderView,
@@ -14,14 +16,48 @@ from dledger_formats.http.status import (
     MembershipRole,
     NodeStatus,
     Role,
+    SegmentFile,
     StorageState,
 )
 from dledger_formats.settings import NodeSettings
+from dledger_node.errors import StoreError
 from dledger_node.histogram import Histogram
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
 from dledger_node.http.process_metrics import Recovery
 from dledger_node.http.status import NO_BROKER_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The files of a log that is not open, up to its committed index."""
+
+    term: int
+    begin_index: int
+    committed_index: int
+    data: list[SegmentFile]
+    index: list[SegmentFile]
+    life: str
+    """Differs once any of the files does (`Manifest`)."""
+
+
+NO_LISTING: Final = Listing(term=0, begin_index=0, committed_index=-1, data=[], index=[], life="")
+
+
+class ClosedFiles(Protocol):
+    """The files of a log that is not open."""
+
+    def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
+        """See `pages.Source`."""
+
+    def listing(self) -> Listing:
+        """List the files for auditors; blocks. Raises OSError, StoreError."""
+
+    def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
+        """See `pages.Source`."""
+
+    def open_file(self, name: str) -> BinaryIO:
+        """See `pages.Source`."""
 
 
 class Outage:
@@ -34,17 +70,17 @@ class Outage:
         *,
         state: StorageState,
         reason: str,
-        stored: Callable[[str, int, int, bytes], bytes] | None = None,
+        closed: ClosedFiles | None = None,
         recovery: Recovery | None = None,
     ) -> None:
-        """`stored` reads committed bytes of a data file that is not open, if there are any;
-        `recovery` says how far the opening of the log is.
+        """`closed` reads the files of the log, if there are any; `recovery` says how far the
+        opening of the log is.
         """
         self.state = state
         self.reason = reason
         self._settings = settings
         self._version = version
-        self._stored = stored
+        self._closed = closed
         self._recovery = recovery
 
     def status(self) -> NodeStatus:
@@ -93,22 +129,44 @@ class Outage:
             await asyncio.get_running_loop().create_future()
 
     async def manifest(self) -> Manifest:
-        """List no files, since none is known to be sound."""
-        return Manifest(status=self.status(), data=[], index=[])
+        """List the files of a damaged log for auditors, whose checks find what is sound.
+
+        Nothing is listed of a log that is being opened, or that does not tell what is committed.
+        """
+        listing, status = NO_LISTING, self.status()
+        if self._closed is not None and self.state is StorageState.DAMAGED:
+            with contextlib.suppress(OSError, StoreError):
+                listing = await asyncio.to_thread(self._closed.listing)
+        if listing is not NO_LISTING:
+            status = replace(
+                status,
+                term=listing.term,
+                ledger_begin_index=listing.begin_index,
+                ledger_end_index=listing.committed_index,
+                committed_index=listing.committed_index,
+                durable_index=listing.committed_index,
+            )
+        return Manifest(status=status, data=listing.data, index=listing.index, life=listing.life)
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
-        """Raise FileNotFoundError, since the manifest lists no file."""
-        raise FileNotFoundError(f"{folder}/{name} cannot be read: {self.reason}")
+        """Read bytes of a file of the manifest; blocks. Raises OSError, StoreError."""
+        return self._files(f"{folder}/{name}").read_file(folder, name, start, end)
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Read committed bytes of a data file, sound or not. Raises LookupError, OSError."""
-        if self._stored is None:
+        if self._closed is None:
             raise LookupError(f"{name} cannot be read: {self.reason}")
-        return self._stored(name, at, size, known)
+        return self._closed.stored(name, at, size, known)
 
     def open_file(self, name: str) -> BinaryIO:
-        """Raise FileNotFoundError: whoever repairs the store may be changing its files."""
-        raise FileNotFoundError(f"{name} cannot be read: {self.reason}")
+        """Open a small file or a file of a snapshot; blocks. Raises OSError."""
+        return self._files(name).open_file(name)
+
+    def _files(self, name: str) -> ClosedFiles:
+        """Return the files of a damaged log. Raises FileNotFoundError for any other one."""
+        if self._closed is None or self.state is not StorageState.DAMAGED:
+            raise FileNotFoundError(f"{name} cannot be read: {self.reason}")
+        return self._closed
 
     def counters(self) -> Counters:
         """Report zeros."""

@@ -307,12 +307,11 @@ class Lifecycle:
         self._deputy = Deputy(listener.fileno() for listener in self._http_listener.sockets)
 
     def _outage(self, state: StorageState, reason: str) -> Outage:
-        closed = ClosedLog(shape_of(self._settings))
         return Outage(
             self._settings,
             self._version,
             state=state,
             reason=reason,
-            stored=closed.stored,
+            closed=ClosedLog(shape_of(self._settings)),
             recovery=self._meters.recovery,
         )

@@ -63,22 +63,7 @@ class ServedSegments:
         no such segment exists, or if it has been removed, and
         StoreDamagedError if it was cut short.
         """
-        try:
-            disk.start_offset(name)
-        except ValueError as error:
-            raise FileNotFoundError(str(error)) from None
-        fd = os.open(self._folder / folder / name, os.O_RDONLY)
-        try:
-            data = passing_reads.read(fd, start, end - start)
-        finally:
-            os.close(fd)
-        if len(data) < end - start:
-            raise StoreDamagedError(
-                f"{self._folder / folder / name} was cut short: it ends at byte "
-                f"{start + len(data)}",
-                Damage.UNREADABLE,
-            )
-        return data
+        return read_for_auditor(self._folder / folder, name, start, end)
 
     @property
     def data_bytes(self) -> int:
@@ -130,6 +115,25 @@ def _closed_is_missing() -> Iterator[None]:
         yield
     except SegmentClosedError as error:
         raise LookupError(str(error)) from error
+
+
+def read_for_auditor(folder: Path, name: str, start: int, end: int) -> bytes:
+    """Read bytes of a data or index file, which need not be open. See `ServedSegments.read`."""
+    try:
+        disk.start_offset(name)
+    except ValueError as error:
+        raise FileNotFoundError(str(error)) from None
+    fd = os.open(folder / name, os.O_RDONLY)
+    try:
+        data = passing_reads.read(fd, start, end - start)
+    finally:
+        os.close(fd)
+    if len(data) < end - start:
+        raise StoreDamagedError(
+            f"{folder / name} was cut short: it ends at byte {start + len(data)}",
+            Damage.UNREADABLE,
+        )
+    return data
 
 
 def stored_bytes(
