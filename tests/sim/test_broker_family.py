@@ -1,4 +1,8 @@
-"""Groups of brokers under faults: what clients are told is in the log, and stays there."""
+"""Groups of brokers under faults: what clients are told is in the log, and stays there.
+
+In the family `administered`, topics and groups come and go as well, with returned messages and name
+servers.
+"""
 
 from dataclasses import replace
 
@@ -21,9 +25,14 @@ QUICK = (
     "send_is_answered_before_its_quorum",
     "pull_goes_on_behind_what_it_returns",
     "delivery_is_no_progress",
+    "every_member_registers_as_the_master",
+    "offsets_of_a_deleted_topic_stay",
+    "dead_letter_is_delivered_again",
 )
-PLANTED = tuple(mutant.name for mutant in mutants.load() if mutant.family == "broker")
+FAMILIES = ("broker", "administered")
+PLANTED = tuple(mutant.name for mutant in mutants.load() if mutant.family in FAMILIES)
 KEY = OffsetKey("group0", "orders", 0)
+DELETED_KEY = OffsetKey("group0", "projects", 0)
 
 
 class Clock:
@@ -32,8 +41,8 @@ class Clock:
     now_us = 0
 
 
-def totals_of(seeds: range) -> Totals:
-    totals = run_task(Task(seeds=seeds, event_count=EVENT_COUNT, covered=False, family="broker"))
+def totals_of(family: str, seeds: range) -> Totals:
+    totals = run_task(Task(seeds=seeds, event_count=EVENT_COUNT, covered=False, family=family))
     assert not totals.failures
     return totals
 
@@ -44,7 +53,7 @@ def rules() -> BrokerRules:
 
 
 def test_a_few_groups_of_brokers_break_no_rule() -> None:
-    totals = totals_of(range(FAST_SEED_COUNT))
+    totals = totals_of("broker", range(FAST_SEED_COUNT))
 
     counts = totals.broker_counts
     assert totals.leader_count > FAST_SEED_COUNT, "runs without failovers prove nothing"
@@ -54,6 +63,16 @@ def test_a_few_groups_of_brokers_break_no_rule() -> None:
     assert counts["locks"] > 0
     assert counts["delayed"] > 0
     assert totals.state_counts["restarts_from_snapshot"] > 0
+
+
+def test_a_few_administered_groups_break_no_rule() -> None:
+    totals = totals_of("administered", range(FAST_SEED_COUNT))
+
+    counts = totals.broker_counts
+    assert totals.leader_count > FAST_SEED_COUNT, "runs without failovers prove nothing"
+    assert counts["deletions_acknowledged"] > FAST_SEED_COUNT
+    assert counts["returns_acknowledged"] > 10
+    assert counts["registrations"] > 10 * FAST_SEED_COUNT
 
 
 def test_a_seed_repeats_its_run() -> None:
@@ -82,15 +101,16 @@ def test_a_few_seeds_find_a_bug_of_the_broker(name: str) -> None:
 
 
 @pytest.mark.simulation
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chunk", range(2))
-def test_no_group_of_brokers_breaks_a_rule(chunk: int) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_group_of_brokers_breaks_a_rule(family: str, chunk: int) -> None:
     first_seed = FAST_SEED_COUNT + chunk * SEED_COUNT
-    totals_of(range(first_seed, first_seed + SEED_COUNT))
+    totals_of(family, range(first_seed, first_seed + SEED_COUNT))
 
 
 @pytest.mark.simulation
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", PLANTED)
 def test_seeds_find_a_bug_of_the_broker(name: str) -> None:
     found = mutants.hunt_apart(name, HUNTED_SEEDS)
@@ -137,3 +157,41 @@ def test_two_clients_must_not_hold_one_lock() -> None:
     judge.locked(1, [0], valid_us=30)
     with pytest.raises(ViolationError, match="holds the lock"):
         judge.locked(1, [1], valid_us=30)
+
+
+def test_an_offset_of_a_deleted_topic_must_not_be_told_again() -> None:
+    judge = rules()
+    judge.commit_ends(DELETED_KEY, judge.commit_begins(DELETED_KEY), acknowledged=True)
+    judge.deletion_ends("projects", judge.deletion_begins("projects"), is_last=True)
+
+    judge.queried(DELETED_KEY, None, judge.query_begins(DELETED_KEY))
+    judge.judge_offset(DELETED_KEY, None)
+    with pytest.raises(ViolationError, match="are gone"):
+        judge.queried(DELETED_KEY, 0, judge.query_begins(DELETED_KEY))
+    with pytest.raises(ViolationError, match="survives"):
+        judge.judge_offset(DELETED_KEY, 0)
+
+
+def test_an_offset_that_was_committed_after_a_deletion_survives() -> None:
+    judge = rules()
+    judge.commit_ends(DELETED_KEY, judge.commit_begins(DELETED_KEY), acknowledged=True)
+    judge.deletion_ends("projects", judge.deletion_begins("projects"), is_last=True)
+    judge.commit_ends(DELETED_KEY, judge.commit_begins(DELETED_KEY), acknowledged=True)
+
+    judge.judge_offset(DELETED_KEY, 1)
+    with pytest.raises(ViolationError, match="survives"):
+        judge.judge_offset(DELETED_KEY, None)
+
+
+def test_a_deletion_without_an_answer_may_have_its_effect_at_any_time() -> None:
+    judge = rules()
+    judge.deletion_begins("projects")
+    judge.commit_ends(DELETED_KEY, judge.commit_begins(DELETED_KEY), acknowledged=True)
+
+    judge.judge_offset(DELETED_KEY, None)
+    judge.judge_offset(DELETED_KEY, 0)
+
+
+def test_a_return_that_is_acknowledged_must_be_committed() -> None:
+    with pytest.raises(ViolationError, match="return is committed"):
+        rules().returned(b"message 0 returned 1", "%DLQ%returners")
