@@ -111,6 +111,17 @@ class StockClients:
             default=None,
         )
 
+    def longest_send_s(self, since_s: float) -> float:
+        """Return how long the longest send took of those that have ended since a time."""
+        ended = itertools.takewhile(lambda sent: sent.ended_s > since_s, reversed(self.sends))
+        return max(sent.ended_s - sent.begun_s for sent in ended)
+
+    def longest_pause_of_deliveries_s(self, since_s: float) -> float:
+        """Return the longest time without a delivery, from a time to the last delivery."""
+        with self._lock:
+            times = sorted(at_s for at_s in self.first_delivered_s.values() if at_s > since_s)
+        return max(later - earlier for earlier, later in itertools.pairwise([since_s, *times]))
+
     def undelivered_count(self) -> int:
         """Return how many messages were acknowledged, and not delivered yet."""
         return len(self._missing)

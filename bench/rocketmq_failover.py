@@ -1,6 +1,7 @@
 """How long stock clients of RocketMQ wait when the master of a group of brokers is killed.
 
     python -m bench.rocketmq_failover       or: --kills 100 --versions 5.3.3 --json figures.json
+    python -m bench.rocketmq_failover --hand-over --kills 50
 
 Three members with the default timers share one port. A stock producer and a stock push consumer of
 each version use it with their default settings; the producers send one message after another. In
@@ -9,6 +10,11 @@ member is started again, and the next round begins when all members are in order
 
     producer    from the kill to the first SEND_OK of a send that was begun after it
     consumer    from the kill to the first delivery of such a message, or of a later one
+
+With `--hand-over` the master hands its leadership to the next member instead, and goes on:
+
+    producer    the longest send, from the request on until 100 more sends are delivered
+    consumer    the longest time without a delivery meanwhile
 
 At the end all acknowledged messages must have been delivered, and no queue offset may belong to two
 messages. The exit code is 1 if either is violated. Needs a JDK and `python -m tools.java_rocketmq`.
@@ -31,6 +37,7 @@ from typing import Final
 
 from bench.failover_faults import wait_until_in_order
 from bench.rocketmq_clients import POLL_MS, Sent, StockClients
+from dledger_client.sync import BlockingClient
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.name_server import running_name_server
 from tools.groups.node_group import next_port
@@ -82,7 +89,7 @@ def _p99(gaps: Sequence[float]) -> float:
 
 
 def main() -> int:
-    """Kill the master again and again; return 1 if a message or an offset is wrong."""
+    """Kill the master, or let it hand over, again and again; return 1 if anything is wrong."""
     arguments = _arguments()
     print(
         f"3 brokers and the clients on one machine: {os.cpu_count()} cores, {platform.machine()}, "
@@ -115,14 +122,15 @@ def main() -> int:
             for version in arguments.versions
         ]
         figures = [Figures(version=version) for version in arguments.versions]
+        change_once = _hand_over_once if arguments.hand_over else _kill_once
         for number in range(arguments.kills):
-            _kill_once(group, clients, figures)
+            change_once(group, clients, figures)
             if arguments.verbose:
                 gaps = [(f"{f.producer_s[-1]:.2f}", f"{f.consumer_s[-1]:.2f}") for f in figures]
                 print(number, gaps, flush=True)
         for client, found in zip(clients, figures, strict=True):
             _account(client, found)
-    print("version  client    kills    p50 s    p99 s    max s")
+    print("version  client    times    p50 s    p99 s    max s")
     for found in figures:
         print("\n".join(found.rows()))
     for found in figures:
@@ -139,6 +147,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=10, help="kills of the master (default: 10)")
+    parser.add_argument(
+        "--hand-over", action="store_true", help="hand the leadership over instead of killing"
+    )
     parser.add_argument("--versions", nargs="+", default=["5.3.3", "4.9.8"])
     parser.add_argument(
         "--pause-ms", type=int, default=10, help="pause after each send (default: 10)"
@@ -180,6 +191,26 @@ def _kill_once(
         found.producer_s.append(sent.ended_s - killed_s)
         found.consumer_s.append(delivered_s - killed_s)
     group.start(leader)
+
+
+def _hand_over_once(
+    group: BrokerGroup, clients: Sequence[StockClients], figures: Sequence[Figures]
+) -> None:
+    """Let the master hand over, and measure how long each client pauses until it is steady."""
+    leader = wait_until_in_order(group)
+    for client in clients:
+        _wait_until_steady(client)
+    members = list(group.peers)
+    successor = members[(members.index(leader) + 1) % len(members)]
+    with BlockingClient(group.servers, "g") as administrator:
+        administrator.metadata()
+        asked_s = time.monotonic()
+        administrator.transfer(successor)
+    assert wait_until_in_order(group) == successor, "another member leads: run it again"
+    for client, found in zip(clients, figures, strict=True):
+        _wait_until_steady(client)
+        found.producer_s.append(client.longest_send_s(asked_s))
+        found.consumer_s.append(client.longest_pause_of_deliveries_s(asked_s))
 
 
 def _wait_until_steady(client: StockClients) -> None:
