@@ -12,7 +12,7 @@ from dledger_broker.queues.log_front import FrontUnknownError, LogFront
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
-from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq import consume_queue, message_record
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
 
@@ -131,11 +131,14 @@ class MessageReader:
         records: list[MessageRecord] = []
         size = 0
         for at, unit in enumerate(units, offset):
+            if records and (unit.tags_code > now_ms or size + unit.size > bytes_max):
+                break  # the next call looks at this one
+            record = self._record(queue, at, unit)[1]
+            if unit.tags_code != consume_queue.tags_code(record):  # it might never be due
+                raise UnitRefusedError(f"unit {at} of {queue} names the time {unit.tags_code}")
             if unit.tags_code > now_ms:
                 return Due(records, unit.tags_code)
-            if records and size + unit.size > bytes_max:
-                break
-            records.append(self._record(queue, at, unit)[1])
+            records.append(record)
             size += unit.size
         return Due(records, 0)
 
