@@ -2,12 +2,12 @@
 
 import argparse
 import os
-import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from dledger_audit.executors import masters
 from dledger_audit.places import folder
 from dledger_formats.quantities import quantity_bytes
 from pyspark_dledger import bearer
@@ -26,7 +26,6 @@ TOMBSTONE_ENTRIES: Final = 1_000_000
 READ_RATE: Final = "50Mi"
 """Bytes a second. A disk of a member gives several times as much, and its clients need the rest."""
 STANDARD_OUTPUT: Final = "-"
-_MASTER: Final = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|spark://\S+|k8s://\S+")
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
 _COMPACT_EPILOG: Final = (
@@ -153,7 +152,7 @@ def _add_spark(chosen: argparse.ArgumentParser) -> None:
 
 
 def _master(text: str) -> str:
-    if not _MASTER.fullmatch(text):
+    if not masters.is_master(text):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no Spark master: use local[N], spark://HOST:PORT or k8s://URL"
         )

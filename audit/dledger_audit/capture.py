@@ -189,7 +189,11 @@ def _not_counted(manifests: Mapping[str, Manifest], voters: frozenset[str]) -> l
             continue
         why = "it joins the group" if status.joining else f"its storage is {status.storage}"
         reason = f" ({status.reason})" if status.reason else ""
-        text = f"the member's copies do not count, because {why}{reason}; audit again afterwards"
+        until = "has joined" if status.joining else "is sound"
+        text = (
+            f"the member's copies do not count, because {why}{reason}; audit again once its "
+            f"`/status` says that it {until}"
+        )
         found.append(_warning(member, NOT_COUNTED, text))
     return found
 

@@ -56,12 +56,14 @@ def frame_of(
     context: SparkContext, tasks: Sequence[Task], read: Read[Task], schema: pa.Schema
 ) -> DataFrame:
     """Return the rows of all tasks for Spark SQL, which reads each task in a worker."""
-    pickled = [pickle.dumps(task) for task in tasks]
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read(pickle.loads(pickled[number]))  # noqa: S301 - our own
+            for pickled in batch.column(0).to_pylist():
+                yield from read(pickle.loads(pickled))  # noqa: S301 - our own
 
-    numbers = SparkSession(context).range(0, len(tasks), 1, max(1, len(tasks)))
-    return numbers.mapInArrow(rows, ddl(schema))
+    # Each worker gets its own tasks only, as above.
+    each = [(pickle.dumps(task),) for task in tasks]
+    spread = context.parallelize(each, max(1, len(tasks)))
+    given = SparkSession(context).createDataFrame(spread, "task binary", verifySchema=False)
+    return given.mapInArrow(rows, ddl(schema))

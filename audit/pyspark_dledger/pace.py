@@ -5,12 +5,11 @@ networks. The processes share a small file per member, which has the time until 
 so far are accounted for. A process that has read more adds its bytes and sleeps until that time. So
 the average keeps to the rate, and a member gets at most one response per process at once.
 
-The environment carries the rate and the folder, since Spark's workers inherit it.
+The environment has the rate and the folder (`shared_files`).
 """
 
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,17 +63,11 @@ def paced(bytes_per_second: int) -> Iterator[None]:
     if not bytes_per_second:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="dledger-pace-") as folder:
-        os.environ[VARIABLE] = f"{bytes_per_second}:{folder}"
-        try:
-            yield
-        finally:
-            del os.environ[VARIABLE]
+    with shared_files.shared(VARIABLE, bytes_per_second, "dledger-pace-"):
+        yield
 
 
 def pace_of(place: str) -> Pace | None:
     """Return how fast a member may be read; None without a bound."""
-    rate, colon, folder = os.environ.get(VARIABLE, "").partition(":")
-    if not colon:
-        return None
-    return Pace(shared_files.path_of(Path(folder), place), int(rate))
+    found = shared_files.bound_of(VARIABLE, place)
+    return None if found is None else Pace(found[1], int(found[0]))

@@ -1,20 +1,21 @@
 """Bounds how long all processes of a machine, or of a container, wait for a silent member.
 
-A member that says nothing would delay each request by all its attempts, and a log has thousands of
-segments. So the processes share a small file per member. It has the time for which the member was
-silent, and until when that is counted, because several processes wait at once. Each
-second in which the member answers makes up for one in which it did not. After `SILENT_S_MAX`, it is
-not asked any more. The last third of that time is left for its manifest, which is asked for behind
-the pass: a member that answers then is back, whatever was before. An answer that asks for more
-time, or tells of an error, is no silence.
+A log has thousands of segments. If a member does not answer, each request for one of them takes all
+its attempts. So the processes share a small file for each member. The file has two times: how long
+the member was silent, and up to which moment that is counted. Several processes wait at once, and
+the second time keeps them from counting the same seconds twice.
 
-The environment carries the bound and the folder, since Spark's workers inherit it.
+A second in which the member answers takes one second of silence away. A member that was silent for
+`SILENT_S_MAX` is not asked any more. The last third of that time is kept for its manifest, which an
+audit requests behind the pass: a member that answers that request is asked again for everything. An
+answer that asks for more time, or tells of an error, does not count as silence.
+
+The environment has the bound and the folder (`shared_files`).
 """
 
 import math
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,20 +76,14 @@ class Patience:
 @contextmanager
 def bounded(silent_s_max: float = SILENT_S_MAX) -> Iterator[None]:
     """Bound the silence of each member within the block, also in processes that begin there."""
-    with tempfile.TemporaryDirectory(prefix="dledger-patience-") as folder:
-        os.environ[VARIABLE] = f"{silent_s_max}:{folder}"
-        try:
-            yield
-        finally:
-            del os.environ[VARIABLE]
+    with shared_files.shared(VARIABLE, silent_s_max, "dledger-patience-"):
+        yield
 
 
 def patience_of(place: str) -> Patience | None:
     """Return how long a member may be silent; None without a bound."""
-    silent_s_max, colon, folder = os.environ.get(VARIABLE, "").partition(":")
-    if not colon:
-        return None
-    return Patience(shared_files.path_of(Path(folder), place), float(silent_s_max))
+    found = shared_files.bound_of(VARIABLE, place)
+    return None if found is None else Patience(found[1], float(found[0]))
 
 
 def _unpacked(raw: bytes) -> tuple[float, float]:

@@ -1,16 +1,35 @@
-"""Small files, one for a member, that the processes of a machine share while they read it."""
+"""Small files, one for a member, that the processes of a machine share while they read it.
+
+They lie in a folder. An environment variable has a bound and this folder, as BOUND:FOLDER, because
+Spark's workers inherit the environment.
+"""
 
 import fcntl
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 
-def path_of(folder: Path, place: str) -> Path:
-    """Return the file of a member in a folder."""
-    return folder / hashlib.sha256(place.encode()).hexdigest()[:32]
+@contextmanager
+def shared(variable: str, bound: float, prefix: str) -> Iterator[None]:
+    """Set a variable within the block, also for processes that begin there; its folder is new."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        os.environ[variable] = f"{bound}:{folder}"
+        try:
+            yield
+        finally:
+            del os.environ[variable]
+
+
+def bound_of(variable: str, place: str) -> tuple[str, Path] | None:
+    """Return the bound of a variable, and the file of a member; None without the variable."""
+    bound, colon, folder = os.environ.get(variable, "").partition(":")
+    if not colon:
+        return None
+    return bound, Path(folder) / hashlib.sha256(place.encode()).hexdigest()[:32]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_audit import arguments
-from dledger_audit.executors import program, settings
+from dledger_audit.executors import masters, program, settings
 from dledger_audit.executors.reasons import UNKNOWN, reason_of
 from dledger_audit.executors.starting import executor_pod
 from dledger_audit.executors.watching import Patience
@@ -259,4 +259,4 @@ def test_wrong_options_of_executors_are_refused(wrong: list[str]) -> None:
      ("spark://h:7077", False), ("k8s://https://h", False)],
 )  # fmt: skip
 def test_only_tasks_in_the_driver_are_local(master: str, *, local: bool) -> None:
-    assert settings.is_local(master) is local
+    assert masters.is_local(master) is local

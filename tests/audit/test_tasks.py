@@ -97,6 +97,20 @@ def test_rows_come_in_the_order_of_the_tasks(
     assert rows_of(spark.sparkContext, [], counted, SCHEMA).num_rows == 0
 
 
+def test_no_worker_gets_the_tasks_of_others(
+    spark: SparkSession, counted: Read[tuple[str, int]]
+) -> None:
+    """The program of a worker is the same for all tasks, so it must not contain them."""
+    sizes = {}
+    for length in (1, 100_000):
+        frame = frame_of(spark.sparkContext, [("a" * length, 2), ("b", 3)], counted, SCHEMA)
+        program = frame._jdf.queryExecution().analyzed().functionExpr().func().command()
+        sizes[length] = program.size()
+        assert frame.count() == 5
+
+    assert sizes[1] == sizes[100_000]
+
+
 def test_spark_sql_gets_the_same_rows(spark: SparkSession, counted: Read[tuple[str, int]]) -> None:
     frame = frame_of(spark.sparkContext, [("a", 5), ("b", 0), ("c", 2)], counted, SCHEMA)
 

@@ -58,6 +58,19 @@ def test_formats_that_contradict_each_other_are_a_usage_error(
     assert message in capsys.readouterr().err
 
 
+def test_a_read_of_entries_that_leaders_append_for_themselves_says_so(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    assert main(["get", "0"]) == 0
+    shown = capfdbinary.readouterr()
+    assert shown.out == b""
+    assert b"leaders append such entries for themselves; -o json shows them" in shown.err
+
+    for shows_some in (["get", "0.."], ["get", "0", "-o", "json"]):
+        assert main(shows_some) == 0
+        assert capfdbinary.readouterr().err == b""
+
+
 def test_an_unknown_escape_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["get", "1", "--delimiter", r"\q"])

@@ -78,7 +78,8 @@ def plan(
         if clean < first:
             raise RefusedError(
                 f"nothing of the group {group} can be compacted yet: its voters have committed the "
-                f"entries up to {end}, and an entry must lie before the last segment of all voters"
+                f"entries up to {end}, and an entry must lie before the last segment of all "
+                "voters; run this again once each voter has another segment"
             )
         segment_bytes, index_bytes = log_copies.sizes(held)
         parts = [Part(first_index=first, last_index=end, copies=held)]

@@ -1,7 +1,6 @@
 """Spark's settings for executors in pods, or below a Spark master. Pure."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,9 +10,6 @@ from dledger_audit import workers
 from dledger_formats.quantities import quantity
 from pyspark_dledger import pace as read_pace
 from pyspark_dledger import patience as read_patience
-
-KUBERNETES: Final = "k8s://"
-LOCAL: Final = re.compile(r"local(\[.*\])?")
 
 POD_NAME: Final = "DLEDGER_AUDIT_POD_NAME"
 POD_NAMESPACE: Final = "DLEDGER_AUDIT_POD_NAMESPACE"
@@ -52,11 +48,6 @@ class Share:
     cpu_request: str
     cpu_limit: str
     """The CPUs, as Kubernetes writes them; an empty text for no limit."""
-
-
-def is_local(master: str) -> bool:
-    """Tell whether tasks run in the process of the driver."""
-    return LOCAL.fullmatch(master) is not None
 
 
 def count(tasks: int, cores: int, most: int) -> int:

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from dledger_audit import workers
-from dledger_audit.executors import settings
+from dledger_audit.executors import masters, settings
 from dledger_audit.executors.reasons import ACCOUNT, UNKNOWN, ApiServer
 from dledger_audit.executors.watching import NoExecutorsError, wait_for_all, watched
 from dledger_audit.session import EXECUTOR_JAVA_OPTIONS, session
@@ -30,11 +30,11 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
     NoExecutorsError if there are none for `options.executors_within` seconds, or one is refused.
     """
     master = options.master or workers.master()
-    if settings.is_local(master):
+    if masters.is_local(master):
         with session(master) as context:
             yield context
         return
-    pod = executor_pod() if master.startswith(settings.KUBERNETES) else None
+    pod = executor_pod() if master.startswith(masters.KUBERNETES) else None
     server = _api_server(master) if pod else None
     # Spark would go on asking for as long as the patience lasts.
     _check_admitted(server, pod)
@@ -94,7 +94,7 @@ def _api_server(master: str) -> ApiServer | None:
     account = Path(os.environ.get(settings.ACCOUNT, ACCOUNT))
     if not namespace or not account.is_dir():
         return None
-    return ApiServer(namespace, master.removeprefix(settings.KUBERNETES), account)
+    return ApiServer(namespace, master.removeprefix(masters.KUBERNETES), account)
 
 
 def _check_admitted(

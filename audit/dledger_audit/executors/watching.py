@@ -1,5 +1,6 @@
 """Ends work for which there are no executors. Spark itself would wait forever."""
 
+import sys
 import threading
 import time
 import traceback
@@ -17,6 +18,9 @@ ASK_S: Final = 10.0
 """How often a cause is asked for while work has no executor."""
 ALL_REGISTERED_S_MAX: Final = 60.0
 """How long the first tasks wait for all executors. Later ones go to those that are there."""
+
+TELL_S: Final = 5.0
+"""How often a line tells that executors are waited for."""
 
 
 class NoExecutorsError(Exception):
@@ -103,11 +107,18 @@ def wait_for_all(context: SparkContext, executors: int, within_s: float) -> int:
     """Wait for all executors, but not forever: the first one would take all tasks. Return how many
     there are.
     """
-    until_s = time.monotonic() + min(within_s, ALL_REGISTERED_S_MAX)
+    now_s = told_s = time.monotonic()
+    until_s = now_s + min(within_s, ALL_REGISTERED_S_MAX)
     while not has_ended(context):
-        running = _running(context)
-        if running >= executors or time.monotonic() >= until_s:
+        running, now_s = _running(context), time.monotonic()
+        if running >= executors or now_s >= until_s:
             return running
+        if now_s - told_s >= TELL_S:
+            told_s = now_s
+            sys.stderr.write(
+                f"dledger-audit: waits for executors of Spark, {running} of {executors} run; it "
+                f"reads without the others in {until_s - now_s:.0f} s if one runs\n"
+            )
         time.sleep(INTERVAL_S / 4)
     return 0
 

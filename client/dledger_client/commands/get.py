@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import sys
 from typing import Final
 
 from dledger_client.client import DLedgerClient
@@ -12,6 +13,9 @@ from dledger_client.read.indexes import INDEX_MAX
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 TO_THE_END: Final = "end"
+OF_LEADERS: Final = (
+    "nothing to show: leaders append such entries for themselves; -o json shows them, too"
+)
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -57,17 +61,19 @@ async def run(arguments: argparse.Namespace) -> int:
     first, last = _range(arguments)
     write = entries.writer(arguments)
     async with common.open_client(arguments) as client:
-        found = client.get_range(first, last)
+        found, is_written = client.get_range(first, last), False
         try:
             async with contextlib.aclosing(found):
                 async for entry in found:
-                    write(entry)
+                    is_written |= write(entry)
         except NoEntryError as error:
             is_before = error.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
             missing = first if is_before or last is None else last
             raise NoEntryError(
                 error.code, f"there is no entry {missing}: {await _contents(client, error)}"
             ) from error
+    if not is_written:
+        sys.stderr.write(f"{OF_LEADERS}\n")
     return ExitCode.OK
 
 
