@@ -18,6 +18,8 @@ from dledger_e2e.waiting import wait_for
 
 P99_OF_AT_LEAST = 50
 """Number of rounds below which a 99th percentile would be the maximum by another name."""
+READ_BACK_BYTES_MAX = 64 << 20
+"""Maximum bytes of bodies that are read back by one command."""
 PENDING_MAX = 2_000
 """Maximum number of appends without an outcome, so that none pile up in a pipe."""
 
@@ -46,7 +48,7 @@ class Load:
     ) -> None:
         """Prepare a load; without `follow`, the client knows nothing but the master Service."""
         self._group = group
-        self._body_bytes = body_bytes
+        self.body_bytes = body_bytes
         self._in_flight = in_flight
         self._per_second = per_second
         self._deadline_s = deadline_s
@@ -64,7 +66,7 @@ class Load:
 
     def body(self, number: int) -> str:
         """Return the body of the append with this number."""
-        return f"record {number} ".ljust(self._body_bytes, ".")
+        return f"record {number} ".ljust(self.body_bytes, ".")
 
     def __enter__(self) -> Self:
         """Start to append; return once the first append is acknowledged."""
@@ -166,11 +168,15 @@ def summary(gaps_s: Sequence[float]) -> str:
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
     """Check that every acknowledged append is read back unchanged at its index."""
-    indexes = [each.index for each in load.acknowledged]
-    stored = group.read_back(min(indexes), max(indexes))
-    lost_or_moved = [
-        each for each in load.acknowledged if stored.get(each.index) != load.body(each.number)
-    ]
-
-    assert not lost_or_moved
-    assert len(set(indexes)) == len(indexes), "two appends have the same index"
+    by_index = {each.index: each for each in load.acknowledged}
+    assert len(by_index) == len(load.acknowledged), "two appends have the same index"
+    window = max(1, READ_BACK_BYTES_MAX // load.body_bytes)
+    last = max(by_index)
+    for first in range(min(by_index), last + 1, window):
+        stored = group.read_back(first, min(first + window - 1, last))
+        lost_or_moved = [
+            each
+            for index in range(first, first + window)
+            if (each := by_index.get(index)) and stored.get(index) != load.body(each.number)
+        ]
+        assert not lost_or_moved
