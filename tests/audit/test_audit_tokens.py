@@ -109,7 +109,6 @@ def test_a_token_that_is_replaced_during_an_audit_is_read_again(
         assert len(files.read("data", FIRST, 0, 10)) == 10, "a token in use stays"
 
 
-@pytest.mark.group
 @pytest.mark.parametrize("view", ["log", "members"])
 def test_the_data_source_takes_the_token_or_a_file_with_it(
     guarded: Guarded, spark: "SparkSession", view: str
