@@ -143,6 +143,23 @@ async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group)
             await client.append(b"x", deadline_s=0.1)
 
 
+@pytest.mark.parametrize("leaves", ["it hands over", "it stops"])
+async def test_disk_full_is_the_reason_although_the_full_leader_leaves_afterwards(
+    group: Group, leaves: str
+) -> None:
+    """`dledger append` goes on after DISK_FULL, and ends if the group is unreachable."""
+    group["n0"].script.append(Code.DISK_FULL)
+    async with client_of(group) as client:
+        pending = asyncio.create_task(client.append(b"x", deadline_s=1.0))
+        await group["n0"].append_received.wait()
+        group.elect(None)
+        if leaves == "it stops":
+            await group["n0"].stop()
+
+        with pytest.raises(RefusedError, match="415 DISK_FULL"):
+            await pending
+
+
 async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(group: Group) -> None:
     async with client_of(group) as client:
         with pytest.raises(RefusedError, match="at most"):

@@ -198,6 +198,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     last_code: DLedgerResponseCode | None = None
     problem: str = ""
     """Why the last attempt failed; human-readable."""
+    full_problem: str = ""
+    """How a leader refused the call because its volume is full. It hands over then, so nobody may
+    lead afterwards.
+    """
     sequencer: "Sequencer | None" = None
     """Assigned the sequence of an idempotent append; None for other calls."""
     parts: "Sequence[Call]" = ()
@@ -223,6 +227,8 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         """Return the error of a call that no leader took in time, after problems of members."""
         if self.last_code is not None:
             return self.refusal()
+        if self.full_problem:
+            return RefusedError(DLedgerResponseCode.DISK_FULL, self.full_problem)
         reasons = dict.fromkeys(filter(None, (self.problem, *problems)))
         return GroupUnreachableError.without_leader(group, waited_s, list(reasons))
 

@@ -238,6 +238,7 @@ class Dispatcher:
         at_least_s = PAUSE_MIN_S
         if call.last_code is DLedgerResponseCode.DISK_FULL:
             at_least_s = DISK_FULL_PAUSE_S
+            call.full_problem = call.problem
         pause = pause_s(self._loop.time() - call.began_s, self._random, at_least_s)
         self._unsent.delay(call, pause, self.forward)
 
