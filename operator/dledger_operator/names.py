@@ -10,6 +10,7 @@ from dledger_formats import settings
 API_GROUP: Final = "dledger.io"
 API_VERSION: Final = "v1alpha1"
 API_GROUP_VERSION: Final = f"{API_GROUP}/{API_VERSION}"
+_OF_AUDITS: Final = "_audit"
 GROUP_KIND: Final = "DLedgerGroup"
 GROUPS_PLURAL: Final = "dledgergroups"
 AUDIT_KIND: Final = "DLedgerAudit"
@@ -160,7 +161,12 @@ def token_annotation(group: str) -> str:
 
 def audit_token_key(group: str) -> str:
     """Return the key of a group's audit token in the Secret; no group has such a name."""
-    return f"{group}_audit"
+    return f"{group}{_OF_AUDITS}"
+
+
+def is_audit_token_key(key: str) -> bool:
+    """Tell whether a key of the Secret is that of an audit token."""
+    return key.endswith(_OF_AUDITS)
 
 
 def service_account(group: str) -> str:

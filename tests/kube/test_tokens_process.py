@@ -113,6 +113,27 @@ async def test_an_audit_token_lies_beside_each_token_and_comes_back(cluster: Gua
     assert cluster.tokens() == tokens
 
 
+async def test_a_token_that_somebody_removes_comes_back_with_its_audit_token(
+    cluster: Guarded,
+) -> None:
+    await cluster.create_group()
+    (old,) = await cluster.until_tokens(1)
+
+    path = cluster.namespace.path("secrets", names.TOKENS_NAME)
+    await asyncio.to_thread(
+        cluster.namespace.server.request, "PATCH", path, {"data": {"flights": None}},
+        content_type="application/merge-patch+json",
+    )  # fmt: skip
+    cluster.operator.kill()
+    cluster.operator.start()
+
+    (new,) = await cluster.until_tokens(1)
+    assert new != old
+    found = cluster.tokens()
+    assert found is not None
+    assert cluster.tokens("flights_audit") == found.for_audits()
+
+
 async def test_a_token_is_replaced_once_all_members_accept_the_new_one(cluster: Guarded) -> None:
     await cluster.create_group()
     (old,) = await cluster.until_tokens(1)

@@ -3,11 +3,14 @@
 import http.client
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 
 from dledger_client.client import DLedgerClient
@@ -15,7 +18,7 @@ from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.http.status import StorageState
 from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings
-from dledger_node.http import pages
+from dledger_node.http import auditors, pages
 from dledger_node.http.auditors import READ_AGAIN_S, RESOLVED_FOR_S, Auditors, Lack
 from dledger_node.http.outage import Outage
 from dledger_node.shell.token_file import TokenFile
@@ -56,12 +59,23 @@ class Member:
 
     def __init__(self, tokens: TokenFile, *peer_hosts: str) -> None:
         self.clock = Clock()
+        self.asks_from = "127.0.0.1"
         self.auditors = Auditors(tokens, peer_hosts, clock=self.clock)
         settings = NodeSettings(
             group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir="/nowhere"
         )
         outage = Outage(settings, "1", state=StorageState.DAMAGED, reason="it is damaged")
-        self.app = pages.application(outage, CollectorRegistry(), auditors=self.auditors)
+        self.app = pages.application(
+            outage, CollectorRegistry(), [self._from_elsewhere], self.auditors
+        )
+
+    @property
+    def _from_elsewhere(self) -> Middleware:
+        @web.middleware
+        async def from_elsewhere(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await handler(request.clone(remote=self.asks_from))
+
+        return from_elsewhere
 
     async def ask(self, path: str, header: str = "") -> tuple[int, str]:
         headers = {"Authorization": header} if header else {}
@@ -168,30 +182,87 @@ async def test_tokens_are_replaced_while_a_member_is_out_of_service(file: Path) 
     assert (await member.ask(SEGMENT, new))[0] == 404
 
 
-async def test_a_member_without_a_token_gets_stored_bytes_alone_by_its_address(file: Path) -> None:
+class Dns:
+    """Tells the addresses of hosts, or fails, or hangs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: dict[str, list[str]] = {}
+        self.asked: list[str] = []
+        self.hangs = threading.Event()
+        self.goes_on = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
+
+    def _getaddrinfo(self, host: str, *_: object, **__: object) -> list[object]:
+        self.asked.append(host)
+        if self.hangs.is_set():
+            assert self.goes_on.wait(60)
+        if host not in self.told:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(0, 0, 0, "", (each, 0)) for each in self.told[host]]
+
+
+@pytest.fixture
+def dns(monkeypatch: pytest.MonkeyPatch) -> Dns:
+    return Dns(monkeypatch)
+
+
+async def test_a_member_without_a_token_gets_stored_bytes_alone_by_its_address(
+    file: Path, dns: Dns
+) -> None:
     """It may be of an earlier release, which sends none."""
-    member = Member(TokenFile(str(file)), "localhost", "no-such-host.invalid")
+    dns.told["n1"] = ["::ffff:198.18.0.1"]
+    member = Member(TokenFile(str(file)), "n1", "no-such-host.invalid")
+    member.asks_from = "198.18.0.1"
 
     assert (await member.ask(STORED))[0] == 404
     assert (await member.ask(SEGMENT))[0] == 401
     assert (await member.ask("/files/currterm"))[0] == 401
 
 
-async def test_the_address_of_a_member_may_change(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_address_of_a_member_may_change_and_the_dns_may_fail(
+    file: Path, dns: Dns
 ) -> None:
-    addresses = ["198.18.0.1"]
-    monkeypatch.setattr(
-        socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (each, 0)) for each in addresses]
-    )
-    member = Member(TokenFile(str(file)), "flights-0.flights-nodes")
+    dns.told["n1"] = ["198.18.0.1"]
+    member = Member(TokenFile(str(file)), "n1")
+    member.asks_from = "198.18.0.2"
     assert (await member.ask(STORED))[0] == 401
 
-    addresses[:] = ["198.18.0.1", "::ffff:127.0.0.1"]
+    dns.told["n1"] = ["198.18.0.1", "198.18.0.2"]
     assert (await member.ask(STORED))[0] == 401, "addresses are kept for a while"
     member.clock.now_s += RESOLVED_FOR_S
-
     assert (await member.ask(STORED))[0] == 404
+
+    del dns.told["n1"]
+    member.clock.now_s += RESOLVED_FOR_S
+    assert (await member.ask(STORED))[0] == 404, "the last addresses that were told"
+
+
+async def test_an_address_that_every_process_of_the_machine_has_is_no_member(
+    file: Path, dns: Dns
+) -> None:
+    dns.told["n1"] = ["127.0.0.1"]
+    member = Member(TokenFile(str(file)), "n1")
+
+    assert (await member.ask(STORED))[0] == 401
+
+
+async def test_the_dns_is_asked_once_at_a_time_in_threads_for_which_no_member_waits(
+    file: Path, dns: Dns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auditors, "RESOLVE_S_MAX", 0.01)
+    member = Member(TokenFile(str(file)), "n1")
+    member.asks_from = "198.18.0.1"
+    dns.hangs.set()
+    try:
+        for _ in range(3):
+            assert (await member.ask(STORED))[0] == 401
+            member.clock.now_s += RESOLVED_FOR_S
+
+        assert dns.asked == ["n1"]
+        asking = [each for each in threading.enumerate() if each.name == "peer-addresses"]
+        assert [each.daemon for each in asking] == [True]
+    finally:
+        dns.goes_on.set()
 
 
 class GuardedGroup(NodeGroup):

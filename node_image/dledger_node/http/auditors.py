@@ -15,10 +15,12 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from aiohttp import web
 
+from dledger_node.daemon_call import call_in_daemon
 from dledger_node.limited_log import LineBudget
 
 logger = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ _TEXTS: Final = {
     Lack.MISSING: "this group demands its audit token for this page, and the request has none: "
     "send it as Authorization: Bearer TOKEN (dledger-audit --token-file FILE)",
     Lack.WRONG: "the audit token of this request is not one of this group's: it may have been "
-    "replaced, or belong to another group",
+    "replaced, belong to another group, or be the administration token",
     Lack.NOT_READY: "this member demands the audit token and could not read its tokens yet",
 }
 
@@ -117,28 +119,50 @@ class _PeerAddresses:
     def __init__(self, hosts: frozenset[str], clock: Callable[[], float]) -> None:
         self._hosts = hosts
         self._clock = clock
-        self._addresses: frozenset[str] = frozenset()
-        self._resolved_s = -RESOLVED_FOR_S
-        self._resolving = asyncio.Lock()
+        self._addresses: dict[str, frozenset[str]] = {}
+        """What the DNS told last of each host; it is kept while the DNS does not answer."""
+        self._asked_s = -RESOLVED_FOR_S
+        self._asking: asyncio.Task[None] | None = None
 
     async def has(self, address: str) -> bool:
-        """Tell whether this is the address of a member. Only one request at once asks the DNS."""
-        async with self._resolving:
-            if self._clock() - self._resolved_s >= RESOLVED_FOR_S:
-                found = await asyncio.gather(*map(_addresses, self._hosts))
-                self._addresses = frozenset().union(*found)
-                self._resolved_s = self._clock()
-        return _plain(address) in self._addresses
+        """Tell whether this is the address of a member.
+
+        A loopback address is none: every process of this machine has it.
+        """
+        plain = _plain(address)
+        if _is_loopback(plain):
+            return False
+        is_asking = self._asking is not None and not self._asking.done()
+        if not is_asking and self._clock() - self._asked_s >= RESOLVED_FOR_S:
+            self._asked_s = self._clock()
+            self._asking = asyncio.create_task(self._ask())
+        if self._asking is not None:
+            await asyncio.wait([self._asking], timeout=RESOLVE_S_MAX)
+        return any(plain in each for each in self._addresses.values())
+
+    async def _ask(self) -> None:
+        """Ask the DNS about each host at once; a lookup may take longer than anybody waits."""
+        found = await asyncio.gather(*map(_addresses, self._hosts))
+        told = zip(self._hosts, found, strict=True)
+        self._addresses |= {host: addresses for host, addresses in told if addresses is not None}
 
 
-async def _addresses(host: str) -> frozenset[str]:
-    """Return the addresses of a host; none if the DNS does not tell in time."""
-    asking = asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+async def _addresses(host: str) -> frozenset[str] | None:
+    """Return the addresses of a host; None if the DNS does not tell."""
+    lookup = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     try:
-        found = await asyncio.wait_for(asking, RESOLVE_S_MAX)
-    except (OSError, UnicodeError, TimeoutError):
-        return frozenset()
+        # A lookup in the loop's own threads would keep a member from ending while the DNS is down.
+        found = await call_in_daemon("peer-addresses", lookup)
+    except (OSError, UnicodeError):
+        return None
     return frozenset(_plain(str(each[4][0])) for each in found)
+
+
+def _is_loopback(plain: str) -> bool:
+    try:
+        return ipaddress.ip_address(plain).is_loopback
+    except ValueError:
+        return False
 
 
 def _plain(address: str) -> str:

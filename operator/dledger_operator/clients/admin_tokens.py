@@ -123,7 +123,9 @@ def _view(secret: Secret) -> TokenSecretView:
     records = metadata.annotations or {}
     entries, with_audit_tokens = {}, set()
     data = secret.data or {}
-    for name in data.keys() - set(map(names.audit_token_key, data)):
+    for name in data:
+        if names.is_audit_token_key(name):
+            continue
         entry = _entry(data[name], records.get(names.token_annotation(name), ""))
         if entry is not None:
             entries[name] = entry

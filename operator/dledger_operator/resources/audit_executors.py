@@ -129,11 +129,11 @@ def environment(
 
 
 def token_volume(group: Group) -> list[Manifest]:
-    """Build the volume of the audit token, if the group demands one. A pod starts without it, too:
-    then members refuse it, and the report says so.
+    """Build the volume of the audit token.
+
+    A pod starts without it, too: members may demand it although the spec does so no longer, or not
+    yet. If they do and it is missing, they refuse the audit, and the report says so.
     """
-    if not group.admin_token.required:
-        return []
     source = {
         "secretName": names.TOKENS_NAME,
         "items": [
@@ -147,10 +147,8 @@ def token_volume(group: Group) -> list[Manifest]:
     return [{"name": names.AUDITS_VOLUME, "secret": source}]
 
 
-def token_mount(group: Group) -> list[Manifest]:
+def token_mount() -> list[Manifest]:
     """Mount that volume."""
-    if not group.admin_token.required:
-        return []
     return [
         {
             "name": names.AUDITS_VOLUME,
@@ -160,10 +158,8 @@ def token_mount(group: Group) -> list[Manifest]:
     ]
 
 
-def token_variable(group: Group) -> list[Manifest]:
+def token_variable() -> list[Manifest]:
     """Return the variable that names the file with the token."""
-    if not group.admin_token.required:
-        return []
     return [{"name": _FILE_VARIABLE, "value": names.AUDITS_FILE}]
 
 
@@ -203,7 +199,7 @@ def executor_pod(
                     "securityContext": security.container_security_context(),
                     "volumeMounts": [
                         {"name": SCRATCH_OF_SPARK, "mountPath": SCRATCH_FOLDER},
-                        *token_mount(group),
+                        *token_mount(),
                     ],
                 }
             ],

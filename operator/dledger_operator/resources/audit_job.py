@@ -96,7 +96,7 @@ def _container(
                     "resourceFieldRef": {"resource": "requests.cpu", "divisor": "1"},
                 },
             },
-            *audit_executors.token_variable(group),
+            *audit_executors.token_variable(),
             *audit_executors.environment(audit, group, image, image_pull_policy),
         ],
         "terminationMessagePath": names.TERMINATION_LOG,
@@ -105,7 +105,7 @@ def _container(
         "securityContext": security.container_security_context(),
         "volumeMounts": [
             {"name": "scratch", "mountPath": audit_executors.SCRATCH_FOLDER},
-            *audit_executors.token_mount(group),
+            *audit_executors.token_mount(),
         ],
     }
 
