@@ -9,7 +9,7 @@ from dledger_java.rocketmq import PushConsumer, Scenario, of_kind, play
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sampled(1, by="rocketmq")]
 
 MESSAGES = 4000
 GAP_S = 12.0
