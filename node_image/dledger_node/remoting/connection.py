@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         self._forget_turns()
 
     def _decode(self, until_s: float) -> None:
-        """Decode and dispatch a slice of what has arrived; of a peer everything."""
+        """Decode a slice of what has arrived, of a peer everything, and dispatch until a time."""
         data, self._undecoded = self._undecoded, b""
         if self.peer_id is None:
             data, self._undecoded = data[:DECODED_BYTES], data[DECODED_BYTES:]
