@@ -17,6 +17,7 @@ from tools.groups.waiting import wait_for
 pytestmark = pytest.mark.group
 
 MESSAGES = 300
+HELD = {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
 
 
 def fill(group: BrokerGroup, member: str, first: int = 0) -> None:
@@ -189,7 +190,8 @@ def test_a_member_that_lacks_removed_entries_serves_those_after_them(tmp_path: P
             assert 0 < first < count
             assert bodies(client.pull("t", first))[0] == b"%d" % first
         with BrokerClient(group.broker_addresses[leader]) as client:
-            moved = client.pull("t", 0)
+            # It is held until the log has shown the first message that it still has.
+            moved = client.pull("t", 0, **HELD)
             assert moved.code == ResponseCode.PULL_OFFSET_MOVED
             assert number(moved, "nextBeginOffset") == number(moved, "minOffset") > 0
 
@@ -197,7 +199,7 @@ def test_a_member_that_lacks_removed_entries_serves_those_after_them(tmp_path: P
 def hold_a_pull(client: BrokerClient) -> int:
     """Begin a pull at the end of the queue; return its opaque once the broker has it."""
     client.wait_until_visible("t", MESSAGES)
-    held = pull_ext("t", MESSAGES, sysFlag="6", suspendTimeoutMillis="20000")
+    held = pull_ext("t", MESSAGES, **HELD)
     opaque = client.begin(RequestCode.PULL_MESSAGE, held)
     client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
     return opaque
@@ -242,7 +244,7 @@ def test_a_client_that_vanishes_leaves_no_held_pull_behind(tmp_path: Path) -> No
         fill(group, group.master())
         client = BrokerClient(group.broker_addresses["n0"])
         client.wait_until_visible("t", MESSAGES)
-        held = pull_ext("t", MESSAGES, sysFlag="6", suspendTimeoutMillis="20000")
+        held = pull_ext("t", MESSAGES, **HELD)
         for _ in range(100):
             client.begin(RequestCode.PULL_MESSAGE, held)
 

@@ -50,6 +50,9 @@ class Stage:
         self.snapshots = Snapshots(folder, reserved=3)
         self.machine = Counting()
         self.failed: asyncio.Queue[BaseException] = asyncio.Queue()
+        self.told = Told(index=-1, is_settled=False)
+        self.noted: list[bool] = []
+        """What the core was told about the state."""
         self.applying = self.begin(Applied(machine=self.machine))
 
     def begin(self, applied: Applied, batch_entries_max: int = 4096) -> Applying:
@@ -58,11 +61,13 @@ class Stage:
             applied,
             self.snapshots,
             self.store,
-            told=lambda: Told(index=-1, is_settled=False),
-            caught_up=lambda: None,
+            core=self,
             fail=self.failed.put_nowait,
             batch_entries_max=batch_entries_max,
         )
+
+    def note_state(self, *, is_behind: bool) -> None:
+        self.noted.append(is_behind)
 
     async def in_batches_of(self, count: int) -> None:
         """Begin again, with a bound on the entries of a batch."""
@@ -110,6 +115,18 @@ async def test_an_entry_that_was_lost_after_it_was_written_is_not_applied(
     assert isinstance(error, StoreDamagedError)
     assert error.damage is Damage.BAD_ENTRY
     assert stage.machine.indexes == list(range(1, len(stage.machine.indexes) + 1))
+
+
+async def test_the_core_is_told_at_once_when_the_state_has_caught_up(stage: Stage) -> None:
+    """A tick may come later than the request of a leader that this member takes over."""
+    stage.told = Told(index=ENTRIES - 1, is_settled=True)
+    told: list[bool] = []
+    stage.applying.call_when_applied(lambda index: told.append(stage.noted[-1]))
+
+    await stage.reach(ENTRIES - 1)
+
+    assert told == [False]
+    assert stage.noted == [True, False]
 
 
 async def test_nothing_is_applied_that_is_not_committed(stage: Stage) -> None:

@@ -33,7 +33,7 @@ def behind(**settings: object) -> CoreDriver:
     """Return a follower whose state is behind, and which has just heard its leader."""
     driver = CoreDriver(term=1, **settings)  # type: ignore[arg-type]
     driver.receive(heartbeat(1))
-    driver.is_behind = True
+    driver.raft.note_state(is_behind=True)
     return driver
 
 
@@ -101,14 +101,14 @@ def test_a_member_that_has_caught_up_stands_within_a_heartbeat() -> None:
     driver = behind(randint=lambda _, high: high)
     driver.tick(2 * ELECTION_TICKS)
 
-    driver.is_behind = False
+    driver.raft.note_state(is_behind=False)
 
     assert of_type(PreVoteRequest, driver.tick(HEARTBEAT_TICKS))
 
 
 def test_a_member_without_other_voters_does_not_wait() -> None:
     driver = CoreDriver(voter_count=1, term=1)
-    driver.is_behind = True
+    driver.raft.note_state(is_behind=True)
 
     driver.tick(ELECTION_TICKS)
     driver.flush()
@@ -118,7 +118,7 @@ def test_a_member_without_other_voters_does_not_wait() -> None:
 
 def test_a_member_that_starts_behind_waits_from_its_start_on() -> None:
     driver = CoreDriver(term=1)
-    driver.is_behind = True
+    driver.raft.note_state(is_behind=True)
 
     assert not of_type(PreVoteRequest, driver.tick(YIELD_TICKS - 1))
     assert of_type(PreVoteRequest, driver.tick(HEARTBEAT_TICKS))
@@ -147,7 +147,7 @@ def test_a_member_that_is_behind_votes_as_any_other() -> None:
     for is_behind in (False, True):
         driver = CoreDriver(terms=[1, 1], term=1, randint=lambda _, high: high)
         driver.receive(heartbeat(1))
-        driver.is_behind = is_behind
+        driver.raft.note_state(is_behind=is_behind)
         driver.tick(ELECTION_TICKS)  # the leader is silent, and no timer has ended
         for end in ((0, 1), (1, 1), (2, 1)):
             asked = driver.receive(pre_vote_request(4, end=end))

@@ -72,22 +72,19 @@ class Raft(CoreView):
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def tick(
-        self, elapsed_ticks: int = 1, *, has_room: bool = True, is_behind: bool = False
-    ) -> None:
+    def tick(self, elapsed_ticks: int = 1, *, has_room: bool = True) -> None:
         """Advance the clock by one tick, after `elapsed_ticks` of time.
 
         After a pause, more time has passed than there are ticks. A leader sends its heartbeats by
         the time; every other timer counts ticks, so that the messages that waited during the pause
         are read before a member gives up its leader or its followers. `has_room` is False while
         the volume is full: this member could not write a leader's first entry, so it must not stand
-        for election, and it tells its leader. `is_behind` is True while the state of this member
-        lacks entries that its log has had since its start (`yielding`).
+        for election, and it tells its leader.
         """
         member = self._member
         member.now_ticks += 1
         member.elapsed_ticks += elapsed_ticks
-        member.has_room, member.is_behind = has_room, is_behind
+        member.has_room = has_room
         if member.recalling is not None:
             recalling.tick(member, member.recalling)
         match member.role_state:
@@ -126,6 +123,12 @@ class Raft(CoreView):
     def step(self, message: Message) -> None:
         """Handle a peer's message; refuse one for another member, or from outside the group."""
         steps.step(self._member, message)
+
+    def note_state(self, *, is_behind: bool) -> None:
+        """Record whether the state of this member lacks entries that its log has had since its
+        start (`yielding`). A core that is told nothing has no such state.
+        """
+        self._member.is_behind = is_behind
 
     def propose(self, count: int, entries: object) -> Proposal | Refusal:
         """Append `count` bodies. `entries` is the shell's handle on them, returned in

@@ -112,14 +112,9 @@ class CoreLoop:
         """Do nothing from now on: the core's state and the disk may differ."""
         self._halted = True
 
-    def tick(
-        self, elapsed_ticks: int = 1, *, has_room: bool = True, is_behind: bool = False
-    ) -> None:
+    def tick(self, elapsed_ticks: int = 1, *, has_room: bool = True) -> None:
         """Let one tick pass (`Raft.tick`). The listeners are called even if there is no work."""
-        self.turn(
-            lambda: self._core.tick(elapsed_ticks, has_room=has_room, is_behind=is_behind),
-            notify=True,
-        )
+        self.turn(lambda: self._core.tick(elapsed_ticks, has_room=has_room), notify=True)
 
     def step(self, message: Message) -> None:
         """Give the core a peer's message, whose entries are checked and have room on the disk."""

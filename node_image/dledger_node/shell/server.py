@@ -116,8 +116,9 @@ class DLedgerServer:
         self._incarnation = int(uniform(1, 1 << 53))
         owner = self._link_owner(settings)
         self._links = Links(owner, settings, core, uniform=uniform, traffic=traffic)
-        told, wake, send = lambda: core.told, self._ticker.wake, self._links.send_one
-        self._state = keeper.keep(state, settings, store, told, wake, send, self.fail)
+        self._state = keeper.keep(
+            state, settings, store, core, send=self._links.send_one, fail=self.fail
+        )
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
@@ -300,8 +301,7 @@ class DLedgerServer:
             self._scrub.wake()
         self._watch_storage()
         if self._core.leads or not self._health.stalled:
-            room, behind = not self._health.full, self._state.is_behind
-            self._core_loop.tick(elapsed_ticks, has_room=room, is_behind=behind)
+            self._core_loop.tick(elapsed_ticks, has_room=not self._health.full)
         self.clients.expire(self._loop.time())
 
     def _at_rest_until_s(self) -> float:

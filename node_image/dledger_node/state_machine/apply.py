@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Protocol
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
@@ -26,6 +26,17 @@ BATCH_ENTRIES_MAX: Final = 4096
 BATCH_BYTES_MAX: Final = 1 << 20
 
 
+class StateCore(Protocol):
+    """The core, as far as it tells and is told about the state."""
+
+    @property
+    def told(self) -> Told:
+        """What a leader has told this member since its start."""
+
+    def note_state(self, *, is_behind: bool) -> None:
+        """Record whether the state is behind."""
+
+
 class Applying:
     """Applies committed entries. Call its methods in the event loop's thread."""
 
@@ -37,13 +48,12 @@ class Applying:
         store: LogStore,
         *,
         make: Make = machines.make,
-        told: Callable[[], Told],
-        caught_up: Callable[[], None],
+        core: StateCore,
         fail: Callable[[BaseException], None],
         batch_entries_max: int = BATCH_ENTRIES_MAX,
     ) -> None:
-        """`told` returns what a leader has told. `caught_up` is called when `is_behind` changes.
-        `fail` receives the error after which no further entry can be applied.
+        """`core` is told at once whether the state is behind. `fail` receives the error after which
+        no further entry can be applied.
         """
         self.reading = threading.Lock()
         """Held while the thread reads the log, and while the whole log is replaced."""
@@ -52,7 +62,7 @@ class Applying:
         """The thread replaces it as a whole, so that index and machine always match."""
         self._snapshots = snapshots
         self._store = store
-        self._told, self._caught_up = told, caught_up
+        self._core = core
         self._fail = fail
         self._batch_entries_max = batch_entries_max
         self._loop = asyncio.get_running_loop()
@@ -63,6 +73,7 @@ class Applying:
         self._tried_index = -1
         """The committed index when the last batch began."""
         self._catching_up = CatchingUp()
+        core.note_state(is_behind=self.is_behind)
         self._closed = False
 
     @property
@@ -137,10 +148,11 @@ class Applying:
         was_behind = state.is_behind
         if batch_target_index is not None:
             state.note_batch(batch_target_index, applied_index)
-        end_index, told = self._store.end_index, self._told()
-        state.note_turn(self._committed_index, applied_index, end_index, told)
+        state.note_turn(
+            self._committed_index, applied_index, self._store.end_index, self._core.told
+        )
         if state.is_behind != was_behind:
-            self._caught_up()
+            self._core.note_state(is_behind=state.is_behind)
 
     # -- in the state's thread ---------------------------------------------------------------------
 

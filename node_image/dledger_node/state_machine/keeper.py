@@ -11,10 +11,9 @@ from typing import Self, TypeAlias
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.closing import Closing
 from dledger_node.raft.messages import InstallSnapshotRequest
-from dledger_node.raft.yielding import Told
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.state_machine import machines
-from dledger_node.state_machine.apply import Applying
+from dledger_node.state_machine.apply import Applying, StateCore
 from dledger_node.state_machine.install import Installs, SnapshotMessage
 from dledger_node.state_machine.machine import NamedMachine, StateMachine
 from dledger_node.state_machine.restore import Applied, covered_index, restore, save_is_due
@@ -97,13 +96,13 @@ class StateKeeper:
         opened: OpenedState,
         settings: NodeSettings,
         store: LogStore,
-        told: Callable[[], Told],
-        caught_up: Callable[[], None],
+        core: StateCore,
+        *,
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`told` returns what a leader has told. `caught_up` is called when `is_behind` changes.
-        `send` sends a message to a peer. `fail` receives the error that stops this member.
+        """`core` is told whether the state is behind. `send` sends a message to a peer. `fail`
+        receives the error that stops this member.
         """
         name, make = opened.machine
         self._threshold = settings.snapshot_threshold
@@ -115,8 +114,7 @@ class StateKeeper:
             opened.snapshots,
             store,
             make=make,
-            told=told,
-            caught_up=caught_up,
+            core=core,
             fail=fail,
         )
         self._installs = Installs(
@@ -232,12 +230,12 @@ def keep(
     opened: OpenedState | None,
     settings: NodeSettings,
     store: LogStore,
-    told: Callable[[], Told],
-    caught_up: Callable[[], None],
+    core: StateCore,
+    *,
     send: Callable[[PeerMessage], None],
     fail: Callable[[BaseException], None],
 ) -> State:
     """Return the keeper of the state that was opened. For the arguments see `StateKeeper`."""
     if opened is None:
         return NoState()
-    return StateKeeper(opened, settings, store, told, caught_up, send, fail)
+    return StateKeeper(opened, settings, store, core, send=send, fail=fail)

@@ -166,11 +166,11 @@ class RunningGroup(Events):
         if member.disk.damaged:  # found by a client's read
             self._fail(member, DiedError("it has rotted"), "read")
             return
-        behind = member.keeper is not None and member.keeper.is_behind
         if member.keeper is not None:
+            member.raft.note_state(is_behind=member.keeper.is_behind)
             self.checker.replays.ticks(member.member_id, member.keeper.applied.index)
         room = not member.disk.full
-        tick = partial(member.loop.tick, elapsed_ticks, has_room=room, is_behind=behind)
+        tick = partial(member.loop.tick, elapsed_ticks, has_room=room)
         self._turn(member, "tick", tick)
         if member.follower_reads is not None:
             member.follower_reads.expire()

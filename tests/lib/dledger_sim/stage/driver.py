@@ -68,8 +68,6 @@ class CoreDriver:
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
     ) -> None:
-        self.is_behind = False
-        """Whether the state of this member is behind, at the ticks from now on."""
         self.writes: list[Write] = []
         """All writes that the core has asked for."""
         self.reads: list[ReadState] = []
@@ -127,7 +125,7 @@ class CoreDriver:
     def tick(self, count: int = 1) -> list[Message]:
         """Let ticks pass; return the messages."""
         for _ in range(count):
-            self.raft.tick(is_behind=self.is_behind)
+            self.raft.tick()
         return self.work()
 
     def flush(self) -> list[Message]:
