@@ -1,5 +1,6 @@
 """Any byte of any file of the queues may be wrong: no reader gets a wrong message, or one less."""
 
+import itertools
 import random
 import tempfile
 from pathlib import Path
@@ -9,9 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger_broker.messages import tag_filter
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker.queues.reader import (
+    SCAN_BYTES,
+    MessageReader,
+    UnitRefusedError,
+    UnreadableError,
+)
 from dledger_broker_log.crashes import contents
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
@@ -29,6 +36,7 @@ SENDS = st.lists(
     min_size=2,
     max_size=25,
 )
+WANTED = ("*", "TagA", "TagB")
 DAMAGES = ("cut", "zeroed", "swapped", "flipped", "from another time", "gone")
 
 
@@ -96,25 +104,28 @@ def reader_of(store: QueueStore, stored: StoredLog) -> MessageReader:
 
 
 def check_reads(store: QueueStore, log: Log) -> bool:
-    """Read every message of every queue from every offset; return whether all were there."""
+    """Read every queue from every offset, for each tag; return whether all messages were there."""
     stored = StoredLog(log)
     reader = reader_of(store, stored)
     is_whole = True
-    for (topic, queue_id), units in log.units.items():
-        expected = [stored.stored_at(unit.physical_offset, unit.size) for unit in units]
+    for ((topic, queue_id), units), wanted in itertools.product(log.units.items(), WANTED):
+        codes = tag_filter.codes_of(wanted)
         for offset in range(len(units)):
             try:
                 found = reader.pull(
                     QueueId(topic, queue_id), offset, len(units),
-                    messages_max=100, bytes_max=1 << 20, codes=None,
+                    messages_max=100, bytes_max=1 << 20, codes=codes,
                 )  # fmt: skip
             except (UnitRefusedError, UnreadableError):
                 is_whole = False
                 continue
-            got = found.records
-            assert got == expected[offset : offset + len(got)], "no message is wrong or skipped"
-            assert found.next_offset == offset + len(got)
-            is_whole &= bool(got) and found.is_complete
+            expected = [
+                stored.stored_at(unit.physical_offset, unit.size)
+                for unit in units[offset : found.next_offset]
+                if codes is None or unit.tags_code in codes
+            ]
+            assert found.records == expected, "no message is wrong or skipped"
+            is_whole &= found.next_offset > offset and found.is_complete
     return is_whole
 
 
@@ -144,6 +155,47 @@ def test_a_damaged_file_yields_no_wrong_message_and_a_rebuild_mends_it(
             assert check_reads(store, log)
             assert contents(folder) == whole
         store.close()
+
+
+@pytest.mark.parametrize("bit", [0, 9, 31, 32, 63])
+def test_a_unit_that_names_other_tags_than_its_message_is_refused(tmp_path: Path, bit: int) -> None:
+    """A flipped bit in it would hide the message from consumers that want its tag."""
+    log = Log().extend([Send("T", 0, tag="TagA"), Send("T", 0, tag="TagA")])
+    store = opened(tmp_path / "queues", log)
+    catch_up(store, log, 2)
+    store.close()
+    [path] = (tmp_path / "queues").rglob("0" * 20)
+    raw = bytearray(path.read_bytes())
+    raw[2 * UNIT_BYTES - 1 - bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+    store = opened(tmp_path / "queues", log)
+    reader = reader_of(store, StoredLog(log))
+
+    for wanted in ("TagA", "TagB"):
+        with pytest.raises(UnitRefusedError, match="names other tags"):
+            reader.pull(
+                QueueId("T", 0), 1, 2, messages_max=1, bytes_max=100,
+                codes=tag_filter.codes_of(wanted),
+            )  # fmt: skip
+    store.close()
+
+
+def test_a_pull_of_a_rare_tag_reads_so_many_bytes_and_no_more(tmp_path: Path) -> None:
+    body = bytes(SCAN_BYTES // 3)
+    log = Log().extend([Send("T", 0, body=body) for _ in range(5)] + [Send("T", 0, tag="TagA")])
+    store = QueueStore.open(tmp_path / "queues", begin_index=0, mark_of=log.mark)
+    catch_up(store, log, 6)
+    reader, at, looked = reader_of(store, StoredLog(log)), 0, []
+    while at < 6:
+        found = reader.pull(
+            QueueId("T", 0), at, 6, messages_max=1, bytes_max=1, codes=tag_filter.codes_of("TagA")
+        )
+        looked.append(found.next_offset - at)
+        at = found.next_offset
+
+    assert looked == [2, 2, 2]
+    assert len(found.records) == 1
+    store.close()
 
 
 def test_a_unit_of_another_queue_is_refused(tmp_path: Path) -> None:

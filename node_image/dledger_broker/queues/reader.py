@@ -19,6 +19,8 @@ from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecord
 _SIZE_BYTES: Final = 4
 SCAN_UNITS: Final = 800
 """Units that one pull looks at, if it wants few of the messages: Java's 16,000 bytes."""
+SCAN_BYTES: Final = 1 << 20
+"""Bytes of records that it reads then, after the first one."""
 
 
 class UnitRefusedError(Exception):
@@ -93,21 +95,33 @@ class MessageReader:
         codes: frozenset[int] | None,
     ) -> Found:
         """Return messages from `offset` on, which must be below `end_offset`, at least one if there
-        is one with such a tag. Raises UnitRefusedError and UnreadableError.
+        is one with such a tag among those that it looks at. A message with another tag is read,
+        too: its unit might hide it. Raises UnitRefusedError and UnreadableError.
         """
         count = min(end_offset - offset, max(SCAN_UNITS, messages_max))
         units = self._store.units(queue.topic, queue.queue_id, offset, count)
         records: list[bytes] = []
-        size, at = 0, offset
+        size, passed_bytes, at = 0, 0, offset
         for unit in units:
             if codes is None or unit.tags_code in codes:
                 if records and (len(records) >= messages_max or size + unit.size > bytes_max):
                     break
-                record = self._record(queue, at, unit)[0]
-                records.append(record)
-                size += len(record)
+                records.append(self._tagged(queue, at, unit, is_compared=codes is not None))
+                size += unit.size
+            else:
+                if at > offset and passed_bytes + unit.size > SCAN_BYTES:
+                    break
+                self._tagged(queue, at, unit, is_compared=True)
+                passed_bytes += unit.size
             at += 1
         return Found(at, records, bool(units))
+
+    def _tagged(self, queue: QueueId, offset: int, unit: Unit, *, is_compared: bool) -> bytes:
+        """Return a record, whose tags may have to be those that its unit names."""
+        raw, record = self._record(queue, offset, unit)
+        if is_compared and unit.tags_code != consume_queue.tags_code(record):
+            raise UnitRefusedError(f"unit {offset} of {queue} names other tags: {unit.tags_code}")
+        return raw
 
     def due(
         self,
