@@ -21,6 +21,10 @@ LIVE: Final = (
     "client_frame_bytes_max",
     "connections_max",
     "connections_per_address_max",
+    "pending_requests_max",
+    "client_pending_appends_max",
+    "client_requests_per_s_max",
+    "client_bytes_per_s_max",
     "scrub_interval_s",
     "log_level",
 )

@@ -35,7 +35,15 @@ LIVE_SPECS = st.fixed_dictionaries(
             },
         ),
         "limits": st.fixed_dictionaries(
-            {}, optional={"connections": st.integers(1, 9), "frameBytes": st.just("1Mi")}
+            {},
+            optional={
+                "connections": st.integers(1, 9),
+                "frameBytes": st.just("1Mi"),
+                "pendingAppends": st.integers(1, 9),
+                "pendingAppendsPerAddress": st.integers(0, 9),
+                "requestsPerSecondPerAddress": st.integers(0, 9),
+                "bytesPerSecondPerAddress": st.sampled_from(["0", "10Mi"]),
+            },
         ),
         "logLevel": st.sampled_from(["Debug", "Error"]),
     },
@@ -43,7 +51,6 @@ LIVE_SPECS = st.fixed_dictionaries(
 STILL_SPECS = st.sampled_from(
     [
         {"log": {"onDamage": "StayOut"}},
-        {"limits": {"pendingAppends": 7}},
         {"appendsToFollowers": "Refuse"},
         {"stateMachine": {"snapshotThreshold": 5}},
     ]

@@ -115,7 +115,11 @@ def test_a_running_member_takes_limits_and_reports_what_is_in_force(tmp_path: Pa
     with NodeGroup(folder, members=1, live_settings_file=str(file)) as group:
         member = group.master()
 
-        replace(file, "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX=7\nDLEDGER_LOG_LEVEL=debug")
+        replace(
+            file,
+            "DLEDGER_CONNECTIONS_PER_ADDRESS_MAX=7\nDLEDGER_LOG_LEVEL=debug\n"
+            "DLEDGER_CLIENT_PENDING_APPENDS_MAX=8\nDLEDGER_CLIENT_REQUESTS_PER_S_MAX=9000",
+        )
         group.wait_for_status(
             member,
             lambda view: view.settings["DLEDGER_CONNECTIONS_PER_ADDRESS_MAX"] == "7",
@@ -131,4 +135,6 @@ def test_a_running_member_takes_limits_and_reports_what_is_in_force(tmp_path: Pa
 
         view = group.status(member)
         assert view.settings["DLEDGER_LOG_LEVEL"] == "debug"
+        assert view.settings["DLEDGER_CLIENT_PENDING_APPENDS_MAX"] == "8"
+        assert view.settings["DLEDGER_CLIENT_REQUESTS_PER_S_MAX"] == "9000"
         wait_for(lambda: group.get(member, "/readyz")[0] == 200, "the member serves")

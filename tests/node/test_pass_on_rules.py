@@ -74,10 +74,14 @@ async def leader() -> AsyncIterator[Leader]:
 
 def follower(port: int, **settings: Any) -> PassedOn:
     """Return the part of n0 that passes on; n0 follows n1."""
-    peers = {"n0": "127.0.0.1:1", "n1": f"127.0.0.1:{port}"}
-    own = NodeSettings(group="g", self_id="n0", peers=peers, store_base_dir="unused", **settings)
     core = SimpleNamespace(leader_id="n1", leads=False, term=3)
-    return PassedOn(own, cast("Any", core), Identity())
+    return PassedOn(settings_of(port, **settings), cast("Any", core), Identity())
+
+
+def settings_of(port: int, **settings: Any) -> NodeSettings:
+    """Return the settings of n0, whose leader n1 has this port."""
+    peers = {"n0": "127.0.0.1:1", "n1": f"127.0.0.1:{port}"}
+    return NodeSettings(group="g", self_id="n0", peers=peers, store_base_dir="unused", **settings)
 
 
 def pass_on(service: PassedOn, client: Client, *numbers: int) -> None:
@@ -239,6 +243,24 @@ async def test_one_address_gets_no_more_places_at_a_follower_than_at_the_leader(
     assert not other.answers
     service.give_up()
     assert len(client.answers) == 3
+
+
+async def test_limits_of_a_follower_may_change_while_appends_wait_for_the_leader(
+    leader: Leader,
+) -> None:
+    leader.answers = False
+    service, client = follower(leader.port), Client()
+    pass_on(service, client, 1, 2)
+
+    service.take_settings(settings_of(leader.port, client_pending_appends_max=3))
+    pass_on(service, client, 3, 4)
+    assert [answer.code for answer in client.answers] == [Code.LEADER_PENDING_FULL]
+
+    service.take_settings(settings_of(leader.port, client_frame_bytes_max=1 << 16))
+    service.pass_on(AppendCall(client, 5, bytes(1 << 16)))
+    assert client.answers[1].code is Code.NOT_LEADER
+    service.give_up()
+    assert len(client.answers) == 5
 
 
 @pytest.mark.parametrize("frame_bytes_max", [1 << 16, frames.FRAME_BYTES_MAX])

@@ -52,6 +52,32 @@ def test_no_address_waits_so_long_that_its_connections_are_idle(clock: Clock) ->
     assert quotas.use("a", 0, 0) == 0
 
 
+def test_a_changed_quota_counts_what_was_used_before(clock: Clock) -> None:
+    quotas = Quotas(Limits(client_requests_per_s_max=10), clock)
+    quotas.use("a", 30, 0)
+
+    quotas.take_limits(Limits(client_bytes_per_s_max=1000))
+
+    assert quotas.use("a", 30, 500) == pytest.approx(2.5)
+    quotas.take_limits(Limits())
+    assert not quotas.active
+
+
+async def test_a_new_quota_holds_for_connections_that_are_open() -> None:
+    async with listening() as listener:
+        caller = await listener.connect()
+        await caller.say(metadata_request())
+        await caller.answer()
+        listener.gate.take_limits(Limits(client_requests_per_s_max=200))
+        listener.gate.quotas._now_s = loop_time = asyncio.get_running_loop().time
+        begun_s = loop_time()
+        for opaque in range(300):
+            await caller.say(metadata_request(opaque))
+            assert (await caller.answer()).opaque == opaque
+
+        assert loop_time() - begun_s >= 0.4
+
+
 def test_without_a_setting_there_is_no_quota(clock: Clock) -> None:
     assert not Quotas(Limits(), clock).active
 

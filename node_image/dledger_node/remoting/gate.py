@@ -116,6 +116,11 @@ class Gate:
         self._lines = LineBudget(now_s)
         self._drain = Drain()
 
+    def take_limits(self, limits: Limits) -> None:
+        """Apply other limits; those on a single connection, to the ones accepted from now on."""
+        self.limits = limits
+        self.quotas.take_limits(limits)
+
     @property
     def connections(self) -> int:
         """The number of open connections, of clients and of peers."""

@@ -5,7 +5,7 @@ with its answer, or with the end of the connection.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from dledger_formats.protocol.frames import OPAQUE_MAX, FrameDecoder, FrameError, RemotingCommand
@@ -59,6 +59,11 @@ class LeaderLink(DialedLink, Generic[RequestT]):
         """When the first wait ends; infinite if nothing waits."""
         oldest = next(iter(self._waiting.values()), None)
         return math.inf if oldest is None else oldest.deadline_s
+
+    @property
+    def waiting(self) -> Collection[RequestT]:
+        """The requests without an answer."""
+        return self._waiting.values()
 
     def open(self, host: str, port: int) -> None:
         """Begin to connect."""

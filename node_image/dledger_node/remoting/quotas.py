@@ -27,10 +27,14 @@ class Quotas:
     """The use of every address that has sent something in the last second."""
 
     def __init__(self, limits: Limits, now_s: Callable[[], float]) -> None:
-        self._requests_per_s = limits.client_requests_per_s_max
-        self._bytes_per_s = limits.client_bytes_per_s_max
         self._now_s = now_s
         self._used: dict[str, _Used] = {}
+        self.take_limits(limits)
+
+    def take_limits(self, limits: Limits) -> None:
+        """Apply other quotas from now on; what an address has used stays used."""
+        self._requests_per_s = limits.client_requests_per_s_max
+        self._bytes_per_s = limits.client_bytes_per_s_max
 
     @property
     def active(self) -> bool:

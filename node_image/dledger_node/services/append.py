@@ -60,12 +60,10 @@ class Appends:
         drive: Callable[[], None],
     ) -> None:
         """`drive` runs the core's work after a proposal."""
-        self._core = core
-        self._store = store
+        self._core, self._store = core, store
         self._idempotent = idempotent
         self._group = settings.group
-        self._room = room
-        self._drive = drive
+        self._room, self._drive = room, drive
         self._loop = asyncio.get_running_loop()
         self._progress = QuorumProgress(core)
         self._next = NextProposal()
@@ -79,8 +77,12 @@ class Appends:
         self.acknowledged = 0
         self.waited_s = Histogram(WAIT_BOUNDS_S)
         """Time from the proposal of each acknowledged append to its answer."""
-        self.refused = 0
-        self.unknown = 0
+        self.refused = self.unknown = 0
+
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the limits on appends that wait to those that come from now on."""
+        self._waiters.count_max = settings.pending_requests_max
+        self._by_address.take_limit(settings.client_pending_appends_max, self._waiters.replies())
 
     @property
     def pending_count(self) -> int:

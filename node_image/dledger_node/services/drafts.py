@@ -123,6 +123,10 @@ class Drafts:
         self._is_held = False
         """Whether `_next` waits for room, or for its owner."""
 
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the limit on entries that wait to those that come from now on."""
+        self._waiters.count_max = settings.pending_requests_max
+
     @property
     def pending_count(self) -> int:
         """Number of entries that wait for their quorum."""

@@ -15,6 +15,7 @@ from dledger_formats.protocol import frames
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.requests import AppendEntryResponse
+from dledger_formats.settings import NodeSettings
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
@@ -61,6 +62,10 @@ class IdempotentAppends(QuorumWaits):
         self._loop = asyncio.get_running_loop()
         self.repeated = 0
         """Number of duplicates that were answered with the place of an entry in the log."""
+
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the limit on requests that wait."""
+        self._waiters.count_max = settings.pending_requests_max
 
     def deduplicate(
         self, calls: Sequence[IdempotentCall]

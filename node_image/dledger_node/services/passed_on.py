@@ -79,6 +79,12 @@ class PassedOn:
         self.count = 0
         """The entries that were passed on since the start."""
 
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply the limits on one request, and on what waits for one address."""
+        self._frame_bytes_max = settings.client_frame_bytes_max
+        waiting = [passed.call for link in self._links.values() for passed in link.waiting]
+        self._by_address.take_limit(settings.client_pending_appends_max, waiting)
+
     @property
     def leader_id(self) -> str | None:
         """The leader that gets appends from this member; None if it must not pass any on."""

@@ -14,6 +14,14 @@ class PendingByAddress:
         self._entries_max = entries_max
         self._pending: Counter[str] = Counter()
 
+    def take_limit(self, entries_max: int, waiting: Iterable[ClientCall]) -> None:
+        """Apply another limit; `waiting` are all calls whose entries wait now."""
+        was_active, self._entries_max = self.active, entries_max
+        if not self.active:
+            self._pending.clear()
+        elif not was_active:
+            self.add(waiting)
+
     @property
     def active(self) -> bool:
         """Whether there is a limit."""
@@ -31,7 +39,7 @@ class PendingByAddress:
                 accepted[address] += entries
         return excess
 
-    def add(self, calls: Sequence[ClientCall]) -> None:
+    def add(self, calls: Iterable[ClientCall]) -> None:
         """Count calls whose entries were proposed."""
         if self.active:
             for call in calls:

@@ -12,7 +12,7 @@ the time.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -90,6 +90,10 @@ class CommitWaiters(Generic[ReplyT]):
         self._lowest_term = self._highest_term = 0
         self._next_deadline_s = math.inf
         self._drain = Drain()
+
+    def replies(self) -> Iterator[ReplyT]:
+        """Return the replies of all waiters."""
+        return (reply for waiter in self._waiting.values() for reply in waiter.replies)
 
     @property
     def is_full(self) -> bool:

@@ -159,6 +159,11 @@ class ClientService:
         self.appends.go_on()
         self.drafts.go_on()
 
+    def take_settings(self, settings: NodeSettings) -> None:
+        """Apply live settings to the requests that come from now on."""
+        for service in (self.appends, self.drafts, self.idempotent, self.passed_on):
+            service.take_settings(settings)
+
     async def drained(self) -> None:
         """Take no further appends, and return once none waits for its outcome."""
         self.gate.take_no_more()

@@ -248,9 +248,9 @@ class DLedgerServer:
 
     def _take_settings(self, settings: NodeSettings) -> None:
         """Apply live settings; limits of a connection apply to those accepted from now on."""
-        self._gate.limits = Limits.of(settings, self._gate.limits)
-        self._upkeep.take_settings(settings)
-        self._scrub.take_settings(settings)
+        self._gate.take_limits(Limits.of(settings, self._gate.limits))
+        for part in (self.clients, self._upkeep, self._scrub):
+            part.take_settings(settings)
 
     async def hand_over(self, timeout_s: float) -> None:
         """Transfer the leadership, if this member leads, before it stops."""
