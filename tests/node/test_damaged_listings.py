@@ -118,4 +118,4 @@ def test_a_missing_file_is_no_obstacle_to_the_rest_of_an_audit(tmp_path: Path, n
         checks = {each.check for each in audited(group).first_findings if each.member == hurt}
 
     assert "not_counted" in checks
-    assert "unreachable" not in checks
+    assert "member_unreachable" not in checks

@@ -230,6 +230,30 @@ async def test_a_member_whose_disk_fails_reports_it_and_returns_with_its_data(
     )
 
 
+@AS_ROOT
+async def test_a_member_whose_file_system_refuses_writes_serves_its_files_to_auditors(
+    group_with_a_disk: NodeGroup,
+) -> None:
+    group = group_with_a_disk
+    await append_all(group, [bytes(1000)] * 100)
+    group.wait_for_status("n0", lambda view: view.committed_index >= 100, "knows the commit")
+    group.stop("n0")
+    at = group.store_folder("n0")
+    run("umount", str(at))
+    run("mount", "-o", "loop,ro", str(group.folder / "disk"), str(at))
+    group.start("n0")
+    group.wait_for_status("n0", lambda view: view.storage is StorageState.FAILED, "reports it")
+
+    listed = group.manifest("n0")
+    name = listed.data[0].name
+    code, body = group.get("n0", f"/segments/data/{name}", {"Range": "bytes=0-99"})
+
+    assert listed.status.committed_index >= 100
+    assert (code, body) == (206, (at / "data" / name).read_bytes()[:100])
+    assert group.get("n0", "/files/checkpoint") == (200, (at / "checkpoint").read_bytes())
+    assert group.status("n0").committed_index == -1, "its status has nothing committed"
+
+
 WAITED_S = re.compile(rb"the event loop has waited for the disk for (\d+) s")
 PAST_THE_STALL_S = 7
 """Longer than DLEDGER_FLUSH_STALL_MS, and than the time-out of a probe."""

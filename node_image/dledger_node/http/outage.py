@@ -1,8 +1,8 @@
 """The reports of a member that its store keeps out of service: why, and what to do.
 
 The member answers only HTTP. Its log is not open, so it neither votes nor serves, and it reports
-the indexes of an empty log. If its log is damaged, auditors may read the files as they are, and
-alone the manifest tells how far they are committed.
+the indexes of an empty log. If its log is damaged, or its volume fails or is full, auditors may
+read the files as they are, and alone the manifest tells how far they are committed.
 """
 
 import asyncio
@@ -40,6 +40,9 @@ class Listing:
     life: str
     """Differs once any of the files does (`Manifest`)."""
 
+
+_LISTED: Final = frozenset({StorageState.DAMAGED, StorageState.FAILED, StorageState.FULL})
+"""States in which nothing writes the files, so that auditors may read them."""
 
 NO_LISTING: Final = Listing(term=0, begin_index=0, committed_index=-1, data=[], index=[], life="")
 
@@ -129,12 +132,12 @@ class Outage:
             await asyncio.get_running_loop().create_future()
 
     async def manifest(self) -> Manifest:
-        """List the files of a damaged log for auditors, whose checks find what is sound.
+        """List the files of a log that cannot be used: the checks of auditors find what is sound.
 
         Nothing is listed of a log that is being opened, or that does not tell what is committed.
         """
         listing, status = NO_LISTING, self.status()
-        if self._closed is not None and self.state is StorageState.DAMAGED:
+        if self._closed is not None and self.state in _LISTED:
             with contextlib.suppress(OSError, StoreError):
                 listing = await asyncio.to_thread(self._closed.listing)
         if listing is not NO_LISTING:
@@ -163,8 +166,8 @@ class Outage:
         return self._files(name).open_file(name)
 
     def _files(self, name: str) -> ClosedFiles:
-        """Return the files of a damaged log. Raises FileNotFoundError for any other one."""
-        if self._closed is None or self.state is not StorageState.DAMAGED:
+        """Return the files that are listed. Raises FileNotFoundError if none are."""
+        if self._closed is None or self.state not in _LISTED:
             raise FileNotFoundError(f"{name} cannot be read: {self.reason}")
         return self._closed
 
