@@ -1,9 +1,10 @@
 """A member's files, read in pieces of bounded size. The protocol `Files` hides the transport.
 
-ReadError         a member's bytes could not be read
-├── GoneError     the member has no such file
-├── DiskError     the member lists the file, and cannot read it
-└── AnswerError   the member's response is invalid
+ReadError              a member's bytes could not be read
+├── GoneError          the member has no such file
+├── DiskError          the member lists the file, and cannot read it
+├── UnauthorizedError  the member demands the audit token of its group, and did not get it
+└── AnswerError        the member's response is invalid
 """
 
 from typing import Final, Protocol
@@ -29,6 +30,10 @@ class GoneError(ReadError):
 
 class DiskError(ReadError):
     """The member lists the file, and cannot read it; a retry would not help."""
+
+
+class UnauthorizedError(ReadError):
+    """The member demands the audit token of its group; the bytes may be sound."""
 
 
 class AnswerError(ReadError):

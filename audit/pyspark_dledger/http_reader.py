@@ -7,14 +7,19 @@
     GET /files/NAME                  Range: bytes=A-B     the same, for small files and snapshots
 
 Files are requested with the audit token, if there is one (`bearer`). A member that refuses it with
-401 is asked once more if the file with the token has changed since.
+401 is asked once more if the file with the token has changed since. Then the request fails with
+UnauthorizedError, which tells how to give a token.
 
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
-invalid.
+invalid. Where the silence of members is bounded (`patience`), a member that is silent is asked for
+its manifest for as long as that bound allows: it may restart, and nothing is read of it without.
 """
 
 import http.client
+import itertools
+import logging
+import math
 import re
 import time
 from collections.abc import Callable
@@ -24,16 +29,30 @@ from urllib.parse import SplitResult, urlsplit
 
 from dledger_formats.http.status import DAMAGE_HEADER, Manifest
 from dledger_formats.json_objects import FormatError
-from pyspark_dledger.bearer import Bearer, TokenError
-from pyspark_dledger.files import AnswerError, DiskError, GoneError, ReadError
+from pyspark_dledger.bearer import VARIABLE, Bearer, TokenError
+from pyspark_dledger.files import (
+    AnswerError,
+    DiskError,
+    GoneError,
+    ReadError,
+    UnauthorizedError,
+)
 from pyspark_dledger.pace import pace_of
 from pyspark_dledger.patience import patience_of
+
+_LOG: Final = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
 REASON_BYTES_MAX: Final = 1024
 TIMEOUT_SECONDS: Final = 20.0
 ATTEMPTS_MAX: Final = 4
 FIRST_PAUSE_SECONDS: Final = 0.25
+PAUSE_SECONDS_MAX: Final = 2.0
+"""Between attempts, unless the member asks for more."""
+TOKEN_ADVICE: Final = (
+    "give the audit token of its group: --token-file FILE of dledger-audit, the option tokenFile "
+    f"in Spark, or {VARIABLE}=FILE"
+)
 
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
 _RETRIED_STATUS: Final = (408, 429, 500, 502, 503, 504)
@@ -123,9 +142,9 @@ class HttpFiles:
         A pause is longer if the member asks for that, but no longer than a request may take. The
         next attempt asks only for the bytes that have not arrived.
         """
-        got = bytearray()
-        for attempt in range(1, self._attempts_max + 1):
-            began_s = self._begin(path, is_manifest=start is None)
+        got, is_manifest = bytearray(), start is None
+        for attempt in itertools.count(1):
+            began_s = self._begin(path, is_manifest=is_manifest)
             try:
                 at = None if start is None else start + len(got)
                 body = self._ask(path, at, bytes_max - len(got))
@@ -133,23 +152,35 @@ class HttpFiles:
                 self._connection.close()
                 if isinstance(error, http.client.IncompleteRead) and start is not None:
                     got += error.partial
-                is_last = attempt == self._attempts_max
-                if not is_last:
-                    self._sleep(self._pause_seconds(attempt, error))
-                if self._patience is not None and not isinstance(error, _BusyError):
-                    self._patience.waited(began_s)
-                if is_last:
-                    raise ReadError(
-                        f"{self._url}{path}: {error or type(error).__name__}"
-                        f" (after {attempt} attempts)"
-                    ) from error
+                self._wait(attempt, error, path, began_s, is_manifest=is_manifest)
             else:
                 if self._patience is not None:
-                    self._patience.answered(began_s, is_manifest=start is None)
+                    self._patience.answered(began_s, is_manifest=is_manifest)
                 if self._pace is not None:
                     self._pace.spend(len(body))
                 return got + body if got else body
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _wait(
+        self, attempt: int, error: Exception, path: str, began_s: float, *, is_manifest: bool
+    ) -> None:
+        """Wait for the next attempt. Raises ReadError if there is none."""
+        pause_s, what = self._pause_seconds(attempt, error), error or type(error).__name__
+        has_attempts, left_s = attempt < self._attempts_max, math.inf
+        silence = None if isinstance(error, _BusyError) else self._patience
+        if silence is not None:
+            silence.waited(began_s)
+            left_s = silence.left_s(for_manifest=is_manifest)
+            if is_manifest:
+                has_attempts = left_s > pause_s
+        if not (has_attempts and left_s):
+            raise ReadError(f"{self._url}{path}: {what} (after {attempt} attempts)") from error
+        if attempt == self._attempts_max:
+            _LOG.warning("waiting up to %.0f s for %s: %s", left_s, self._url, what)
+        began_s = silence.clock() if silence is not None else 0.0
+        self._sleep(pause_s)
+        if silence is not None:
+            silence.waited(began_s)
 
     def _begin(self, path: str, *, is_manifest: bool) -> float:
         """Return when an attempt begins, and bound its time. Raises ReadError if the member was
@@ -168,7 +199,7 @@ class HttpFiles:
         return self._patience.clock()
 
     def _pause_seconds(self, attempt: int, error: Exception) -> float:
-        pause: float = FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)
+        pause: float = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
         if isinstance(error, _BusyError):
             pause = max(pause, min(error.retry_after_seconds, self._timeout_seconds))
         return pause
@@ -201,8 +232,9 @@ class HttpFiles:
             raise _BusyError(what, _retry_after_seconds(response))
         if response.status == 404:
             raise GoneError(f"{where}: no such file")
-        told = f": {reason}" if response.status == 401 else ""
-        raise AnswerError(f"{where}: HTTP {response.status} {response.reason}{told}")
+        if response.status == 401:
+            raise UnauthorizedError(f"{where}: {reason or 'HTTP 401'}; {TOKEN_ADVICE}")
+        raise AnswerError(f"{where}: HTTP {response.status} {response.reason}")
 
     def _response(self, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         self._connection.request("GET", self._path + path, headers=headers)
@@ -213,7 +245,7 @@ class HttpFiles:
             try:
                 self._authorization = self._bearer.headers()
             except TokenError as error:
-                raise AnswerError(f"{where} needs the audit token: {error}") from error
+                raise UnauthorizedError(f"{where} needs the audit token: {error}") from error
         return self._authorization
 
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -28,6 +28,17 @@ SMALL_WINDOW_BYTES: Final = 5 << 20
 
 class NoIntactCopyError(RefusedError):
     """No copy has the entries intact."""
+
+
+class UnauthorizedCopyError(NoIntactCopyError):
+    """No copy that was read has the entries intact, and others demand the group's audit token."""
+
+
+class _Why(NamedTuple):
+    """Why a copy did not give entries."""
+
+    text: str
+    is_unauthorized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Reader:
     def read(self, copies: Sequence[Copy], first: int, last: int) -> Iterator[Slice]:
         """Yield the entries `first` to `last`; later copies are read only where earlier ones fail.
 
-        Raises NoIntactCopyError.
+        Raises NoIntactCopyError; UnauthorizedCopyError if a token may help.
         """
         chain = _Chain()
         if any(copy.first_index < first for copy in copies):
@@ -117,16 +128,13 @@ class Reader:
         yield from self._read(copies, first, last, [], chain)
 
     def _read(
-        self, copies: Sequence[Copy], first: int, last: int, reasons: list[str], chain: _Chain
+        self, copies: Sequence[Copy], first: int, last: int, reasons: list[_Why], chain: _Chain
     ) -> Iterator[Slice]:
         if not copies:
-            raise NoIntactCopyError(
-                f"no copy has the entries {first} to {last} intact ({'; '.join(reasons)}); audit "
-                "the group, and mend or replace the damaged member first"
-            )
+            raise _no_copy(first, last, reasons)
         copies = sorted(copies, key=lambda each: each.place in self._silent)
         copy, others = copies[0], copies[1:]
-        index, absent = first, [*reasons, f"{copy.member}: missing"]
+        index, absent = first, [*reasons, _Why(f"{copy.member}: missing")]
         for found, start, end, reason, pos in self._spans(copy, first, last):
             low, high = max(start, index), min(end, last)
             if high < low:
@@ -142,18 +150,18 @@ class Reader:
                     yield entries
                     low = high + 1
                 else:
-                    why = [*reasons, f"{copy.member}: bad_chain_crc"]
+                    why = [*reasons, _Why(f"{copy.member}: bad_chain_crc")]
                     yield from self._read(others, low, low, why, chain)
                     low += 1
             if low <= high:
-                why = [*reasons, f"{copy.member}: {reason}"]
+                why = [*reasons, reason._replace(text=f"{copy.member}: {reason.text}")]
                 yield from self._read(others, low, high, why, chain)
         if index <= last:
             yield from self._read(others, index, last, absent, chain)
 
     def _spans(
         self, copy: Copy, first: int, last: int
-    ) -> Iterator[tuple[Entries | None, int, int, str, int]]:
+    ) -> Iterator[tuple[Entries | None, int, int, _Why, int]]:
         """Yield runs of one copy as (entries or None if not intact, first, last, why, segment).
 
         Absent entries are no different from damaged ones.
@@ -171,20 +179,34 @@ class Reader:
                     yield *part, segment.pos
 
 
-def _divided(run: Run, harmless: Flag) -> Iterator[tuple[Entries | None, int, int, str]]:
+def _no_copy(first: int, last: int, reasons: Sequence[_Why]) -> NoIntactCopyError:
+    """Say why no copy gave the entries, and what to do."""
+    told = "; ".join(each.text for each in reasons)
+    if any(each.is_unauthorized for each in reasons):
+        return UnauthorizedCopyError(
+            f"the entries {first} to {last} cannot be read without the group's audit token ({told})"
+        )
+    return NoIntactCopyError(
+        f"no copy has the entries {first} to {last} intact ({told}); audit the group, and mend or "
+        "replace the damaged member first"
+    )
+
+
+def _divided(run: Run, harmless: Flag) -> Iterator[tuple[Entries | None, int, int, _Why]]:
     """Divide a run where intact and other entries meet."""
     if not isinstance(run, Entries):
-        yield None, run.first_index, run.last_index, run.reason or _name(run.flag)
+        why = _Why(run.reason or _name(run.flag), run.is_unauthorized)
+        yield None, run.first_index, run.last_index, why
         return
     bad = (run.flags & ~int(harmless)) != 0
     if not bad.any():
-        yield run, int(run.index[0]), int(run.index[-1]), ""
+        yield run, int(run.index[0]), int(run.index[-1]), _Why("")
         return
     edges = [0, *(np.flatnonzero(bad[1:] != bad[:-1]) + 1).tolist(), len(run)]
     for start, end in itertools.pairwise(edges):
         first, last = int(run.index[start]), int(run.index[end - 1])
         flags = Flag(int(np.bitwise_or.reduce(run.flags[start:end])) & ~int(harmless))
-        yield (None if bad[start] else run), first, last, _name(flags)
+        yield (None if bad[start] else run), first, last, _Why(_name(flags))
 
 
 def _name(flag: Flag) -> str:

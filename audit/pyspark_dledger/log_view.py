@@ -16,7 +16,13 @@ from pyspark_dledger.bearer import Bearer
 from pyspark_dledger.copies import Copy, RefusedError, opened
 from pyspark_dledger.files import Files
 from pyspark_dledger.group import Group
-from pyspark_dledger.intact import HARMLESS, NoIntactCopyError, Reader, Slice
+from pyspark_dledger.intact import (
+    HARMLESS,
+    NoIntactCopyError,
+    Reader,
+    Slice,
+    UnauthorizedCopyError,
+)
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.options import FULL, HEADERS, INDEX, SKIP, Options
 from pyspark_dledger.pairs import check_decoder, pairs_of
@@ -100,6 +106,8 @@ class LogView:
                 for each in reader.read(copies, index, piece.last):
                     yield each
                     index = each.first_index + len(each)
+            except UnauthorizedCopyError:
+                raise  # waiting does not help
             except NoIntactCopyError:
                 found = self._ask_again()
                 first = _removed_before(found, copies)

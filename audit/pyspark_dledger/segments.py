@@ -14,7 +14,14 @@ import numpy as np
 from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
 from pyspark_dledger.decode import Context, Entries, PreviousEntry, decode
-from pyspark_dledger.files import DiskError, Files, IndexUnits, ReadError, Window
+from pyspark_dledger.files import (
+    DiskError,
+    Files,
+    IndexUnits,
+    ReadError,
+    UnauthorizedError,
+    Window,
+)
 from pyspark_dledger.layout import UNIT, Bytes, Flag, Records
 from pyspark_dledger.locate import Located, blank_size, find_header, locate
 from pyspark_dledger.sparse import HeaderWindow
@@ -64,6 +71,8 @@ class Absent:
     """Human-readable details; empty if the flag says everything."""
     at: int = -1
     """Offset in the data files where the first of them should start; -1 if unknown."""
+    is_unauthorized: bool = False
+    """Whether the member refused them because it did not get the audit token of its group."""
 
 
 Run: TypeAlias = Entries | Absent
@@ -88,7 +97,9 @@ def scan(
     except DiskError as error:
         yield from _in_blocks(scanner.give_up(Flag.DISK_ERROR, str(error)))
     except ReadError as error:
-        yield from _in_blocks(scanner.give_up(Flag.UNREADABLE, str(error)))
+        absent = scanner.give_up(Flag.UNREADABLE, str(error))
+        is_unauthorized = isinstance(error, UnauthorizedError)
+        yield from _in_blocks(replace(absent, is_unauthorized=is_unauthorized))
 
 
 def _in_blocks(run: Run) -> Iterator[Run]:

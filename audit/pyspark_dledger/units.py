@@ -13,7 +13,7 @@ import numpy as np
 
 from dledger_formats.log import disk
 from pyspark_dledger.decode import Entries
-from pyspark_dledger.files import Files, IndexUnits, ReadError
+from pyspark_dledger.files import Files, IndexUnits, ReadError, UnauthorizedError
 from pyspark_dledger.layout import HEADER, Bools, Flag, Longs, Records
 from pyspark_dledger.locate import Located
 from pyspark_dledger.segments import BLOCK_ENTRIES_MAX, Absent, Run, Segment, scan
@@ -37,6 +37,7 @@ def scan_units(segment: Segment, files: Files, _: int = 0) -> Iterator[Run]:
                 last_index=scanner.last,
                 flag=Flag.UNREADABLE,
                 reason=str(error),
+                is_unauthorized=isinstance(error, UnauthorizedError),
             )
 
 

@@ -19,7 +19,7 @@ from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_scan.local_audit import RemotePasses
 from pyspark_dledger.bearer import VARIABLE, Bearer
-from pyspark_dledger.files import AnswerError
+from pyspark_dledger.files import UnauthorizedError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.options import OptionError, parse
 from tools.groups.node_group import NodeGroup
@@ -100,7 +100,7 @@ def test_a_token_that_is_replaced_during_an_audit_is_read_again(
     file = tmp_path / "audit"
     file.write_text(NEW.for_audits().to_text())
     with HttpFiles(guarded.urls["n0"], bearer=Bearer(file=str(file))) as files:
-        with pytest.raises(AnswerError, match="is not one of this group's"):
+        with pytest.raises(UnauthorizedError, match=r"is not one of this group's.*tokenFile"):
             files.read("data", FIRST, 0, 10)
 
         file.write_text(OLD.for_audits().to_text())

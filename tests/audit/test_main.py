@@ -125,9 +125,11 @@ def test_the_page_follows_the_report_so_that_both_are_in_the_log_of_a_job(
 
 
 def test_a_job_with_a_verdict_succeeds_whatever_the_verdict_is(tmp_path: Path) -> None:
-    summary = tmp_path / "summary"
-    nobody = ["--group", "g", "--member", "n0=http://127.0.0.1:1", "--summary-file", str(summary)]
+    log = write_log(tmp_path / "log", history(3), small_shape())
+    with served(log.root, manifest(log, "n0"), lambda _: 403) as url:
+        summary = tmp_path / "summary"
+        refused = ["--group", "g", "--member", f"n0={url}", "--summary-file", str(summary)]
 
-    assert main(nobody) == ExitCode.INCOMPLETE
-    assert main([*nobody, "--verdict-exits-0"]) == 0
+        assert main(refused) == ExitCode.INCOMPLETE
+        assert main([*refused, "--verdict-exits-0"]) == 0
     assert AuditSummary.from_json(summary.read_bytes()).verdict is Verdict.INCOMPLETE

@@ -1,5 +1,6 @@
 """How long an audit waits for a member that is silent, whatever its silence is like."""
 
+import itertools
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +120,63 @@ def test_a_silent_member_costs_its_time_once_however_much_is_asked(silent: str) 
     assert 0.9 <= took_s < 2.5, "one second, of which two thirds are for the segments"
     assert all_s < 3.0
     assert patience_of("127.0.0.1:1") is None, "the bound ends with the block"
+
+
+@pytest.fixture
+def restarting(request: pytest.FixtureRequest, logs: dict[str, Log]) -> Iterator[str]:
+    """The URL of a member that is silent for so many requests, and then answers."""
+    left = [0] * request.param
+    told = manifest(logs["n0"], "n0")
+    with served(logs["n0"].root, told, lambda _: left.pop() if left else None) as url:
+        yield url
+
+
+@pytest.mark.parametrize("restarting", [9], indirect=True)
+def test_a_member_that_restarts_is_waited_for_when_it_is_first_asked(restarting: str) -> None:
+    pauses: list[float] = []
+    with bounded(30.0), HttpFiles(restarting, sleep=pauses.append) as files:
+        assert files.manifest().status.self_id == "n0"
+
+    assert pauses == [0.25, 0.5, 1.0, *[2.0] * 6]
+
+
+def test_a_name_that_the_dns_does_not_know_yet_is_asked_for_again(
+    logs: dict[str, Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, asked = socket.getaddrinfo, itertools.count()
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        if next(asked) < 8:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up(*arguments, **options)
+
+    with served(logs["n0"].root, manifest(logs["n0"], "n0")) as url:
+        monkeypatch.setattr(socket, "getaddrinfo", slowly)
+        with bounded(30.0), HttpFiles(url, sleep=lambda _: None) as files:
+            assert files.manifest().status.self_id == "n0"
+
+
+def test_the_first_wait_ends_with_the_bound_and_tells_the_cause(silent: str) -> None:
+    with bounded(3.0):
+        began_s = time.monotonic()
+        with (
+            HttpFiles(silent, timeout_seconds=0.2, attempts_max=2) as files,
+            pytest.raises(ReadError, match=r"refused|timed out"),
+        ):
+            files.manifest()
+        took_s = time.monotonic() - began_s
+
+    assert 1.0 <= took_s < 6.0, "a pause that would end behind the bound does not begin"
+
+
+@pytest.mark.parametrize("restarting", [9], indirect=True)
+def test_other_files_of_a_silent_member_are_asked_for_a_few_times(restarting: str) -> None:
+    with (
+        bounded(30.0),
+        HttpFiles(restarting, sleep=lambda _: None) as files,
+        pytest.raises(ReadError, match="after 4 attempts"),
+    ):
+        files.read("data", SEGMENT, 0, 10)
 
 
 def test_a_member_that_is_busy_is_not_silent(logs: dict[str, Log]) -> None:

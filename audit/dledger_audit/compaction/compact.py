@@ -21,7 +21,7 @@ from dledger_audit.compaction.writer import LogWriter
 from dledger_formats.log import disk
 from dledger_formats.log.archives import FORMAT, ArchiveInfo, digest_of
 from pyspark_dledger.copies import Copy, RefusedError
-from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
+from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice, UnauthorizedCopyError
 from pyspark_dledger.layout import Bools
 from pyspark_dledger.segments import WINDOW_BYTES
 
@@ -266,9 +266,14 @@ def _check_overlap(
 
 
 def _header(reader: Reader, copy: Copy, index: int) -> tuple[int, ...] | None:
-    """Return what identifies an entry of a copy, and its chain CRC; None if it is not intact."""
+    """Return what identifies an entry of a copy, and its chain CRC; None if it is not intact.
+
+    Raises UnauthorizedCopyError.
+    """
     try:
         (entries,) = reader.read((copy,), index, index)
+    except UnauthorizedCopyError:
+        raise  # a member that refuses the token is not damaged
     except NoIntactCopyError:
         return None
     run, at = entries.entries, entries.start
@@ -288,8 +293,12 @@ def _check_previous(info: ArchiveInfo, group: str, decoder: str, members: Sequen
 
 
 def _by_begin(members: Sequence[Copy]) -> tuple[Copy, ...]:
-    """Sort copies: those with the most entries first."""
-    return tuple(sorted(members, key=lambda copy: (copy.first_index, -copy.committed_index)))
+    """Sort copies: those with the most entries first, and the leader behind the others of these."""
+
+    def rank(copy: Copy) -> tuple[int, bool, int]:
+        return copy.first_index, copy.leads, -copy.committed_index
+
+    return tuple(sorted(members, key=rank))
 
 
 def _add(digest: "hashlib._Hash", entries: Slice) -> None:
