@@ -3,10 +3,12 @@
     python -m bench.audit --mib 1024                     three logs of 1 GiB with bodies of 1 KiB
 
 An audit of the almost empty group shows what the start costs. The processor time is that of the
-audit's process tree: driver, JVM and Python workers, but not the members. What the workers take is
-missing in most runs. The pass is the rest. All logs are in the page cache. Then two audits with a
-history follow: one that keeps it, and one with `--since-last` that finds nothing new; both with the
-start. The memory is the most that the processes of one audit had at once, without what they share.
+audit's process tree: driver, JVM and Python workers, but not the members; a control group counts
+it, which only root can make. The pass is the rest. All logs are in the page cache. Beside it, one
+thread reads the same bytes of all members, one after the other, and sums them. Then two audits with
+a history follow: one that keeps it, and one with `--since-last` that finds nothing new; both with
+the start. The memory is the most that the processes of one audit had at once, without what they
+share.
 """
 
 import argparse
@@ -14,7 +16,6 @@ import contextlib
 import ctypes
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,15 @@ from typing import Final, NamedTuple
 
 import uvloop
 
+from bench.cpu_group import cpu_group
 from bench.read import fill
 from dledger_client.client import DLedgerClient
+from dledger_formats.log.checksum import crc32
+from pyspark_dledger.http_reader import HttpFiles
 from tools.groups.node_group import NodeGroup
 
 MEMORY_S: Final = 0.5
+BLOCK_BYTES: Final = 8 << 20
 SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
@@ -48,23 +53,36 @@ def audit(group: NodeGroup, master: str, options: Sequence[str] = ()) -> Cost:
         f"--member={member}=http://{group.host(member)}:{port}"
         for member, port in group.http_ports.items()
     ]
-    before, began_s = children_s(), time.monotonic()
-    with subprocess.Popen(
-        [
-            sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}",
-            "--read-rate=0", *options,
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as program:  # fmt: skip
-        memory = Memory(program.pid)
-        code = program.wait()
-    wall_s = time.monotonic() - began_s
-    memory.end()
-    if code:
-        raise subprocess.CalledProcessError(code, program.args)
-    reap()
-    return Cost(wall_s, children_s() - before, memory.most_mib)
+    command = [
+        sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}",
+        "--read-rate=0", *options,
+    ]  # fmt: skip
+    with cpu_group() as processors:
+        began_s = time.monotonic()
+        with subprocess.Popen(
+            processors.command(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as program:
+            memory = Memory(program.pid)
+            code = program.wait()
+        wall_s = time.monotonic() - began_s
+        memory.end()
+        reap()
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        return Cost(wall_s, processors.used_s(), memory.most_mib)
+
+
+def read_and_sum(group: NodeGroup) -> Cost:
+    """Read the entries of all members over HTTP in this thread, and sum them."""
+    began_s, began_cpu_s = time.monotonic(), time.thread_time()
+    for member, port in group.http_ports.items():
+        with HttpFiles(f"http://{group.host(member)}:{port}") as files:
+            for file in files.manifest().data:
+                checksum = 0
+                for start in range(0, file.readable_bytes, BLOCK_BYTES):
+                    end = min(file.readable_bytes, start + BLOCK_BYTES)
+                    checksum = crc32(files.read("data", file.name, start, end), checksum)
+    return Cost(time.monotonic() - began_s, time.thread_time() - began_cpu_s)
 
 
 class Memory:
@@ -143,12 +161,6 @@ def command_line(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def children_s() -> float:
-    """Return the processor time of all children that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 async def append(group: NodeGroup, entries: int, body_bytes: int) -> None:
     """Fill the group's log."""
     async with DLedgerClient(group.servers, "g") as client:
@@ -193,6 +205,7 @@ def main() -> None:
             whole = audit(group, arguments.master)
             wall_s, own_s = whole.wall_s - start.wall_s, whole.processor_s - start.processor_s
             show("the pass", Cost(wall_s, own_s, whole.memory_mib), read_gb)
+            show("one thread", read_and_sum(group), read_gb)
         history = f"--history={folder}/history"
         show("with history", audit(group, arguments.master, [history]))
         show("--since-last", audit(group, arguments.master, [history, "--since-last"]))

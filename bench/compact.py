@@ -24,7 +24,8 @@ from typing import Final, NamedTuple
 
 import uvloop
 
-from bench.audit import SUBREAPER, Cost, audit, children_s, reap
+from bench.audit import SUBREAPER, Cost, audit, reap
+from bench.cpu_group import cpu_group
 from dledger_client.client import DLedgerClient
 from dledger_formats.log import disk, properties
 from tools.groups.node_group import NodeGroup
@@ -43,23 +44,23 @@ class Run(NamedTuple):
 
 def run(arguments: Sequence[str], name: str) -> Run:
     """Run `dledger-audit` once, and print what it took."""
-    before, began_s = children_s(), time.monotonic()
-    with subprocess.Popen(
-        [sys.executable, "-m", "dledger_audit", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    ) as program:
-        peak, is_done = [0], threading.Event()
-        sampler = threading.Thread(target=_sample, args=(program.pid, peak, is_done))
-        sampler.start()
-        _, said = program.communicate()
-        is_done.set()
-        sampler.join()
-    wall_s = time.monotonic() - began_s
-    reap()
-    if program.returncode:
-        raise SystemExit(said.decode())
-    taken = Run(Cost(wall_s, children_s() - before), peak[0] / 1024)
+    command = [sys.executable, "-m", "dledger_audit", *arguments]
+    with cpu_group() as processors:
+        began_s = time.monotonic()
+        with subprocess.Popen(
+            processors.command(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as program:
+            peak, is_done = [0], threading.Event()
+            sampler = threading.Thread(target=_sample, args=(program.pid, peak, is_done))
+            sampler.start()
+            _, said = program.communicate()
+            is_done.set()
+            sampler.join()
+        wall_s = time.monotonic() - began_s
+        reap()
+        if program.returncode:
+            raise SystemExit(said.decode())
+        taken = Run(Cost(wall_s, processors.used_s()), peak[0] / 1024)
     cost = taken.cost
     print(f"{name:18}{cost.wall_s:8.1f}   {cost.processor_s:11.1f}   {taken.memory_mib:10.0f}",
           flush=True)  # fmt: skip
@@ -160,10 +161,13 @@ def prove(places: Sequence[str], archive: Path, master: str) -> None:
     members = [f"--member={place}" for place in places]
     run(
         ["compact", "--group=g", *members, "--decoder=kv", f"--archive={archive}",
-         f"--master={master}"],
+         f"--master={master}", "--read-rate=0"],
         "compact",
     )  # fmt: skip
-    run(["verify-compaction", ",".join(places), str(archive)], "verify-compaction")
+    run(
+        ["verify-compaction", ",".join(places), str(archive), "--read-rate=0"],
+        "verify-compaction",
+    )
 
 
 def main() -> None:

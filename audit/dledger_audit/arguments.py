@@ -88,6 +88,7 @@ def _compact_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_token(chosen)
     _add_spark(chosen)
+    _add_rate(chosen)
     _add_output(chosen)
     return chosen
 
@@ -111,6 +112,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         help="the archive before this one, for entries that the members no longer have",
     )  # fmt: skip
     _add_token(chosen)
+    _add_rate(chosen)
     _add_output(chosen)
     return chosen
 
@@ -119,6 +121,14 @@ def _add_output(chosen: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "-o", "--output", choices=("text", "json"), default="text",
         help="output format (default: %(default)s)",
+    )  # fmt: skip
+
+
+def _add_rate(chosen: argparse.ArgumentParser) -> None:
+    chosen.add_argument(
+        "--read-rate", type=_rate, default=READ_RATE, metavar="RATE",
+        help="bytes a second that are read from each member, such as 50Mi; 0 for no bound "
+        "(default: %(default)s)",
     )  # fmt: skip
 
 
@@ -286,14 +296,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_token(top)
     _add_spark(top)
-    top.add_argument(
-        "--read-rate",
-        type=_rate,
-        default=READ_RATE,
-        metavar="RATE",
-        help="bytes a second that are read from each member, such as 50Mi; 0 for no bound "
-        "(default: %(default)s)",
-    )
+    _add_rate(top)
     top.add_argument(
         "--output",
         choices=("text", "json"),

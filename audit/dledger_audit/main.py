@@ -70,17 +70,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: str, options: argparse.Namespace) -> int:
-    """Run the audit, write the summary and print the report, or run another command."""
-    if command == command_line.COMPACT:
-        return compaction.compact(options)
-    if command == command_line.VERIFY_COMPACTION:
-        return compaction.verify_compaction(options)
+    """Run the command, which reads each member no faster than the options say."""
+    with paced(options.read_rate):
+        if command == command_line.COMPACT:
+            return compaction.compact(options)
+        if command == command_line.VERIFY_COMPACTION:
+            return compaction.verify_compaction(options)
+        return _run_audit(options)
+
+
+def _run_audit(options: argparse.Namespace) -> int:
+    """Run the audit, write the summary and print the report."""
     try:
         is_local = options.history is not None and not is_uri(options.history)
         memory = load(options.history, options.group) if is_local else None
         captured = capture(options.group, options.members)
-        with paced(options.read_rate):
-            audited = _audit(captured, options, memory)
+        audited = _audit(captured, options, memory)
         result, summary = audited.result, audited.summary
         sys.stdout.write(_output(options.output, captured, result, summary))
         if options.html is not None:

@@ -2,11 +2,13 @@
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dledger_audit.compaction.archive import Archive
+from dledger_audit.compaction.compact import plan
 from dledger_compaction.model import key_history, naive
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.log import disk
@@ -186,6 +188,17 @@ def test_members_with_different_histories_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match="differ at or before"):
         compacted(copies_of(logs), tmp_path / "a")
+
+
+def test_followers_are_read_before_the_leader(tmp_path: Path) -> None:
+    logs = members_of(tmp_path, key_history(COUNT, 1))
+    said = manifest(logs["n0"], "n0", peers=logs)
+    leads = replace(said, status=replace(said.status, leader_id="n0"))
+
+    planned = plan("g", copies_of(logs, {"n0": leads}), "kv", 20, None)
+
+    assert planned is not None
+    assert [[copy.member for copy in part.copies] for part in planned.parts] == [["n1", "n2", "n0"]]
 
 
 def test_the_clean_point_is_the_lowest_commit_of_the_voters(tmp_path: Path) -> None:

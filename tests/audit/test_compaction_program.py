@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import shutil
+import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from dledger_audit import arguments as command_line
 from dledger_audit.compaction import archive as archives
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.compact import compact, plan
@@ -29,6 +32,7 @@ from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import served
 from dledger_logs.write import write_log
 from pyspark_dledger.copies import RefusedError
+from pyspark_dledger.pace import CREDIT_S_MAX
 
 COUNT = 500
 
@@ -94,6 +98,57 @@ def test_an_archive_of_folders_is_proven_and_a_fault_is_named(
     assert main([*proof, "-o", "json"]) == ExitCode.DAMAGED
     said = json.loads(capsys.readouterr().out)
     assert said["counts"]["digest_differs"] == 1
+
+
+def test_folders_are_only_read(tmp_path: Path) -> None:
+    logs = folders(tmp_path)
+    before = {member: state_of(log.root) for member, log in logs.items()}
+
+    assert compacted(copies_of(logs), tmp_path / "a") is not None
+    archive = state_of(tmp_path / "a")
+    assert main(["verify-compaction", ",".join(places(logs)), str(tmp_path / "a")]) == 0
+
+    assert {member: state_of(log.root) for member, log in logs.items()} == before
+    assert state_of(tmp_path / "a") == archive
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return when each file of a folder was changed, and what it has."""
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def test_a_proof_reads_a_member_no_faster_than_the_rate(tmp_path: Path) -> None:
+    logs, sent = folders(tmp_path), Counter[str]()
+    assert compacted(copies_of(logs), tmp_path / "a") is not None
+    rate = 30_000
+
+    def count(path: str, size: int) -> None:
+        sent[path] += size
+
+    with served(logs["n0"].root, manifest(logs["n0"], "n0"), sent=count) as url:
+        began_s = time.monotonic()
+        code = main(
+            ["verify-compaction", f"n0={url}", str(tmp_path / "a"), "--read-rate", str(rate)]
+        )
+        took_s = time.monotonic() - began_s
+
+    assert code == ExitCode.SOUND
+    assert sent.total() > 2 * rate, "the credit does not cover the rest"
+    assert took_s >= sent.total() / rate - CREDIT_S_MAX
+
+
+def test_the_programs_read_at_the_rate_of_audits_unless_told() -> None:
+    parsers = {
+        "compact": ["--group=g", "--member=n0=a", "--decoder=kv", "--archive=a"],
+        "verify-compaction": ["n0=a", "a"],
+        "": ["--group=g", "--member=n0=a"],
+    }
+    for command, given in parsers.items():
+        _, options, _ = command_line.parse([command, *given] if command else given)
+        assert options.read_rate == 50 << 20
 
 
 def test_a_run_with_nothing_to_do_starts_no_spark(

@@ -39,6 +39,7 @@ def run(
     """Run the program in this process, on the session that has started already."""
     for module in (audit_program, compaction_program):
         monkeypatch.setattr(module, "started", lambda *_: nullcontext(spark.sparkContext))
+    monkeypatch.setattr(compaction_program, "session", lambda _: nullcontext(spark.sparkContext))
 
     def program(*arguments: str) -> tuple[int, str, str]:
         code = main(arguments)

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -93,9 +93,10 @@ def verify_compaction(options: argparse.Namespace) -> int:
     """Compare an archive with its sources; return the exit code."""
     try:
         with ExitStack() as stack:
-            archive = _load(_fetched(options.archive, stack))
+            spark = cache(lambda: stack.enter_context(session("local[1]")))
+            archive = _load(_fetched(options.archive, stack, spark))
             members = log_copies.ask(archive.info.group, options.members)
-            before = _load(_fetched(options.previous, stack)) if options.previous else None
+            before = _load(_fetched(options.previous, stack, spark)) if options.previous else None
             found = verify(archive, Sources(members=members, previous=before))
     except (*_REFUSALS, OSError) as error:
         return _refused(error, "the archive was not verified")
@@ -108,14 +109,16 @@ def verify_compaction(options: argparse.Namespace) -> int:
     return ExitCode.INCOMPLETE if found.counts else ExitCode.SOUND
 
 
-def _fetched(place: Path | str, stack: ExitStack) -> Path:
-    """Return the folder of an archive, or of a copy that stays until the stack ends."""
+def _fetched(place: Path | str, stack: ExitStack, spark: Callable[[], SparkContext]) -> Path:
+    """Return the folder of an archive, or of a copy that stays until the stack ends.
+
+    `spark` returns the one context of the process, and starts it at first.
+    """
     if isinstance(place, Path):
         return place
-    context = SparkContext._active_spark_context or stack.enter_context(session("local[1]"))
     local = stack.enter_context(hadoop.scratch())
     stack.enter_context(_named(local, place))
-    hadoop_archive.fetch(hadoop.HadoopFolder(context, place), local)
+    hadoop_archive.fetch(hadoop.HadoopFolder(spark(), place), local)
     return local
 
 
