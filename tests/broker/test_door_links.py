@@ -263,7 +263,7 @@ def test_frames_are_bounded_by_all_that_requests_have(seed: int) -> None:
         link = DoorLink(Group().door, "n1", 1)
         link.connection_made(transport)  # type: ignore[arg-type]
         for request in requests:
-            link.send(request)
+            link.send(request, door_frames.request_bytes(request.body, request.ext_fields))
         await asyncio.sleep(0)
 
     asyncio.run(send())

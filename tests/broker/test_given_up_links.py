@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from dledger_broker.door.between_members.door_frames import DoorRequest
+from dledger_broker.door.between_members.door_frames import DoorRequest, request_bytes
 from dledger_broker.door.between_members.door_link import DoorLink
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
@@ -41,7 +41,8 @@ async def give_up(listener: socket.socket) -> int:
     accepted, _ = await loop.sock_accept(listener)
     with accepted:
         assert await loop.sock_recv(accepted, len(HELLO)) == HELLO
-        link.send(request())
+        sent = request()
+        link.send(sent, request_bytes(sent.body, sent.ext_fields))
         await loop.sock_recv(accepted, 1)  # it is on its way
         link.abort()
         return await read_all(accepted)

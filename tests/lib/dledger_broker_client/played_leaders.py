@@ -63,8 +63,9 @@ class Link:
     open: bool = True
     is_greeted: bool = False
 
-    def send(self, request: DoorRequest) -> None:
+    def send(self, request: DoorRequest, size: int) -> None:
         """Let a request arrive later."""
+        assert size == door_frames.request_bytes(request.body, request.ext_fields)
         self.arriving.append(request)
 
     def make(self) -> None:

@@ -126,6 +126,11 @@ def request_bytes(body: bytes, ext_fields: dict[str, str] | None) -> int:
     return size
 
 
+def registration(number: int) -> DoorRequest:
+    """Return a request for a registration."""
+    return DoorRequest(number, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0)
+
+
 def encode_requests(requests: Sequence[DoorRequest], opaque: int = 0) -> bytes:
     """Return the frame of requests. Raises ValueError if it would be too long.
 

@@ -67,9 +67,10 @@ class DoorLink(DialedLink):
         self._unsent.insert(0, hello)
         self._dial(host, port)
 
-    def send(self, request: DoorRequest) -> None:
-        """Send a request at the end of this turn of the event loop."""
-        size = door_frames.request_bytes(request.body, request.ext_fields)
+    def send(self, request: DoorRequest, size: int) -> None:
+        """Send a request at the end of this turn of the event loop; `size` is its size as
+        `request_bytes` counts.
+        """
         if len(self._next) >= REQUESTS_MAX or self._next_bytes + size > BYTES_MAX:
             self._flush()
         if not self._next:

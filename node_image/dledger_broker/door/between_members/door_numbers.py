@@ -36,13 +36,14 @@ class DoorNumbers:
 
     def take(self, count: int) -> Number | None:
         """Return the next numbers; None if no registration has room for them now."""
-        first = self._registrations.get(self._last)
-        others = [each for each in self._registrations.values() if each is not first]
-        for sequences in [*([] if first is None else [first]), *others]:
-            if sequences.has_room(count):
-                self._last = sequences.producer_id
-                return Number(sequences.producer_id, sequences.take(count), count)
-        return None
+        sequences = self._registrations.get(self._last)
+        if sequences is None or not sequences.has_room(count):
+            every = self._registrations.values()
+            sequences = next((each for each in every if each.has_room(count)), None)
+            if sequences is None:
+                return None
+            self._last = sequences.producer_id
+        return Number(sequences.producer_id, sequences.take(count), count)
 
     def needs_registration(self, count: int) -> bool:
         """Tell whether another registration would help a request with so many messages."""

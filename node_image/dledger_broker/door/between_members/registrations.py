@@ -69,11 +69,13 @@ class Registrations:
         """Let another leader be asked without a pause."""
         self._next_s = self._pause_s = 0.0
 
+    def expects(self, request: int) -> bool:
+        """Tell whether this is a request for a registration that is on its way."""
+        return request == self._request or request in self._late
+
     def is_under_way(self, requests: range) -> bool:
         """Tell whether a request that is on its way is one of these."""
-        if self._request is not None and self._request in requests:
-            return True
-        return any(late in requests for late in self._late)
+        return any(self.expects(request) for request in requests)
 
     def answered(self, answer: DoorAnswer) -> DLedgerResponseCode | None:
         """Take the leader's answer; return why it refuses, if it does and says so.

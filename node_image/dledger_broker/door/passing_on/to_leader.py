@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 
 from dledger_broker.door.between_members import refusals
 from dledger_broker.door.between_members.door_frames import (
-    REGISTER,
     REQUEST_BYTES_MAX,
     DoorAnswer,
     DoorRequest,
     Way,
+    registration,
+    request_bytes,
 )
 from dledger_broker.door.between_members.door_link import DoorLink, OpenLink
 from dledger_broker.door.between_members.door_numbers import DoorNumbers
@@ -249,12 +250,11 @@ class ToLeader:
         self.counters.values["requests_passed_on"] += 1
         command = call.command
         producer, sequence, count = number or (-1, 0, 0)
-        link.send(
-            DoorRequest(
-                self._next_request, command.code, command.opaque, command.flag, command.version,
-                command.ext_fields, command.body, call.line.born_host, producer, sequence, count,
-            )
+        request = DoorRequest(
+            self._next_request, command.code, command.opaque, command.flag, command.version,
+            command.ext_fields, command.body, call.line.born_host, producer, sequence, count,
         )  # fmt: skip
+        link.send(request, waiting.size)
         return True
 
     def _register(self, link: DoorLink, count: int) -> None:
@@ -262,7 +262,7 @@ class ToLeader:
         if self._registrations.may_ask(count):
             self._next_request += 1
             self._registrations.asked(self._next_request)
-            link.send(DoorRequest(self._next_request, REGISTER, 0, 0, 0, None, b"", b"", -1, 0, 0))
+            link.send(registration(self._next_request), request_bytes(b"", None))
 
     def _open(self, leader: Leader) -> DoorLink | None:
         """Begin to connect to a leader; return None if its address is not known."""
@@ -320,7 +320,7 @@ class ToLeader:
         self._hearing.heard()
         written: dict[Line, list[bytes]] = {}
         for answer in answers:
-            if self._registrations.is_under_way(range(answer.number, answer.number + 1)):
+            if self._registrations.expects(answer.number):
                 self._take_registration(answer)
                 continue
             waiting = self._sent.pop(answer.number, None)
