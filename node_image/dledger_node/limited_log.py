@@ -5,6 +5,7 @@ volume.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -14,6 +15,8 @@ LINES_MAX: Final = 10
 PERIOD_S: Final = 60.0
 CHATTY: Final = ("aiohttp.server", "asyncio")
 """Loggers of libraries that write a line, or a traceback, for what a stranger sends."""
+_UNQUOTED: Final = re.compile(r"""(?:'[A-Za-z-]{1,20}'|b(?!['"])|[^b'"])*""")
+"""The text before the first literal, unless that is short enough to be the name of a header."""
 
 
 class LineBudget:
@@ -57,16 +60,22 @@ class StrangersFilter(logging.Filter):
         if error is not None and type(error).__module__.startswith("aiohttp."):
             record.exc_info = record.exc_text = None  # the request is at fault, not this program
             record.levelno, record.levelname = logging.WARNING, "WARNING"
-            text = f"{text}: {_in_words(error)}"
+            words = _in_words(error)
+            text = f"{text}: {words}" if words else text
         record.msg, record.args = text + admitted, ()
         return True
 
 
 def _in_words(error: BaseException) -> str:
-    """Return what aiohttp says about a bad request, in one line, without the bytes of it."""
+    """Return what aiohttp says about a bad request, in one line, without the bytes of it.
+
+    Some of these messages quote the line that is wrong. It may be the one with the token.
+    """
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines()]
     kept = " ".join(line for line in lines if not line.startswith(("b'", 'b"', "^")))
-    return "".join(char if char.isprintable() else "?" for char in kept[:200]).strip(" :")
+    found = _UNQUOTED.match(kept[:200])
+    assert found is not None, "an empty text matches, too"
+    return "".join(char if char.isprintable() else "?" for char in found[0]).strip(" :")
 
 
 def limit_libraries() -> None:

@@ -11,6 +11,8 @@ from aiohttp.test_utils import TestServer
 from dledger_node.limited_log import LINES_MAX, PERIOD_S, LineBudget, StrangersFilter
 from dledger_wire.listener import Clock
 
+TOKEN = "uT0yq1Zc0d3VtVtdPq1Tn8yKfXf3WJmVb2oGJ2Wd81k"
+
 
 @pytest.fixture
 def clock() -> Clock:
@@ -21,6 +23,19 @@ def record_of(error: BaseException, text: str = "Error handling request") -> log
     return logging.LogRecord(
         "aiohttp.server", logging.ERROR, "x.py", 1, text, (), (type(error), error, None)
     )
+
+
+async def serve(sent: bytes) -> None:
+    """Send bytes to a server of aiohttp, whose lines the filter limits, and wait for its answer."""
+    only = StrangersFilter(LineBudget())
+    logging.getLogger("aiohttp.server").addFilter(only)
+    async with TestServer(web.Application()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(sent)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    logging.getLogger("aiohttp.server").removeFilter(only)
 
 
 def test_lines_beyond_the_budget_are_left_out_and_counted_in_the_next_period(clock: Clock) -> None:
@@ -60,17 +75,41 @@ def test_a_bad_request_is_one_short_line_without_a_traceback(clock: Clock) -> No
 async def test_a_bad_request_is_told_in_words(
     sent: bytes, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    only = StrangersFilter(LineBudget())
-    logging.getLogger("aiohttp.server").addFilter(only)
-    async with TestServer(web.Application()) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(sent)
-        await reader.read()
-        writer.close()
-        await writer.wait_closed()
-    logging.getLogger("aiohttp.server").removeFilter(only)
+    await serve(sent)
 
     assert caplog.messages == [f"Error handling request from 127.0.0.1: {told}"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        TOKEN + "x" * 10_000,
+        f'"{TOKEN}' + "x" * 10_000,
+        f"'\"{TOKEN}\\" + "x" * 10_000,
+        f"{TOKEN}\x01",
+        f"{TOKEN}\n{TOKEN}",
+    ],
+    ids=["long", "long and quoted", "long with quotes", "odd character", "a second line"],
+)
+@pytest.mark.parametrize("scheme", ["Bearer ", ""])
+async def test_a_header_with_a_token_that_is_refused_does_not_show_it(
+    scheme: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = "GET / HTTP/1.1\r\nHost: member\r\nAuthorization: "
+    await serve(f"{head}{scheme}{value}\r\n\r\n".encode())
+
+    (line,) = caplog.messages
+    assert line.startswith("Error handling request from 127.0.0.1")
+    assert TOKEN[:8] not in line
+
+
+@pytest.mark.parametrize("form", ["Got more than 5 bytes: {!r}.", "Bad status line {!r}", "{!r}"])
+def test_nothing_that_aiohttp_quotes_is_shown(form: str, clock: Clock) -> None:
+    for quoted in (TOKEN, TOKEN.encode(), repr(TOKEN.encode()), f"'Host' \"{TOKEN}"):
+        record = record_of(BadStatusLine("", form.format(quoted)))
+
+        assert StrangersFilter(LineBudget(clock)).filter(record)
+        assert TOKEN[:8] not in record.getMessage()
 
 
 def test_an_error_of_this_program_keeps_its_traceback(clock: Clock) -> None:
