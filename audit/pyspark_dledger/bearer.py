@@ -15,7 +15,9 @@ from typing import Final
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 
 VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
-"""A file that is not there is no error: a pod may start before it has its token."""
+"""A file that is not there is no error, because a pod may start before it has its token, and most
+groups of a cluster may demand none. It is named once a member demands the token (`lack`).
+"""
 
 
 class TokenError(ValueError):
@@ -33,6 +35,13 @@ class Bearer:
         """Return the header to send; none without a token. Raises TokenError."""
         token = self.token or self._from_file()
         return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def lack(self) -> str:
+        """Return why there is no token, if the reason is a file that is missing; otherwise ""."""
+        path = "" if self.token or self.file else os.environ.get(VARIABLE, "")
+        if not path or os.path.exists(path):
+            return ""
+        return f"{VARIABLE} names the file {path}, which does not exist"
 
     def _from_file(self) -> str:
         path = self.file or os.environ.get(VARIABLE, "")

@@ -233,8 +233,17 @@ class HttpFiles:
         if response.status == 404:
             raise GoneError(f"{where}: no such file")
         if response.status == 401:
-            raise UnauthorizedError(f"{where}: {reason or 'HTTP 401'}; {TOKEN_ADVICE}")
+            refusal = self._refusal(reason or "HTTP 401")
+            raise UnauthorizedError(f"{where}: {refusal}; {TOKEN_ADVICE}")
         raise AnswerError(f"{where}: HTTP {response.status} {response.reason}")
+
+    def _refusal(self, reason: str) -> str:
+        """Return why a member refuses the token, or the lack of one.
+
+        Findings cut long reasons, so what the member cannot know comes first.
+        """
+        lack = "" if self._authorization else self._bearer.lack()
+        return f"{lack}, and {reason}" if lack else reason
 
     def _response(self, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         self._connection.request("GET", self._path + path, headers=headers)

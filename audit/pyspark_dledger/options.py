@@ -127,6 +127,10 @@ def _unknown(name: str, names: Mapping[str, str]) -> str:
 
 
 def _bearer(options: Mapping[str, str]) -> Bearer:
+    if options.get("token") and options.get("tokenFile"):
+        raise OptionError(
+            "token and tokenFile are both given, and may be different tokens: give one of them"
+        )
     try:
         return Bearer(
             token=check_token(options.get("token", "")), file=options.get("tokenFile", "")

@@ -19,7 +19,8 @@ Options
     maxEntriesPerBatch, maxBytesPerBatch
                     a batch of `readStream` has at most so many entries (no bound) or bytes (1 GiB)
     tokenFile       a file with the group's audit token, on each machine that runs tasks
-    token           the token itself; it is not replaced when the group replaces its tokens
+    token           the token itself, in the place of tokenFile; it is not replaced when the group
+                    replaces its tokens
     taskBytes       a task reads about so many bytes at most (256 MiB); of the view members, at
                     least one segment
 

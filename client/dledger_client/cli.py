@@ -18,6 +18,7 @@ import uvloop
 
 from dledger_client.commands import (
     append,
+    audit_token,
     bench,
     completion,
     export,
@@ -77,7 +78,7 @@ def parser() -> Parser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
         append, get, tail, export, import_, register, group, member, status, health, transfer,
-        bench, completion,
+        audit_token, bench, completion,
     ):  # fmt: skip
         command.add_parser(commands)
     return top

@@ -83,6 +83,31 @@ def test_an_audit_without_the_token_is_incomplete_and_says_why(guarded: Guarded)
 
 
 @pytest.mark.group
+def test_a_file_of_the_variable_that_is_missing_is_named_once_a_member_demands_the_token(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, "missing.token")  # a long path would be cut
+
+    summary = audited(guarded)
+
+    assert summary.verdict is Verdict.INCOMPLETE
+    told = [each.detail for each in summary.first_findings]
+    named = f"{VARIABLE} names the file missing.token, which does not exist"
+    assert any(named in each for each in told), told
+
+
+@pytest.mark.parametrize("bearer", [Bearer(token="x" * 32), Bearer(file="elsewhere")])
+def test_a_file_that_is_not_used_is_not_named(
+    bearer: Bearer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nowhere"))
+
+    assert bearer.lack() == ""
+    assert str(tmp_path / "nowhere") in Bearer().lack()
+
+
+@pytest.mark.group
 def test_an_audit_with_the_token_is_sound(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +161,14 @@ def test_a_wrong_token_or_file_is_refused_before_anything_is_read(
         assert ended.value.code == 2
         assert reason in capsys.readouterr().err
     assert VARIABLE not in os.environ
+
+
+def test_a_token_and_a_file_with_one_are_refused_together(guarded: Guarded) -> None:
+    token = OLD.for_audits().current
+    with pytest.raises(OptionError, match="token and tokenFile are both given") as caught:
+        parse({"path": guarded.members, "token": token, "TOKENFILE": str(guarded.file)})
+
+    assert token not in str(caught.value)
 
 
 def test_no_plan_or_error_shows_the_token() -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dledger_client.cli import main
 from dledger_client.commands import admin_token, profiles
 from dledger_client.commands.common import UsageError
+from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.settings import COMMAND_LINE_VARIABLES
 
 SOURCES = ("option", "profile", "file variable", "variable", "member")
@@ -77,6 +79,29 @@ def test_a_wrong_token_is_named_by_its_source_and_not_shown(
 
     assert admin_token.VARIABLE in str(caught.value)
     assert "too-short" not in str(caught.value)
+
+
+def test_the_audit_tokens_of_all_tokens_of_a_file_are_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = AdminTokens(accepted=(token_of("new"), token_of("old")), version="2")
+    (tmp_path / "admin.token").write_text(tokens.to_text())
+
+    assert main(["audit-token", f"--admin-token-file={tmp_path}/admin.token"]) == 0
+
+    printed, complaint = capsys.readouterr()
+    assert AdminTokens.parse(printed.encode()) == tokens.for_audits()
+    assert (printed, complaint) == (tokens.for_audits().to_text(), "")
+
+
+def test_without_an_administration_token_there_is_no_audit_token(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["audit-token"]) == 2
+
+    printed, complaint = capsys.readouterr()
+    assert printed == ""
+    assert "--admin-token-file" in complaint
 
 
 def test_a_node_ignores_the_variables_of_the_command_line() -> None:

@@ -17,7 +17,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 pytestmark = pytest.mark.usefixtures("group_in_environment")
 COMMANDS = ["append", "get", "tail", "register", "group", "group local", "member", "member list",
             "member add", "member promote", "member demote", "member remove", "status",
-            "health", "wait", "transfer", "bench", "completion"]  # fmt: skip
+            "health", "wait", "transfer", "audit-token", "bench", "completion"]  # fmt: skip
 
 
 # tail

@@ -16,6 +16,7 @@ import pytest
 from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
 from dledger_client.sync import BlockingClient
+from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_group.local_process import LocalGroupProcess
 from tools.groups.waiting import wait_for
@@ -42,6 +43,13 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def put(file: Path, text: str) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(text)
+    unfinished.replace(file)
 
 
 def test_a_local_group_continues_after_its_leader_is_killed(tmp_path: Path) -> None:
@@ -110,6 +118,32 @@ def test_a_local_group_demands_its_token_if_it_is_asked_to(
 
     assert "--admin-token-file" in capsys.readouterr().err
     assert token_file.stat().st_mode & 0o077 == 0, "only its owner may read it"
+
+
+def test_the_file_with_the_audit_token_follows_the_administration_token(tmp_path: Path) -> None:
+    with LocalGroupProcess(tmp_path, 1, 0, "--admin-token") as group:
+        group.event("leader")
+        environment = group.started["environment"]
+        admin, audit = (
+            Path(environment[f"DLEDGER_CLIENT_{kind}_TOKEN_FILE"]) for kind in ("ADMIN", "AUDIT")
+        )
+        first = AdminTokens.parse(admin.read_bytes())
+        assert AdminTokens.parse(audit.read_bytes()) == first.for_audits()
+        both = AdminTokens(accepted=("y" * 40, first.current), version="2")
+        replaced = audit.stat().st_ino
+        put(admin, both.to_text())
+        wait_for(
+            lambda: AdminTokens.parse(audit.read_bytes()) == both.for_audits(),
+            "the file with the audit token has followed",
+        )
+        put(admin, "too short\n")
+        trouble = group.event("token")
+
+    assert audit.stat().st_ino != replaced, "a reader may have found half of the file"
+    assert AdminTokens.parse(audit.read_bytes()) == both.for_audits()
+    assert audit.stat().st_mode & 0o077 == 0, "only its owner may read it"
+    assert "line 1 is not a token" in trouble["reason"]
+    assert "too short" not in trouble["reason"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

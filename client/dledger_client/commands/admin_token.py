@@ -31,6 +31,12 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def read(arguments: argparse.Namespace) -> str:
     """Return the token to send; empty if none is given. Raises UsageError."""
+    tokens = read_all(arguments)
+    return tokens.current if tokens else ""
+
+
+def read_all(arguments: argparse.Namespace) -> AdminTokens | None:
+    """Return the tokens of the first source; None if none is given. Raises UsageError."""
     path = arguments.admin_token_file or os.environ.get(FILE_VARIABLE)
     if path:
         return _read_file(path)
@@ -38,10 +44,10 @@ def read(arguments: argparse.Namespace) -> str:
         return _parse(token.encode("utf-8", "surrogateescape"), f"${VARIABLE}")
     if path := os.environ.get(MEMBER_FILE_VARIABLE):
         return _read_file(path)
-    return ""
+    return None
 
 
-def _read_file(path: str) -> str:
+def _read_file(path: str) -> AdminTokens:
     try:
         with open(path, "rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
@@ -52,8 +58,8 @@ def _read_file(path: str) -> str:
     return _parse(raw, path)
 
 
-def _parse(raw: bytes, where: str) -> str:
+def _parse(raw: bytes, where: str) -> AdminTokens:
     try:
-        return AdminTokens.parse(raw).current
+        return AdminTokens.parse(raw)
     except TokensError as error:
         raise UsageError(f"{where} holds no administration token: {error}") from error

@@ -23,6 +23,7 @@ from dledger_client.local.group import (
     LocalGroup,
     environment_of,
 )
+from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
@@ -275,6 +276,8 @@ def _print_event(event: Event) -> None:
         common.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
     elif isinstance(event, OutOfService):
         common.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
+    elif isinstance(event, TokenTrouble):
+        common.write_line(f"{now}  {event.reason}")
     else:
         common.write_line(
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
@@ -299,6 +302,8 @@ def _print_event_json(event: Event) -> None:
         common.write_event(
             {"event": "outOfService", "member": event.member_id, "reason": event.reason}
         )
+    elif isinstance(event, TokenTrouble):
+        common.write_event({"event": "token", "reason": event.reason})
     else:
         common.write_event(
             {

@@ -4,6 +4,8 @@ group.json        the group's shape, written before the first member starts
 lock              held by the process that runs the group, and by each of its members
 dledger-n0/ …     the stores of the members
 n0.log …          the output of each member since its last start
+admin-token, audit-token
+                  the tokens of a group that demands them
 """
 
 import contextlib

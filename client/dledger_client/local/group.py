@@ -33,7 +33,7 @@ from dledger_client.local.folder import (
 from dledger_client.local.member import MemberProcess, Restarted
 from dledger_client.local.processes import how_to_stop, listening_on, process_name
 from dledger_client.local.seed import copy_seed, read_seed
-from dledger_client.local.token import keep_audit_token, keep_token
+from dledger_client.local.token import AuditTokenFile, TokenTrouble, keep_token
 from dledger_client.local.trouble import OutOfService, StorageTrouble, TroubleWatch
 from dledger_client.tasks import TaskScope
 from dledger_formats.http.status import LeaderView, NodeStatus
@@ -61,7 +61,7 @@ class LeaderChanged:
     term: int
 
 
-Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService
+Event: TypeAlias = LeaderChanged | Restarted | StorageTrouble | OutOfService | TokenTrouble
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +143,19 @@ class LocalGroup:
             program = member_program(PROGRAM if self.broker is None else BROKER_PROGRAM)
             lock = resources.enter_context(lock_folder(self.folder))
             shape = await self._found(self._shape)
+            audit_token: AuditTokenFile | None = None
             if self._demands_token:
                 self.token_file = keep_token(self.folder)
-                self.audit_token_file = keep_audit_token(self.folder, self.token_file)
+                audit_token = AuditTokenFile(self.folder, self.token_file)
+                audit_token.renew()
+                self.audit_token_file = audit_token.path
             _require_free_ports(_ports_of(self.members.values()), "--port")
             if self.broker is not None:
                 _require_free_ports(self.broker.ports, "--broker-port")
             broker_environment = {} if self.broker is None else self.broker.environment()
             tasks = await resources.enter_async_context(TaskScope())
+            if audit_token is not None:
+                tasks.spawn(audit_token.follow(self._on_event))
             for member in self.members.values():
                 process = MemberProcess(
                     program,
