@@ -1,5 +1,7 @@
 """The connections behind the clients of consumer groups, without sockets."""
 
+import asyncio
+import itertools
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups import group_clients
-from dledger_broker.door.consumer_groups.group_clients import Client, GroupClients
+from dledger_broker.door.consumer_groups.group_clients import TOLD_MAX, Client, GroupClients
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state.broker_state import BrokerState
@@ -102,6 +104,33 @@ def test_more_clients_than_the_bound_are_refused_and_the_others_stay(
     assert table.seen(second, client("b", "g2")) == [("g1", "b")]
     table.forget(first)
     table.seen(third, client("c", "g1"))
+
+
+async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once() -> None:
+    """With 20,000 clients, one turn told all of them."""
+    table, state = new_table()
+    lines: list[Any] = [line() for _ in range(5 * TOLD_MAX)]
+    for number, connected in enumerate(lines):
+        table.seen(connected, client(f"c{number}", "g1", "g2"))
+
+    def change(*groups: str) -> None:
+        state.tables.groups.changed.update(dict.fromkeys(groups))
+        table.notify_changed()
+
+    change("g1")
+    turns = [sum(len(each.told) for each in lines)]
+    change("g1", "g2")
+    table.forget(lines[-1])
+    # The first ones are told twice that g1 has changed, the last one nothing.
+    while turns[-1] < TOLD_MAX + 2 * (len(lines) - 1):
+        await asyncio.sleep(0)
+        turns.append(sum(len(each.told) for each in lines))
+
+    per_turn = [after - before for before, after in itertools.pairwise([0, *turns])]
+    assert max(per_turn) == TOLD_MAX
+    assert lines[-1].told == [], "it has left before its turn"
+    assert all(each.told == ["g1", "g2"] for each in lines[TOLD_MAX:-1])
+    assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in lines[:TOLD_MAX])
 
 
 def test_a_snapshot_that_replaces_the_state_is_told_to_every_group() -> None:

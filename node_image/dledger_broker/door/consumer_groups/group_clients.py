@@ -5,6 +5,8 @@ group on any member; this table says only whom this member can tell that a group
 which subscriptions a pull of the connection means.
 """
 
+import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -25,6 +27,8 @@ from dledger_formats.rocketmq.consumer_groups import (
 
 _OPAQUES: Final = 1 << 31
 BROADCASTING: Final = "BROADCASTING"
+TOLD_MAX: Final = 100
+"""Clients that one turn of the event loop tells, which takes a millisecond."""
 
 
 class Client(NamedTuple):
@@ -50,6 +54,9 @@ class GroupClients:
         self._holders: Counter[Membership] = Counter()
         """The number of connections of each client, by group."""
         self._memberships = self._body_bytes = 0
+        self._untold: dict[str, dict[BrokerConnection, None]] = {}
+        """The connections that are to be told that a group has changed, by group."""
+        self._is_telling = False
         self._opaque = 0
         self._tables = owner.state.tables
 
@@ -154,7 +161,10 @@ class GroupClients:
         return own is not None and own.message_model == BROADCASTING
 
     def notify_changed(self) -> None:
-        """Tell the connected clients of each group whose clients have changed."""
+        """Tell the connected clients of each group whose clients have changed.
+
+        A group may have thousands: some are told now, and the others in the next turns of the loop.
+        """
         state = self._owner.state
         if self._tables is not state.tables:  # a snapshot has replaced the state
             self._tables = state.tables
@@ -168,10 +178,28 @@ class GroupClients:
         for group in groups:
             lines, config = self._lines.get(group), configs.get(group)
             if lines and (config is None or config.notify_consumer_ids_changed_enable):
-                self._opaque = (self._opaque + 1) % _OPAQUES
-                frame = ids_changed(group, self._opaque)
-                for line in list(lines):
+                self._untold.setdefault(group, {}).update(lines)
+        if not self._is_telling:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the next clients that are still in their groups."""
+        left = TOLD_MAX
+        while self._untold and left:
+            group, lines = next(iter(self._untold.items()))
+            told = list(itertools.islice(lines, left))
+            left -= len(told)
+            self._opaque = (self._opaque + 1) % _OPAQUES
+            frame, members = ids_changed(group, self._opaque), self._lines.get(group, {})
+            for line in told:
+                del lines[line]
+                if line in members:
                     line.send(frame)
+            if not lines:
+                del self._untold[group]
+        self._is_telling = bool(self._untold)
+        if self._is_telling:
+            asyncio.get_running_loop().call_soon(self._tell)
 
 
 def ids_changed(group: str, opaque: int) -> bytes:

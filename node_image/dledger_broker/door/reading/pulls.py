@@ -7,6 +7,7 @@ on to the leader, which alone says that messages are gone.
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -38,6 +39,8 @@ HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
+SERVED_MAX: Final = 100
+"""Held pulls that one turn of the event loop serves or answers, which takes a few milliseconds."""
 PROOF_S: Final = 2.0
 """How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
@@ -77,19 +80,24 @@ class Pulls:
         self._loop = asyncio.get_running_loop()
         self._held: dict[QueueId, dict[Pull, None]] = {}
         self._held_by_line: dict[object, dict[Pull, None]] = {}
+        self._woken: dict[Pull, None] = {}
+        """Held pulls that are to be served."""
         self.held_count = 0
-        self._is_closed = False
+        self._is_waking = self._is_closed = False
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
         self._serve(self._requests.read(call, self._loop.time()))
 
     def built(self, queues: Iterable[QueueId]) -> None:
-        """Serve the pulls that wait for messages of these queues, or for what the log shows."""
+        """Serve the pulls that wait for messages of these queues, or for what the log shows.
+
+        Thousands may wait for one queue: some are served now, and the others in the next turns.
+        """
         for queue in queues:
-            for pull in list(self._held.get(queue, ())):
-                self._release(pull)
-                self._serve(pull)
+            self._woken.update(self._held.get(queue, {}))
+        if not self._is_waking:
+            self._serve_woken()
 
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
@@ -97,12 +105,13 @@ class Pulls:
             self._release(pull)
 
     def expire(self) -> None:
-        """Answer the pulls that were held long enough."""
+        """Answer pulls that were held long enough; of very many, the others at the next call."""
         now_s = self._loop.time()
-        for waiting in list(self._held.values()):
-            for pull in [pull for pull in waiting if pull.deadline_s <= now_s]:
-                self._release(pull)
-                self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
+        every = itertools.chain.from_iterable(self._held.values())
+        expired = (pull for pull in every if pull.deadline_s <= now_s)
+        for pull in list(itertools.islice(expired, SERVED_MAX)):
+            self._release(pull)
+            self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
 
     def cut_off(self, arrived_until_s: float) -> None:
         """Cut the connections of the pulls that came until then: this member has no leader."""
@@ -120,6 +129,14 @@ class Pulls:
                 self._answer_nothing(pull, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
     # -- serving -----------------------------------------------------------------------------------
+
+    def _serve_woken(self) -> None:
+        for pull in list(itertools.islice(self._woken, SERVED_MAX)):
+            self._release(pull)
+            self._serve(pull)
+        self._is_waking = bool(self._woken)
+        if self._is_waking:
+            self._loop.call_soon(self._serve_woken)
 
     def _serve(self, pull: Pull) -> None:
         """Read in a thread, hold, or correct the offset."""
@@ -299,6 +316,7 @@ class Pulls:
     def _release(self, pull: Pull) -> None:
         """Hold a pull no longer."""
         self.held_count -= 1
+        self._woken.pop(pull, None)
         table: dict[object, dict[Pull, None]]
         for table, key in ((self._held, pull.queue), (self._held_by_line, pull.call.line)):  # type: ignore[assignment]
             del table[key][pull]

@@ -1,0 +1,126 @@
+"""Thousands of pulls that are held: no turn of the event loop serves or answers all of them."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulls import SERVED_MAX, Pulls
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.reader import UnreadableError
+from dledger_broker.state import changes
+from dledger_broker.state.broker_state import BrokerState
+from dledger_broker_client.answer_keeper import AnswerKeeper
+from dledger_broker_client.client import pull_ext
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.state_records import TopicSet
+from dledger_formats.rocketmq.topics import TopicConfig
+
+QUEUE = QueueId("t", 0)
+COUNT = 5 * SERVED_MAX
+CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
+
+
+class Member:
+    """A leader that a quorum confirms at once."""
+
+    leader_id = "n0"
+    readable_index = applied_index = 5
+
+    def prove(self, done: Callable[[bool], object]) -> None:
+        done(True)
+
+
+class Holding:
+    """A member of whom one client has asked for the next message of an empty queue, many times."""
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self.state = BrokerState()
+        changes.make(self.state.tables, TopicSet(config=CONFIG), 0, 1)
+        owner: Any = SimpleNamespace(state=self.state, is_proven=True, created_index=lambda _: 0)
+        feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
+        clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
+        reader: Any = SimpleNamespace(min_offset=self.refuse)
+        member, self.line = Member(), AnswerKeeper()
+        self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
+        door: Any = SimpleNamespace(counters=BrokerCounters())
+        held = {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
+        for opaque in range(COUNT):
+            command = RemotingCommand(
+                code=int(RequestCode.PULL_MESSAGE),
+                opaque=opaque,
+                ext_fields=pull_ext("t", 0) | held,
+            )
+            line: Any = self.line
+            now_s = asyncio.get_running_loop().time()
+            self.pulls.pull(Call(line, command, door, now_s))
+        assert self.pulls.held_count == COUNT
+
+    def refuse(self, *_: object, **__: object) -> int:
+        """The log cannot be read, so that a pull that is served gets an answer at once."""
+        raise UnreadableError("the log cannot be read")
+
+    async def answers(self) -> list[int]:
+        """Wait until each pull is answered, and return the codes."""
+        async with asyncio.timeout(10):
+            while len(self.line.answers) < COUNT:  # noqa: ASYNC110 - threads read
+                await asyncio.sleep(0.001)
+        assert {answer.opaque for answer in self.line.answers} == set(range(COUNT))
+        return [answer.code for answer in self.line.answers]
+
+
+@pytest.fixture
+async def holding() -> AsyncIterator[Holding]:
+    with ThreadPoolExecutor(1) as threads:
+        yield Holding(threads)
+
+
+async def test_pulls_that_wait_for_one_queue_are_served_over_many_turns(holding: Holding) -> None:
+    """One turn once served all of them: 20,000 may wait."""
+    holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
+    left = [COUNT]
+    for _ in range(2):  # the queue grows again before all have their turn
+        holding.pulls.built([QUEUE])
+        left.append(holding.pulls.held_count)
+    while left[-1]:
+        await asyncio.sleep(0)
+        left.append(holding.pulls.held_count)
+
+    assert max(before - after for before, after in itertools.pairwise(left)) == SERVED_MAX
+    assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
+
+
+async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
+    holding: Holding,
+) -> None:
+    for pull in holding.pulls._held[QUEUE]:
+        pull.deadline_s = 0.0
+    left = [COUNT]
+    while left[-1]:
+        holding.pulls.expire()
+        left.append(holding.pulls.held_count)
+
+    assert [before - after for before, after in itertools.pairwise(left)] == [SERVED_MAX] * 5
+    assert await holding.answers() == [ResponseCode.PULL_NOT_FOUND] * COUNT
+
+
+async def test_a_pull_that_is_to_be_served_is_answered_once_if_the_member_closes(
+    holding: Holding,
+) -> None:
+    holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
+    holding.pulls.built([QUEUE])
+
+    holding.pulls.close()
+
+    codes = await holding.answers()
+    assert codes.count(ResponseCode.SYSTEM_ERROR) == SERVED_MAX
+    assert codes.count(ResponseCode.PULL_RETRY_IMMEDIATELY) == COUNT - SERVED_MAX
+    assert not holding.pulls._woken
