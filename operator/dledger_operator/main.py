@@ -21,6 +21,7 @@ from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
+from dledger_operator.behaviours.phases import Phases
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.watch_check import WatchCheck
 from dledger_operator.behaviours.workers import Workers
@@ -171,6 +172,7 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
             now=utc_now,
             random=Random(),
             reconcile_slots=asyncio.Semaphore(RECONCILES_AT_ONCE_MAX),
+            phases=Phases(),
         )
     finally:
         await member_http.close()

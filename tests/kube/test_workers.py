@@ -13,6 +13,7 @@ from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
+from dledger_operator.behaviours.phases import Phases
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
 from dledger_operator.clients.canary_client import CanaryClient
@@ -54,6 +55,7 @@ async def workers() -> AsyncIterator[Workers]:
             now=lambda: datetime.now(UTC),
             random=Random(1),
             reconcile_slots=asyncio.Semaphore(8),
+            phases=Phases(),
         )
     )
     yield made

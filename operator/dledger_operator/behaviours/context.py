@@ -9,6 +9,7 @@ from random import Random
 from dledger_operator.behaviours.admin_tokens.authorized_requests import AuthorizedRequests
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
+from dledger_operator.behaviours.phases import Phases
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import ConflictError
@@ -50,6 +51,8 @@ class Context:
     """Limits concurrent reconciliations, so that after a restart with many groups there are still
     connections for following leaders.
     """
+    phases: Phases
+    """Spreads the groups over the moments at which their loops run."""
 
     def authorized_requests(self, namespace: str, group: str) -> AuthorizedRequests:
         """Return the requests to the leaders of a group, with its administration token."""

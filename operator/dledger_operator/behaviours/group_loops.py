@@ -44,18 +44,22 @@ class GroupLoops:
     async def run(self, follow: Run, others: Mapping[str, Run]) -> None:
         """Run until cancelled."""
         acting: list[asyncio.Task[None]] = []
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat("follow", follow))
-            while True:
-                self._asked.clear()
-                if self.acts and not acting:
-                    acting = [tasks.create_task(self._repeat(*each)) for each in others.items()]
-                elif not self.acts and acting:
-                    await self._stop(acting)
-                    acting = []
-                await self._asked.wait()
+        with self._context.phases.for_a_group() as phase_s:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._repeat("follow", follow, phase_s))
+                while True:
+                    self._asked.clear()
+                    if self.acts and not acting:
+                        acting = [
+                            tasks.create_task(self._repeat(*each, phase_s))
+                            for each in others.items()
+                        ]
+                    elif not self.acts and acting:
+                        await self._stop(acting)
+                        acting = []
+                    await self._asked.wait()
 
-    async def _repeat(self, loop: str, run: Run) -> None:
+    async def _repeat(self, loop: str, run: Run, phase_s: float) -> None:
         await repeat(
             run,
             what=f"{self._what}: {loop}",
@@ -63,6 +67,7 @@ class GroupLoops:
             pace=GROUP_PACES[loop],
             random=self._context.random,
             on_failure=partial(self._context.count_failure, loop),
+            phase_s=phase_s,
         )
 
     async def _stop(self, acting: list[asyncio.Task[None]]) -> None:

@@ -60,9 +60,9 @@ class Pace:
     failure_gap_s_max: float = 30.0
     """Maximum backoff after failures."""
     on_tick: bool = False
-    """Whether the interval, of at least `TICK_S`, ends on a multiple of it. A wake of the process
-    costs more than what most loops do in it, so the loops of all groups share one. Loops that ask
-    the API server do not: it would be asked about all groups at once.
+    """Whether the interval, of at least `TICK_S`, ends on a multiple of it, or a phase later. A
+    wake of the process costs more than what most loops do in it, so the loops of groups share one.
+    Loops that ask the API server do not: it would be asked about all groups at once.
     """
 
 
@@ -87,9 +87,13 @@ GROUP_PACES: Final = {
 WAITING_INTERVAL_S: Final = 2.0
 
 
-def wait_s(pace: Pace, now_s: float) -> float:
-    """Return how long to wait for the end of the interval that begins now."""
-    return pace.interval_s - (now_s + pace.interval_s) % TICK_S if pace.on_tick else pace.interval_s
+def wait_s(pace: Pace, now_s: float, phase_s: float = 0.0) -> float:
+    """Return how long to wait for the end of the interval that begins now. Intervals on ticks end
+    `phase_s` after one.
+    """
+    if not pace.on_tick:
+        return pace.interval_s
+    return pace.interval_s - (now_s + pace.interval_s - phase_s) % TICK_S
 
 
 async def repeat(
@@ -101,10 +105,12 @@ async def repeat(
     random: Random,
     on_failure: Callable[[Exception], None],
     until: Callable[[], bool] = lambda: False,
+    phase_s: float = 0.0,
 ) -> None:
     """Call `run` repeatedly until the task is cancelled or `until` returns True.
 
-    `run` may return a shorter time in seconds until the next run than the pace's interval.
+    `run` may return a shorter time in seconds until the next run than the pace's interval. Runs on
+    ticks are `phase_s` after them.
 
     A failed run is logged and retried after a backoff. It never ends the loop, because a failing
     behavior must not stop the others. Any exception except KubeError is a bug and is logged with
@@ -128,7 +134,7 @@ async def repeat(
             failures, wake.busy_since_s = 0, None
             await asyncio.sleep(pace.gap_s)
             now_s = asyncio.get_running_loop().time()
-            await wake.wait(wait_s(pace, now_s) if sooner_s is None else sooner_s)
+            await wake.wait(wait_s(pace, now_s, phase_s) if sooner_s is None else sooner_s)
             continue
         wake.busy_since_s = None
         on_failure(failure)
