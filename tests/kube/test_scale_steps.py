@@ -172,6 +172,19 @@ def test_a_group_is_not_scaled_without_a_leader(replicas: int) -> None:
     assert reason(ScalingWorld(leader=None, replicas=replicas)) == "NoLeader"
 
 
+@pytest.mark.parametrize("replicas", [1, 5])
+def test_a_group_that_has_not_begun_says_how_to_begin_with_another_size(replicas: int) -> None:
+    state = ScalingWorld(leader=None, replicas=replicas).state()
+    new = replace(state, shape=replace(state.shape, state=GroupState.NEW))
+
+    found = next_step(new)
+
+    assert isinstance(found, Wait)
+    assert "begins with 3 members" in found.message
+    assert f"to begin with {replicas}, delete the group and its volume claims" in found.message
+    assert "has not begun" not in str(next_step(state)), "a group that has begun keeps its log"
+
+
 def test_a_leader_status_of_another_term_does_not_count() -> None:
     state = five(replicas=3).state()
     deposed = replace(state.answers["n1"], term=6)

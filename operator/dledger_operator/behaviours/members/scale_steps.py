@@ -174,10 +174,16 @@ def _without_leader(state: ScaleState) -> Step | None:
     settled = state.shape.pods == state.replicas and members == wanted == state.membership.voters
     if settled and not state.hibernate:
         return None
-    return Wait(
-        reason=NO_LEADER,
-        message="membership changes and hibernation need a leader, and there is none",
-    )
+    message = "membership changes and hibernation need a leader, and there is none"
+    first = state.shape.first_voters
+    if state.shape.state is GroupState.NEW and first != state.replicas:
+        # Its members may elect a leader at any moment, so who votes first stays as recorded.
+        message = (
+            f"the group has not begun: it begins with {first} members once all of them run, and "
+            f"changes to {state.replicas} afterwards; to begin with {state.replicas}, delete the "
+            "group and its volume claims, and apply it again"
+        )
+    return Wait(reason=NO_LEADER, message=message)
 
 
 def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
