@@ -16,6 +16,9 @@ from dledger_kube.played import Cluster, led_by
 
 pytest_plugins = ["api_server.fixtures"]
 
+TAKEN_S_MAX = 10.0
+"""Twice what is promised, since the machine may be busy; `test_leases` checks the promise."""
+
 
 @pytest.fixture
 async def cluster(api_server: ApiServer, tmp_path: Path) -> AsyncIterator[Cluster]:
@@ -47,9 +50,7 @@ async def until_lease_is(cluster: Cluster, operator: OperatorProcess, held: floa
     await cluster.until(line, shown)
 
 
-async def test_the_second_replica_follows_and_takes_over_within_five_seconds(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_the_second_replica_follows_and_takes_over(cluster: Cluster, tmp_path: Path) -> None:
     await until_lease_is(cluster, cluster.operator, 1.0)
     await cluster.create_group()
     await cluster.elect(1, 7)
@@ -77,7 +78,7 @@ async def test_the_second_replica_follows_and_takes_over_within_five_seconds(
         reported_s = time.monotonic() - killed_s
         print(f"labeled {labeled_s:.2f} s, taken {taken_s:.2f} s, reported {reported_s:.2f} s")
 
-        assert labeled_s < taken_s, "labels do not wait for the Lease"
+        assert labeled_s < taken_s < TAKEN_S_MAX, "labels do not wait for the Lease"
         cluster.operator.start()
         await until_lease_is(cluster, cluster.operator, 0.0)
         assert await asyncio.to_thread(second.stop) == 0
