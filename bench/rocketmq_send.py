@@ -27,8 +27,7 @@ from tools.groups.broker_group import BrokerGroup
 
 QUEUES: Final = 8
 PROPERTIES: Final = (
-    "KEYS\x01key0\x02UNIQ_KEY\x017F0000011F9830946E096C391E190000\x02WAIT\x01true\x02"
-    "TAGS\x01TagA\x02"
+    "KEYS\x01key0\x02UNIQ_KEY\x017F0000011F9830946E096C391E190000\x02WAIT\x01true\x02TAGS\x01%s\x02"
 )
 SEGMENT_BYTES: Final = 256 << 20
 
@@ -41,12 +40,12 @@ class BareProducer(BareClient):
         return b'{"code":0,' in frame[:opaque_at]
 
 
-def producer(load: Load, queue_id: int) -> BareProducer:
+def producer(load: Load, queue_id: int, tag: str = "TagA") -> BareProducer:
     """Return a producer that sends one message again and again."""
     fields = SendMessageFields(
         producer_group="bench", topic="bench", default_topic="TBW102",
         default_topic_queue_nums=QUEUES, queue_id=queue_id, sys_flag=0,
-        born_timestamp=1_795_306_882_675, flag=0, properties=PROPERTIES, reconsume_times=0,
+        born_timestamp=1_795_306_882_675, flag=0, properties=PROPERTIES % tag, reconsume_times=0,
         unit_mode=False, batch=False,
     )  # fmt: skip
     ext = msgspec.json.encode(fields.to_ext())
