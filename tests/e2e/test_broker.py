@@ -50,8 +50,7 @@ def test_java_clients_lose_nothing_while_leaders_are_deleted_and_the_logs_are_so
         for _ in range(int(request.config.getoption("--leader-kills"))):
             with load.during("leaders deleted"):
                 broker.delete_pod(broker.leader_pod())
-            wait_for(lambda: len(broker.pods()) == 3, "three pods exist")
-            broker.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+            broker.wait_until_whole()
         load.assert_nothing_was_lost()
 
     with capsys.disabled():

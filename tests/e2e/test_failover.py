@@ -39,8 +39,7 @@ def test_the_leaders_pod_is_deleted_again_and_again_under_load(
             with gaps.of(following=following, by_service=by_service):
                 kill_leader(group, following)
             routed_s.append(seconds_until_routed(group))
-            wait_for(lambda: len(group.pods()) == 3, "three pods exist")
-            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+            group.wait_until_whole()
 
     with capsys.disabled():
         print(f"\n{kills} leader kills; {gaps}; {watch.events} pod events seen")
@@ -96,8 +95,7 @@ def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_lead
                 group.delete_pod(old)
                 wait_until_routed_elsewhere(group, old)
                 moved_s.append(time.monotonic() - began_s)
-            wait_for(lambda: len(group.pods()) == 3, "three pods exist")
-            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+            group.wait_until_whole()
 
     with capsys.disabled():
         print(f"\n{len(moved_s)} kills of operator and leader; {gaps}")
@@ -121,7 +119,7 @@ def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
             old = group.leader_pod()
             if group.pods()[old]["spec"]["nodeName"] == client_node:
                 old = kill_leader(group, load)  # the client must survive
-                group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+                group.wait_until_whole()
             number = group.node_number_of(old)
             took_operator = operator_node_number(group) == number
             with (with_operator if took_operator else gaps).of(following=load):
@@ -133,7 +131,7 @@ def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
                     load.wait_for_more(500, timeout_s=120)
                 finally:
                     local.start_node(number)
-            group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s=180)
+            group.wait_until_whole(timeout_s=180)
             wait_until_caught_up(group, old, max(each.index for each in load.acknowledged))
 
     with capsys.disabled():

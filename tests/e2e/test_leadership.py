@@ -59,8 +59,7 @@ def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
                 since = len(load.acknowledged)
                 drain_node_of(group, pod, nodes_of(group)[pod], leads=pod == leader)
                 load.wait_for_more(200)
-                wait_for(lambda: len(group.pods()) == MEMBERS, "every member has a pod")
-                group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
+                group.wait_until_whole()
                 gaps_s.append(load.longest_pause_s(since))
 
     with capsys.disabled():

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +130,20 @@ class Group:
         listed = self.get("pods", f"--selector=dledger.io/group={self.name}")
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
 
+    def wait_until_whole(self, timeout_s: float = 90.0) -> None:
+        """Wait until every member has a ready pod, and the status says so.
+
+        After the death of an operator, the status is as old as its last write. So the pods count.
+        """
+        members = int(self.get("dlg", self.name)["spec"]["replicas"])
+
+        def is_whole() -> bool:
+            ready = [pod for pod in self.pods().values() if _is_ready(pod)]
+            return len(ready) == members
+
+        wait_for(is_whole, f"{members} pods of {self.name} are ready", timeout_s)
+        self.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s)
+
     def claim_uid_of(self, pod: str) -> str | None:
         """Return the uid of a member's volume claim; None while it has none."""
         claims = self.get("pvc", f"--selector=dledger.io/group={self.name}")["items"]
@@ -190,3 +205,9 @@ class Group:
     @property
     def _in_namespace(self) -> str:
         return f"--namespace={self.namespace}"
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    is_ready = any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+    return is_ready and "deletionTimestamp" not in pod["metadata"]
