@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dledger_e2e.drains import drain
+from dledger_e2e.failovers import Gaps
 from dledger_e2e.group import Group, member_of
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.one_off import carry_out
@@ -25,26 +26,28 @@ def assert_no_append_failed(load: Load) -> None:
 def test_the_leadership_moves_again_and_again_under_load(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gaps_s: list[float] = []
-    with Load(group, per_second=500) as load:
-        load.wait_for_more(500)
+    """One client follows the leader by itself; another one knows nothing but the Service."""
+    gaps = Gaps()
+    with (
+        Load(group, per_second=500) as following,
+        Load(group, per_second=500, follow=False) as by_service,
+    ):
         for number in range(rounds(SWITCHOVERS)):
-            since = len(load.acknowledged)
             leader = group.leader_pod()
             target = next(pod for pod in sorted(group.pods()) if pod != leader)
-            status = carry_out(
-                group, "DLedgerSwitchover", f"move-{number}", target=member_of(target)
-            )
+            with gaps.of(following=following, by_service=by_service):
+                status = carry_out(
+                    group, "DLedgerSwitchover", f"move-{number}", target=member_of(target)
+                )
             assert status["from"] == member_of(leader)
             assert group.master_endpoints() == [target], "the Service has followed"
-            load.wait_for_more(200)
-            gaps_s.append(load.longest_pause_s(since))
 
     with capsys.disabled():
-        print(f"\n{len(gaps_s)} switchovers: {summary(gaps_s)}")
-    assert_no_append_failed(load)
-    assert max(gaps_s) < PAUSE_S_MAX
-    assert_nothing_was_lost(group, load)
+        print(f"\n{rounds(SWITCHOVERS)} switchovers; {gaps}")
+    for load in (following, by_service):
+        assert_no_append_failed(load)
+        assert_nothing_was_lost(group, load)
+    assert gaps.longest_s < PAUSE_S_MAX
 
 
 def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(

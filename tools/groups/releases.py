@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ release and of that one must form one group.
 """
 FOLDERS: Final = ("formats", "node_image", "client")
 _KIND: Final = "releases"
+_CHECKOUTS: Final = "checkouts of releases"
 _TIMEOUT_S: Final = 60
 _SETTINGS: Final = """
 from dataclasses import fields
@@ -66,8 +68,17 @@ def previous_release() -> Release:
     return Release(PREVIOUS, python_path, frozenset(listed.stdout.split()))
 
 
-def _unpack(commit: str, folder: Path) -> None:
-    command = ["git", "-C", str(ROOT), "archive", commit, *FOLDERS]
+def previous_checkout() -> Path:
+    """Return all files of the previous release, from which its images can be built.
+
+    Raises ReleaseMissingError.
+    """
+    return cache.ensure(_CHECKOUTS, PREVIOUS, lambda folder: _unpack(PREVIOUS, folder, ()))
+
+
+def _unpack(commit: str, folder: Path, folders: Sequence[str] = FOLDERS) -> None:
+    """Unpack these folders of a commit, or all files if none is named."""
+    command = ["git", "-C", str(ROOT), "archive", commit, *folders]
     try:
         packed = subprocess.run(command, capture_output=True, check=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -22,6 +22,7 @@ from .layout import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("operator", "node", "audit")
+TAG = "dev"
 
 SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
@@ -50,8 +51,8 @@ STORED_IMAGES_MAX = 300
 _IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 
 
-def image_name(target: str) -> str:
-    return f"localhost/dledger-{target}:dev"
+def image_name(target: str, tag: str = TAG) -> str:
+    return f"localhost/dledger-{target}:{tag}"
 
 
 def _storage() -> Path:
@@ -138,8 +139,8 @@ def _build_mounts() -> Iterator[list[str]]:
         yield [f"--volume={mount}" for mount in mounts]
 
 
-def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT) -> list[str]:
-    """Build images of the checkout into the OCI layout; return their names.
+def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT, tag: str = TAG) -> list[str]:
+    """Build images of a checkout, by default this one, into the OCI layout; return their names.
 
     Unchanged layers are reused from the last build.
     """
@@ -156,12 +157,15 @@ def build(targets: Sequence[str] = TARGETS, *, context: Path = ROOT) -> list[str
         }
         with _build_mounts() as mounts:
             for target in targets:
-                _build_target(target, bases, mounts, context)
+                name = image_name(target, tag)
+                _build_target(target, name, bases, mounts, context)
         oci_layout.remove_replaced(layout_folder())
-    return [image_name(target) for target in targets]
+    return [image_name(target, tag) for target in targets]
 
 
-def _build_target(target: str, bases: dict[str, str], mounts: list[str], context: Path) -> None:
+def _build_target(
+    target: str, name: str, bases: dict[str, str], mounts: list[str], context: Path
+) -> None:
     began = time.monotonic()
     # The runtime image has its own name. To find it among its layers, the builder would have to
     # hash all files of the dependencies, which takes ten seconds for the audit.
@@ -169,9 +173,9 @@ def _build_target(target: str, bases: dict[str, str], mounts: list[str], context
     if not succeeds(*_buildah_command("inspect", "--type", "image", runtime)):
         _build_stage(f"{target}-runtime", runtime, bases, mounts, context)
     with_runtime = {**bases, f"{target.upper()}_RUNTIME": runtime}
-    _build_stage(target, image_name(target), with_runtime, mounts, context)
-    _copy_to_layout(image_name(target))
-    show(f"{image_name(target)} built in {time.monotonic() - began:.1f} s")
+    _build_stage(target, name, with_runtime, mounts, context)
+    _copy_to_layout(name)
+    show(f"{name} built in {time.monotonic() - began:.1f} s")
 
 
 def _runtime_key(target: str, bases: dict[str, str], context: Path) -> str:

@@ -32,6 +32,11 @@ class Gaps:
             load.wait_for_more(APPENDS_AROUND)
             self._gaps_s[name].append(load.longest_pause_s(since[name]))
 
+    @property
+    def longest_s(self) -> float:
+        """The longest pause of any client."""
+        return max(gap_s for gaps_s in self._gaps_s.values() for gap_s in gaps_s)
+
     def __str__(self) -> str:
         if not self._gaps_s:
             return "not seen"
