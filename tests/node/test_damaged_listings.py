@@ -93,6 +93,10 @@ def test_what_is_listed_is_what_lies_on_the_disk_and_changes_with_it(tmp_path: P
         name = before.data[1].name
         code, body = group.get(hurt, f"/segments/data/{name}", {"Range": "bytes=0-99"})
         assert (code, body) == (206, (folder / disk.DATA_FOLDER / name).read_bytes()[:100])
+        for kind, files in (("data", before.data), ("index", before.index)):
+            for each in files:
+                code, body = group.get(hurt, f"/segments/{kind}/{each.name}")
+                assert (code, len(body)) == (200, each.readable_bytes)
         code, body = group.get(hurt, "/files/checkpoint")
         assert (code, body) == (200, (folder / "checkpoint").read_bytes())
         assert group.get(hurt, f"/segments/data/{9:020}")[0] == 404

@@ -1,16 +1,17 @@
 """The page of a segment: what it answers if the file is listed, and cannot be read."""
 
-from dataclasses import replace
+import logging
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from dledger_formats.http.status import DAMAGE_HEADER, Manifest, SegmentFile, StorageState
+from dledger_formats.http.status import DAMAGE_HEADER, Manifest, StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.http import pages
 from dledger_node.http.outage import Outage
+from dledger_node.limited_log import LINES_MAX
 
 NAME = "0" * 20
 PATH = f"/segments/data/{NAME}"
@@ -32,12 +33,14 @@ class Listing(Outage):
         self.error = error
         self.broken_at = broken_at
         self.is_listed = True
-        self.file = SegmentFile(
-            name=NAME, size_bytes=1 << 20, readable_bytes=readable_bytes, first_index=0
-        )
+        self.readable = readable_bytes
 
     async def manifest(self) -> Manifest:
-        return replace(await super().manifest(), data=[self.file] if self.is_listed else [])
+        raise AssertionError("a request for a part of one file looks at all of them")
+
+    async def readable_bytes(self, folder: pages.Folder, name: str) -> int | None:
+        is_this = (folder, name) == ("data", NAME)
+        return self.readable if self.is_listed and is_this else None
 
     def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
         if end > self.broken_at:
@@ -81,6 +84,17 @@ async def test_a_file_that_is_removed_while_it_is_asked_for_is_not_found() -> No
     member = Removing(FileNotFoundError("gone"), readable_bytes=1000, broken_at=0)
 
     assert (await answer(member))[:2] == (404, None)
+
+
+async def test_who_asks_for_damaged_bytes_again_and_again_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    member = Listing(BAD_SECTOR, readable_bytes=1000, broken_at=0)
+    with caplog.at_level(logging.INFO, "dledger_node"):
+        for _ in range(3 * LINES_MAX):
+            assert (await answer(member))[0] == 500
+
+    assert len([line for line in caplog.messages if "cannot be sent" in line]) <= LINES_MAX
 
 
 async def test_bytes_before_the_damage_are_served() -> None:

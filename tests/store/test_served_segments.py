@@ -69,6 +69,23 @@ def test_segments_beyond_the_committed_index_are_not_readable_and_are_listed_lat
     assert [file.first_index for file in late] == first_entries(store)
 
 
+@pytest.mark.parametrize("limit_index", [-1, 0, 20, len(BODIES) - 1, 2 * len(BODIES)])
+def test_what_is_readable_of_one_file_is_what_its_list_says(
+    open_store: OpenStore, limit_index: int
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    segments = store.segments
+
+    for folder, listed in (
+        ("data", segments.data(limit_index)), ("index", segments.index(limit_index))
+    ):  # fmt: skip
+        assert len(listed) > 1
+        found = [segments.readable_bytes(folder, file.name, limit_index) for file in listed]
+        assert found == [file.readable_bytes for file in listed]
+    assert segments.readable_bytes("data", f"{9:020}", limit_index) is None
+
+
 def test_a_second_list_reads_the_index_once_however_many_segments_there_are(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

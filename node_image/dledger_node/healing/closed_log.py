@@ -70,6 +70,24 @@ class ClosedLog:
             self._listed = made_of, self._list(*made_of)
         return self._listed[1]
 
+    def readable_bytes(self, folder: Folder, name: str) -> int | None:
+        """Return how much of one file is readable, as `listing` says; None if it is not listed.
+
+        No other file is looked at; blocks. Raises OSError, StoreError.
+        """
+        load_hard_state(self._shape.folder)  # without a term, nothing is listed
+        checkpoint = load_checkpoint(self._shape.folder)
+        end_pos = self._end_pos(checkpoint)
+        if checkpoint is None or checkpoint.begin_index is None or not end_pos:
+            return None
+        if folder == disk.INDEX_FOLDER:
+            end_pos = (checkpoint.committed_index + 1) * INDEX_UNIT_SIZE
+        try:
+            size_bytes = (self._shape.folder / folder / name).stat().st_size
+        except FileNotFoundError:
+            return None
+        return _readable_bytes(disk.start_offset(name), size_bytes, end_pos)
+
     def _list(
         self,
         term: int,
@@ -137,8 +155,12 @@ def _files(folder: Path) -> Sequence[_File]:
     return found
 
 
+def _readable_bytes(start: int, size_bytes: int, end_pos: int) -> int:
+    return max(0, min(end_pos - start, size_bytes))
+
+
 def _served(file: _File, end_pos: int, first_index: int) -> SegmentFile:
-    readable_bytes = max(0, min(end_pos - file.start, file.size_bytes))
+    readable_bytes = _readable_bytes(file.start, file.size_bytes, end_pos)
     return SegmentFile(
         name=file.name,
         size_bytes=file.size_bytes,

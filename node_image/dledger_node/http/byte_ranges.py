@@ -8,11 +8,15 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from dledger_node.errors import StoreError
+from dledger_node.limited_log import LineBudget
 
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 256 * 1024
 """Bytes of a file that one reader may hold in memory while it does not read them."""
+
+_LINES: Final = LineBudget()
+"""Requests for damaged bytes, however many, write few lines."""
 
 Read: TypeAlias = Callable[[int, int], bytes]
 """Returns the bytes from a start to before an end; blocks. Raises StoreError or OSError."""
@@ -38,7 +42,7 @@ async def send(
         try:
             first = await asyncio.to_thread(read, start, min(end, start + CHUNK_BYTES))
         except (StoreError, OSError) as error:
-            logger.warning("%s cannot be sent: %s", name, error)
+            _tell(name, error)
             raise await refuse(error) from error
     response = web.StreamResponse(status=206 if partial else 200)
     response.content_type = "application/octet-stream"
@@ -52,10 +56,16 @@ async def send(
         try:
             data = await asyncio.to_thread(read, begin, stop)
         except (StoreError, OSError) as error:
-            logger.warning("%s cannot be sent: %s", name, error)
+            _tell(name, error)
             if request.transport is not None:
                 request.transport.abort()  # the reader must not wait for the rest
             return response
         await response.write(data)
     await response.write_eof()
     return response
+
+
+def _tell(name: str, error: Exception) -> None:
+    admitted = _LINES.admit("unreadable")
+    if admitted is not None:
+        logger.warning("%s cannot be sent: %s%s", name, error, admitted)

@@ -56,6 +56,9 @@ class ClosedFiles(Protocol):
     def listing(self) -> Listing:
         """List the files for auditors; blocks. Raises OSError, StoreError."""
 
+    def readable_bytes(self, folder: Folder, name: str) -> int | None:
+        """See `pages.Source`; blocks. Raises OSError, StoreError."""
+
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """See `pages.Source`."""
 
@@ -150,6 +153,14 @@ class Outage:
                 durable_index=listing.committed_index,
             )
         return Manifest(status=status, data=listing.data, index=listing.index, life=listing.life)
+
+    async def readable_bytes(self, folder: Folder, name: str) -> int | None:
+        """Return how much of a file of a damaged log may be read; None if it is not listed."""
+        if self._closed is None or self.state is not StorageState.DAMAGED:
+            return None
+        with contextlib.suppress(OSError, StoreError):
+            return await asyncio.to_thread(self._closed.readable_bytes, folder, name)
+        return None
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Read bytes of a file of the manifest; blocks. Raises OSError, StoreError."""

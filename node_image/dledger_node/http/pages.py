@@ -23,7 +23,7 @@ A connection carries one request at a time, without a body (`doors`). `/segments
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import BinaryIO, Final, Literal, Protocol, TypeAlias, cast
 
 from aiohttp import web
@@ -31,12 +31,7 @@ from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from dledger_formats.http import served_files
-from dledger_formats.http.status import (
-    LeaderView,
-    Manifest,
-    NodeStatus,
-    SegmentFile,
-)
+from dledger_formats.http.status import LeaderView, Manifest, NodeStatus
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.http import byte_ranges, file_answers
@@ -80,6 +75,13 @@ class Source(Protocol):
 
     async def manifest(self) -> Manifest:
         """The files that an auditor may read. Raises LookupError if they change meanwhile."""
+
+    async def readable_bytes(self, folder: Folder, name: str) -> int | None:
+        """How much of a file may be read, as the manifest says; None if it does not list the file.
+
+        An auditor asks for each part of a file, so this must not look at all the others. Raises
+        LookupError as `manifest` does.
+        """
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Read bytes of a file of the manifest; blocks."""
@@ -175,20 +177,20 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
     source = request.app[SOURCE]
     folder = cast("Folder", request.match_info["folder"])  # the route admits no other value
     name = request.match_info["name"]
-    found = _file(await _manifest(source), folder, name)
-    if found is None:
+    readable_bytes = await _readable_bytes(source, folder, name)
+    if readable_bytes is None:
         raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
 
     async def refuse(error: Exception) -> Exception:
         """A file that is listed and cannot be read is damage; one that was removed is not."""
-        if _file(await _manifest(source), folder, name) is None:
+        if await _readable_bytes(source, folder, name) is None:
             return web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
         return file_answers.unreadable(error)
 
     def read(start: int, end: int) -> bytes:
         return source.read_file(folder, name, start, end)
 
-    return await byte_ranges.send(request, name, found.readable_bytes, read, refuse)
+    return await byte_ranges.send(request, name, readable_bytes, read, refuse)
 
 
 async def file_page(request: web.Request) -> web.StreamResponse:
@@ -240,15 +242,22 @@ async def _check(request: web.Request, *, or_a_member: bool = False) -> None:
 
 
 async def _manifest(source: Source) -> Manifest:
-    try:
+    with _unlisted_is_unavailable():
         return await source.manifest()
+
+
+async def _readable_bytes(source: Source, folder: Folder, name: str) -> int | None:
+    with _unlisted_is_unavailable():
+        return await source.readable_bytes(folder, name)
+
+
+@contextlib.contextmanager
+def _unlisted_is_unavailable() -> Iterator[None]:
+    """Answer that the files cannot be listed now."""
+    try:
+        yield
     except (LookupError, StoreError, OSError) as error:
         raise web.HTTPServiceUnavailable(text=f"the files cannot be listed: {error}\n") from error
-
-
-def _file(manifest: Manifest, folder: Folder, name: str) -> SegmentFile | None:
-    files = manifest.data if folder == "data" else manifest.index
-    return next((file for file in files if file.name == name), None)
 
 
 def _json(body: bytes) -> web.Response:

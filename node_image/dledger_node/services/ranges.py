@@ -210,7 +210,9 @@ class Ranges:
         except (StoreDamagedError, RangeMovedError) as error:
             self._fail(read, error)
         except Exception:  # unexpected; yet the client must get an answer, and the place be free
-            logger.exception("cannot read the entries from %d on", read.first_index)
+            admitted = self._lines.admit("unread")
+            if admitted is not None:
+                logger.exception("cannot read the entries from %d on%s", read.first_index, admitted)
             self._send(read, DLedgerResponseCode.INTERNAL_ERROR)
         else:
             refused = self._reads.refuse(read.first_index, read.consistency)

@@ -106,6 +106,10 @@ class CurrentSource:
         """Return the files that may be read."""
         return await self.source.manifest()
 
+    async def readable_bytes(self, folder: pages.Folder, name: str) -> int | None:
+        """Return how much of a file may be read; None if it is not in the manifest."""
+        return await self.source.readable_bytes(folder, name)
+
     def read_file(self, folder: pages.Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
         return self.source.read_file(folder, name, start, end)

@@ -113,6 +113,11 @@ class MemberView:
         index = self.store.segments.index(committed_index)
         return Manifest(status=status, data=data, index=index, life=life, retention=retention)
 
+    async def readable_bytes(self, folder: Folder, name: str) -> int | None:
+        """Return how much of a file may be read; None if it is not in the manifest."""
+        segments, committed_index = self.store.segments, self.core.readable_index
+        return await asyncio.to_thread(segments.readable_bytes, folder, name, committed_index)
+
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
         try:

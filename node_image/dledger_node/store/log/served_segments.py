@@ -35,7 +35,7 @@ class ServedSegments:
         files, begin_index = self._files, self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
         with _closed_is_missing():
-            end_pos = files.end_pos(limit_index) if limit_index >= begin_index else 0
+            end_pos = self._end_pos("data", limit_index)
             return [
                 _segment_file(
                     file,
@@ -50,11 +50,35 @@ class ServedSegments:
         """List the index files, readable up to the unit of limit_index."""
         begin_index = self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
-        end_pos = (limit_index + 1) * INDEX_UNIT_SIZE if limit_index >= begin_index else 0
+        end_pos = self._end_pos("index", limit_index)
         return [
             _segment_file(file, end_pos, max(file.start // INDEX_UNIT_SIZE, begin_index))
             for file in self._files.index.files
         ]
+
+    def readable_bytes(
+        self, folder: Literal["data", "index"], name: str, limit_index: int
+    ) -> int | None:
+        """Return how much of one file is readable, as its list says; None if it is not listed.
+
+        No other file is looked at. Raises LookupError as `data` does.
+        """
+        start = disk.start_offset(name)
+        files = (self._files.data if folder == "data" else self._files.index).files
+        file = next((file for file in files if file.start == start), None)
+        if file is None:
+            return None
+        with _closed_is_missing():
+            end_pos = self._end_pos(folder, min(limit_index, self._log.end_index))
+        return _readable_bytes(file, end_pos)
+
+    def _end_pos(self, folder: Literal["data", "index"], limit_index: int) -> int:
+        """Return where an entry, or its unit, ends; 0 before the first entry."""
+        if limit_index < self._log.begin_index:
+            return 0
+        if folder == "index":
+            return (limit_index + 1) * INDEX_UNIT_SIZE
+        return self._files.end_pos(limit_index)
 
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
         """Read bytes of a segment by its name for an auditor; blocks; any thread may call.
@@ -202,10 +226,14 @@ def _modified_ms(file: Segment) -> int:
         return -1
 
 
+def _readable_bytes(file: Segment, end_pos: int) -> int:
+    return max(0, min(end_pos - file.start, file.size))
+
+
 def _segment_file(
     file: Segment, end_pos: int, first_index: int, modified_ms: int = -1
 ) -> SegmentFile:
-    readable_bytes = max(0, min(end_pos - file.start, file.size))
+    readable_bytes = _readable_bytes(file, end_pos)
     return SegmentFile(
         name=file.path.name,
         size_bytes=file.size,
