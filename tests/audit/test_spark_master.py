@@ -119,7 +119,7 @@ def test_two_executors_give_the_result_and_the_archive_of_one_process(tmp_path: 
     assert found.info.copy_sha256 == expected.info.copy_sha256
     told = (tmp_path / "spark" / "master.log").read_text()
     assert len(re.findall("Launching executor app", told)) == 4, "two for each of the two runs"
-    paces = (tmp_path / "spark").glob("[01]/app-*/[01]/dledger-reads-*-pace")
+    paces = (tmp_path / "spark").glob("[01]/app-*-0000/[01]/dledger-reads-*-pace")
     assert len(list(paces)) == 2, "each executor of the audit has its own share of the rate"
 
 
