@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.reader import MessageReader, UnitRefusedError
+from dledger_broker.queues.errors import UnitRefusedError
+from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 
 from dledger_broker.messages import tag_filter
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.reader import (
-    SCAN_BYTES,
-    MessageReader,
-    UnitRefusedError,
-    UnreadableError,
-)
+from dledger_broker.queues.reader import SCAN_BYTES, MessageReader
 from dledger_broker_log.crashes import contents
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
@@ -56,8 +52,8 @@ class StoredLog:
         self._raw = bytes(raw)
 
     def stored_at(self, pos: int, size: int) -> bytes:
-        if not 0 <= pos <= pos + size <= len(self._raw):
-            raise LookupError(f"there are no {size} bytes at {pos}")
+        if not 0 <= pos < len(self._raw):
+            raise LookupError(f"no segment holds the byte {pos}")
         return self._raw[pos : pos + size]
 
 

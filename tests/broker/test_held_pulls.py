@@ -14,7 +14,7 @@ from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import SERVED_MAX, Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.reader import UnreadableError
+from dledger_broker.queues.errors import UnreadableError
 from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
@@ -48,7 +48,7 @@ class Holding:
         owner: Any = SimpleNamespace(state=self.state, is_proven=True, created_index=lambda _: 0)
         feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
-        reader: Any = SimpleNamespace(min_offset=self.refuse)
+        reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=self.refuse))
         member, self.line = Member(), AnswerKeeper()
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
         door: Any = SimpleNamespace(counters=BrokerCounters())

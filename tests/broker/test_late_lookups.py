@@ -13,7 +13,7 @@ from dledger_broker.door.calls.call import Call
 from dledger_broker.door.reading.lookups import LOOK_UP_S, QueueOffsets
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker.queues.reader import NotBuiltError
+from dledger_broker.queues.errors import NotBuiltError
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
@@ -46,7 +46,7 @@ async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: b
     )
     owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0)
     feed: Any = SimpleNamespace(has_all=False, rebuilds=0)
-    reader: Any = SimpleNamespace(kept_offset=kept_offset)
+    reader: Any = SimpleNamespace(kept=SimpleNamespace(kept_offset=kept_offset))
     line: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     now_s = asyncio.get_running_loop().time

@@ -14,9 +14,12 @@ from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.errors import NotBuiltError
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.log_front import FrontUnknownError
-from dledger_broker.queues.reader import MessageReader, NotBuiltError
+from dledger_broker.queues.kept_messages import KeptMessages
+from dledger_broker.queues.log_front import FrontUnknownError, LogFront
+from dledger_broker.queues.queue_store import QueueStore
+from dledger_broker.queues.reader import MessageReader
 from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
@@ -152,9 +155,9 @@ def test_a_log_does_not_show_that_a_message_is_gone_that_may_be_being_applied() 
     """The state counts it already, and the log shows only what is applied."""
     units = [Unit(BEGIN_POS + 200, 100, 0)]
 
-    assert reader_of(units).kept_offset(QueueId("t", 0), END, has_all=True) == END
+    assert reader_of(units).kept.kept_offset(QueueId("t", 0), END, has_all=True) == END
     with pytest.raises(NotBuiltError):
-        reader_of(units).kept_offset(QueueId("t", 0), END, has_all=False)
+        reader_of(units).kept.kept_offset(QueueId("t", 0), END, has_all=False)
 
 
 def test_the_first_offset_is_that_of_the_first_unit_whose_message_is_kept() -> None:
@@ -165,15 +168,37 @@ def test_the_first_offset_is_that_of_the_first_unit_whose_message_is_kept() -> N
     ]
 
     for has_all in (False, True):
-        assert reader_of(units).min_offset(QueueId("t", 0), END, has_all=has_all) == END - 2
+        assert reader_of(units).kept.min_offset(QueueId("t", 0), END, has_all=has_all) == END - 2
+
+
+def test_a_first_offset_is_found_again_without_a_search_until_the_log_loses_its_front() -> None:
+    units = [Unit(BEGIN_POS + 100 * number, 100, 0) for number in range(END)]
+    begin_pos, offsets = BEGIN_POS + 250, list[int]()
+
+    def found(_topic: str, _queue_id: int, first: int, count: int) -> list[Unit]:
+        offsets.append(first)
+        return units[first : first + count]
+
+    kept = KeptMessages(
+        cast("QueueStore", SimpleNamespace(units=found)), lambda: begin_pos, lambda _: 0,
+        lambda: 1, cast("LogFront", Front()),
+    )  # fmt: skip
+    queue = QueueId("t", 0)
+
+    assert kept.min_offset(queue, END, has_all=True) == 3
+    offsets.clear()
+    assert kept.min_offset(queue, END, has_all=True) == 3
+    assert offsets == [3, 2]
+    begin_pos = BEGIN_POS + 700
+    assert kept.min_offset(queue, END, has_all=True) == 7
 
 
 def test_only_a_complete_queue_shows_that_no_message_is_kept() -> None:
     reader, queue = reader_of([]), QueueId("t", 0)
 
-    assert reader.min_offset(queue, END, has_all=True) == END
+    assert reader.kept.min_offset(queue, END, has_all=True) == END
     with pytest.raises(NotBuiltError):
-        reader.min_offset(queue, END, has_all=False)
+        reader.kept.min_offset(queue, END, has_all=False)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,9 @@ from dledger_broker.leading.log_owner import NO_TERM, LogOwner
 from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.messages import delays, send_checks
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import (
-    Due,
-    MessageReader,
-    UnitRefusedError,
-    UnreadableError,
-)
+from dledger_broker.queues.reader import Due, MessageReader
 from dledger_formats.rocketmq import delay_levels, topic_names
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_node.services.drafts import Outcome

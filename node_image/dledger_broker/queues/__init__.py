@@ -4,6 +4,9 @@
     files        the files of the units
     checkpoint   up to which entry the files are complete
     queue_store  the three together: what a member keeps, and where it goes on after a start
+    reader       queue offsets -> messages, each checked against the log
+    entry_runs   what the reader reads of the log at once
+    kept_messages, log_front   which messages the log still has; by the units, and by the log itself
 
 The files are derived from the log and may be deleted at any time. A unit is written where its queue
 offset says, never after the last one; so to write it again changes nothing, and a hole is visible.

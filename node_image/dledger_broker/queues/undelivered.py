@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import MessageReader, UnitRefusedError, UnreadableError
+from dledger_broker.queues.reader import MessageReader
 from dledger_broker.state.broker_state import BrokerState
 from dledger_formats.rocketmq import delay_levels, topic_names
 from dledger_node.embedding import Member

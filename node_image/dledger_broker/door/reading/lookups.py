@@ -14,14 +14,14 @@ from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.names import routes
 from dledger_broker.names.addresses import Addresses
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import (
-    MessageReader,
+from dledger_broker.queues.errors import (
     NotBuiltError,
     UnitRefusedError,
     UnprovedError,
     UnreadableError,
 )
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import MessageReader
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.ext_fields import ExtFields
@@ -113,7 +113,7 @@ class QueueOffsets:
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            return OffsetAnswerFields(offset=reader.kept_offset(queue, end, has_all=has_all))
+            return OffsetAnswerFields(offset=reader.kept.kept_offset(queue, end, has_all=has_all))
 
         self._look_up(call, fields, look)
 
@@ -126,7 +126,7 @@ class QueueOffsets:
         upper = (fields.boundary_type or "").upper() == "UPPER"
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            first = reader.kept_offset(queue, end, has_all=has_all)
+            first = reader.kept.kept_offset(queue, end, has_all=has_all)
             wanted_ms = fields.timestamp + int(upper)
             found = reader.first_stored_at(queue, wanted_ms, first, end)
             return OffsetAnswerFields(offset=max(first, found - 1) if upper else found)
@@ -138,7 +138,7 @@ class QueueOffsets:
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
-            first = reader.kept_offset(queue, end, has_all=has_all)
+            first = reader.kept.kept_offset(queue, end, has_all=has_all)
             timestamp = reader.timestamp(queue, first) if first < end else -1
             return TimestampAnswerFields(timestamp=timestamp)
 

@@ -21,16 +21,15 @@ from dledger_broker.door.reading.pull_requests import Pull, PullRequests
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.reader import (
+from dledger_broker.queues.errors import (
     DeletedError,
-    Found,
-    MessageReader,
     NotBuiltError,
     UnitRefusedError,
     UnprovedError,
     UnreadableError,
 )
+from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.pulls import PullAnswerFields
 from dledger_node.remoting.limits import Reason
@@ -227,7 +226,7 @@ class Pulls:
     def _wait_for_proof(self, pull: Pull) -> None:
         """Hold a pull until the log was read far enough; that may be so by now."""
         is_late = pull.deadline_s <= self._loop.time()
-        if is_late or self._reader.is_proof_wanted(pull.queue):
+        if is_late or self._reader.kept.is_proof_wanted(pull.queue):
             self._hold(pull)
         else:
             self._serve_again(pull)
@@ -244,9 +243,9 @@ class Pulls:
     def _find(self, pull: Pull, end_offset: int, has_all: bool) -> tuple[int, Found | None]:
         """Return the first offset, and the messages; None if the wanted one was removed. Blocks."""
         reader, fields = self._reader, pull.fields
-        min_offset = reader.min_offset(pull.queue, end_offset, has_all=has_all)
+        min_offset = reader.kept.min_offset(pull.queue, end_offset, has_all=has_all)
         if fields.queue_offset < min_offset:
-            min_offset = reader.kept_offset(pull.queue, end_offset, has_all=has_all)
+            min_offset = reader.kept.kept_offset(pull.queue, end_offset, has_all=has_all)
             if fields.queue_offset < min_offset:
                 return min_offset, None
         found = reader.pull(

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dledger_broker.door.calls.call import Call
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.queues.reader import MessageReader, UnreadableError
+from dledger_broker.queues.errors import UnreadableError
+from dledger_broker.queues.reader import MessageReader
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.offsets import ViewMessageFields
 

@@ -18,7 +18,8 @@ from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.leading.state_changes import not_committed
 from dledger_broker.messages import delays, retries, send_checks
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.queues.reader import MessageReader, UnreadableError
+from dledger_broker.queues.errors import UnreadableError
+from dledger_broker.queues.reader import MessageReader
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.message_record import MessageRecord
