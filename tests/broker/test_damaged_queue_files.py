@@ -14,7 +14,7 @@ from dledger_broker.messages import tag_filter
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.reader import SCAN_BYTES, MessageReader
+from dledger_broker.queues.reader import SCAN_BYTES, Found, MessageReader
 from dledger_broker_log.crashes import contents
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
@@ -49,6 +49,12 @@ class StoredLog:
             )  # fmt: skip
             raw += packed.data
             chain_crc = packed.chain_crc
+        self._raw = bytes(raw)
+
+    def flip(self, at: int) -> None:
+        """Damage a byte."""
+        raw = bytearray(self._raw)
+        raw[at] ^= 1
         self._raw = bytes(raw)
 
     def stored_at(self, pos: int, size: int) -> bytes:
@@ -191,6 +197,29 @@ def test_a_pull_of_a_rare_tag_reads_so_many_bytes_and_no_more(tmp_path: Path) ->
 
     assert looked == [2, 2, 2]
     assert len(found.records) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("wanted", WANTED[:2])
+def test_a_pull_returns_what_comes_before_a_damaged_message(tmp_path: Path, wanted: str) -> None:
+    """A message of another tag may be damaged, too."""
+    log = Log().extend([Send("T", 0, tag=tag, body=b"x") for tag in ("TagA", "TagA", "TagB")])
+    store = opened(tmp_path / "queues", log)
+    catch_up(store, log, 3)
+    stored = StoredLog(log)
+    stored.flip(log.units["T", 0][2].physical_offset + 100)
+    reader = reader_of(store, stored)
+
+    def pull(offset: int) -> Found:
+        return reader.pull(
+            QueueId("T", 0), offset, 3, messages_max=9, bytes_max=9999,
+            codes=tag_filter.codes_of(wanted),
+        )  # fmt: skip
+
+    found = pull(0)
+    assert (found.next_offset, len(found.records), found.is_complete) == (2, 2, True)
+    with pytest.raises(UnreadableError):
+        pull(2)
     store.close()
 
 

@@ -133,6 +133,21 @@ async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once()
     assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in lines[:TOLD_MAX])
 
 
+async def test_a_large_group_that_changes_all_the_time_holds_up_no_other() -> None:
+    table, state = new_table()
+    for number in range(3 * TOLD_MAX):
+        table.seen(line(), client(f"c{number}", "g1"))
+    other: Any = line()
+    table.seen(other, client("other", "g2"))
+    table.notify_changed()
+    for turn in range(20):
+        state.tables.groups.changed.update(dict.fromkeys(("g1", "g2") if turn == 0 else ("g1",)))
+        table.notify_changed()
+        await asyncio.sleep(0)
+
+    assert other.told == ["g2"]
+
+
 def test_a_snapshot_that_replaces_the_state_is_told_to_every_group() -> None:
     table, state = new_table()
     connected: Any = line()

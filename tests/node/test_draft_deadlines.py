@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -98,6 +99,23 @@ async def test_only_those_drafts_are_refused_that_were_held_for_their_whole_time
     leader.become_ready()
     leader.confirm_all()
     assert leader.program.ends == {old: Outcome.REFUSED, new: Outcome.COMMITTED}
+    await leader.server.close()
+
+
+async def test_a_held_draft_is_refused_if_a_lower_limit_leaves_no_room_for_it(
+    leader: Leader,
+) -> None:
+    waiting = await leader.propose(0.0)
+    leader.program.ready = False
+    kept, refused, too_late = await leader.propose(0.0, 0.0, 0.0)
+    settings = replace(leader.server._live.current, pending_requests_max=2)
+    leader.drafts.take_settings(settings)
+    leader.become_ready()
+
+    assert leader.program.ends == {refused: Outcome.REFUSED, too_late: Outcome.REFUSED}
+    leader.confirm_all()
+    committed = dict.fromkeys([*waiting, kept], Outcome.COMMITTED)
+    assert leader.program.ends == {**committed, refused: Outcome.REFUSED, too_late: Outcome.REFUSED}
     await leader.server.close()
 
 

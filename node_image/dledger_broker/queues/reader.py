@@ -101,7 +101,12 @@ class MessageReader:
                 if at > offset and passed_bytes + unit.size > SCAN_BYTES:
                     break
                 passed_bytes += unit.size
-            _, raw, record = self._entry(queue, at, runs, number)
+            try:
+                _, raw, record = self._entry(queue, at, runs, number)
+            except UnreadableError:
+                if at == offset:
+                    raise
+                break  # what comes before it can be read
             if codes is not None and unit.tags_code != consume_queue.tags_code(record):
                 raise UnitRefusedError(f"unit {at} of {queue} names other tags: {unit.tags_code}")
             if is_wanted:

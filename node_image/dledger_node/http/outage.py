@@ -42,7 +42,7 @@ class Listing:
 
 
 _LISTED: Final = frozenset({StorageState.DAMAGED, StorageState.FAILED, StorageState.FULL})
-"""States in which nothing writes the files, so that auditors may read them."""
+"""States in which auditors may read the files, up to the committed index. Nothing writes there."""
 
 NO_LISTING: Final = Listing(term=0, begin_index=0, committed_index=-1, data=[], index=[], life="")
 
@@ -155,8 +155,8 @@ class Outage:
         return Manifest(status=status, data=listing.data, index=listing.index, life=listing.life)
 
     async def readable_bytes(self, folder: Folder, name: str) -> int | None:
-        """Return how much of a file of a damaged log may be read; None if it is not listed."""
-        if self._closed is None or self.state is not StorageState.DAMAGED:
+        """Return how much of a file of the manifest may be read; None if it is not listed."""
+        if self._closed is None or self.state not in _LISTED:
             return None
         with contextlib.suppress(OSError, StoreError):
             return await asyncio.to_thread(self._closed.readable_bytes, folder, name)

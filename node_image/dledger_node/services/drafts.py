@@ -13,6 +13,7 @@ arrival on: what it waits before it is proposed is not waited again for its quor
 
 import asyncio
 import enum
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -124,8 +125,15 @@ class Drafts:
         """Whether `_next` waits for room, or for its owner."""
 
     def take_settings(self, settings: NodeSettings) -> None:
-        """Apply the limit on entries that wait to those that come from now on."""
+        """Apply the limit on entries that wait. Drafts that are held, or were just collected, are
+        refused if it leaves no room for them.
+        """
         self._waiters.count_max = settings.pending_requests_max
+        room = self._waiters.count_max - self._waiters.count
+        ends = itertools.accumulate(len(draft.bodies) for draft in self._next)
+        kept = sum(end <= room for end in ends)
+        if kept < len(self._next):
+            self._keep(self._next[:kept], self._next[kept:])
 
     @property
     def pending_count(self) -> int:
@@ -279,14 +287,18 @@ class Drafts:
 
     def _refuse_late(self, now_s: float) -> None:
         """Refuse those that were held for too long; the others wait on."""
-        drafts = self._take_next()
-        self._next = [draft for draft in drafts if now_s < draft.arrived_s + HOLD_S]
-        self._next_entries = sum(len(draft.bodies) for draft in self._next)
-        self._next_bytes = sum(draft.body_bytes for draft in self._next)
-        self._oldest_s = min((draft.arrived_s for draft in self._next), default=math.inf)
-        self._is_held = bool(self._next)
-        late = [draft for draft in drafts if now_s >= draft.arrived_s + HOLD_S]
-        self._refuse(late, DLedgerResponseCode.LEADER_PENDING_FULL)
+        kept = [draft for draft in self._next if now_s < draft.arrived_s + HOLD_S]
+        late = [draft for draft in self._next if now_s >= draft.arrived_s + HOLD_S]
+        self._keep(kept, late)
+
+    def _keep(self, kept: list[Draft], refused: list[Draft]) -> None:
+        """Refuse some of the drafts that are not proposed yet."""
+        self._next = kept
+        self._next_entries = sum(len(draft.bodies) for draft in kept)
+        self._next_bytes = sum(draft.body_bytes for draft in kept)
+        self._oldest_s = min((draft.arrived_s for draft in kept), default=math.inf)
+        self._is_held = self._is_held and bool(kept)
+        self._refuse(refused, DLedgerResponseCode.LEADER_PENDING_FULL)
 
     def _refuse_next(self, code: DLedgerResponseCode) -> None:
         self._refuse(self._take_next(), code)

@@ -183,10 +183,14 @@ class GroupClients:
             self._tell()
 
     def _tell(self) -> None:
-        """Tell the next clients that are still in their groups."""
+        """Tell the next clients that are still in their groups. A large group that changes all the
+        time holds up no other: the rest of it comes after the others.
+        """
+        self._is_telling = False
         left = TOLD_MAX
         while self._untold and left:
             group, lines = next(iter(self._untold.items()))
+            del self._untold[group]
             told = list(itertools.islice(lines, left))
             left -= len(told)
             self._opaque = (self._opaque + 1) % _OPAQUES
@@ -195,8 +199,8 @@ class GroupClients:
                 del lines[line]
                 if line in members:
                     line.send(frame)
-            if not lines:
-                del self._untold[group]
+            if lines:
+                self._untold[group] = lines
         self._is_telling = bool(self._untold)
         if self._is_telling:
             asyncio.get_running_loop().call_soon(self._tell)

@@ -82,7 +82,7 @@ class Pulls:
         self._woken: dict[Pull, None] = {}
         """Held pulls that are to be served."""
         self.held_count = 0
-        self._is_waking = self._is_closed = False
+        self._is_waking = self._is_expiring = self._is_closed = False
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -104,11 +104,19 @@ class Pulls:
             self._release(pull)
 
     def expire(self) -> None:
-        """Answer pulls that were held long enough; of very many, the others at the next call."""
+        """Answer the pulls that were held long enough: some now, the others in the next turns."""
+        if not self._is_expiring:
+            self._expire()
+
+    def _expire(self) -> None:
         now_s = self._loop.time()
         every = itertools.chain.from_iterable(self._held.values())
         expired = (pull for pull in every if pull.deadline_s <= now_s)
-        for pull in list(itertools.islice(expired, SERVED_MAX)):
+        answered = list(itertools.islice(expired, SERVED_MAX))
+        self._is_expiring = len(answered) == SERVED_MAX
+        if self._is_expiring:
+            self._loop.call_soon(self._expire)
+        for pull in answered:
             self._release(pull)
             self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
 
@@ -130,12 +138,13 @@ class Pulls:
     # -- serving -----------------------------------------------------------------------------------
 
     def _serve_woken(self) -> None:
-        for pull in list(itertools.islice(self._woken, SERVED_MAX)):
-            self._release(pull)
-            self._serve(pull)
-        self._is_waking = bool(self._woken)
+        served = list(itertools.islice(self._woken, SERVED_MAX))
+        self._is_waking = len(self._woken) > len(served)
         if self._is_waking:
             self._loop.call_soon(self._serve_woken)
+        for pull in served:
+            self._release(pull)
+            self._serve(pull)
 
     def _serve(self, pull: Pull) -> None:
         """Read in a thread, hold, or correct the offset."""
