@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, NOW, group_body
+from dledger_kube.objects import IMAGES, NOW, group_body, node_status
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, SettingsView, StatefulSetView
 from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.behaviours.rolls.permission import Cause, Held, applied_spec, find_held
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group
@@ -266,3 +267,57 @@ async def test_a_spec_that_another_operator_saw_later_is_not_taken_back() -> Non
     assert (outcome.generation, outcome.wanted) == (6, revision(newer))
     recorded = api.applied["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
     assert Revision.from_text(recorded[names.REVISION_ANNOTATION]) == revision(newer)
+
+
+REQUESTS = "DLEDGER_CLIENT_REQUESTS_PER_S_MAX"
+
+
+def limited(requests: int, connections: int = 9) -> dict[str, Any]:
+    return {"limits": {"requestsPerSecondPerAddress": requests, "connections": connections}}
+
+
+def of_a_release_without_this_live_setting(requests: int) -> StatefulSetView:
+    """Its pods have the limit in their environment, and refuse a file that has it."""
+    before = applied(body(**limited(requests)))
+    (container,) = before.template["spec"]["containers"]
+    container["env"].append({"name": REQUESTS, "value": str(requests)})
+    revision = Revision(parts={**BEFORE.revision.parts, "settings": "another"})
+    return replace(before, revision=revision)
+
+
+def live_file(api: Api) -> list[str]:
+    text: str = api.applied["ConfigMap"]["data"][names.LIVE_SETTINGS_KEY]
+    return text.splitlines()
+
+
+async def test_the_file_lacks_what_pods_in_force_have_in_their_environment() -> None:
+    api = Api(of_a_release_without_this_live_setting(7))
+    outcome = await reconcile(api, body(**limited(7)), IMAGES, now=NOW, led=True, voters=3)
+
+    assert cause(outcome.held) is Cause.OPERATOR
+    assert live_file(api) == ["DLEDGER_CONNECTIONS_MAX=9"]
+    assert outcome.group is not None
+    status = node_status("n0")
+    told = {"DLEDGER_CONNECTIONS_MAX": "9"}
+    lacks = WantedSettings(outcome.group, outcome.not_live).lacking(replace(status, settings=told))
+    assert lacks == ""
+
+    approved = body(approved=revision(body(**limited(7))).name, **limited(7))
+    outcome = await reconcile(api, approved, IMAGES, now=NOW, led=True, voters=3)
+
+    assert (outcome.held, outcome.not_live) == (None, frozenset())
+    assert live_file(api) == [f"{REQUESTS}=7", "DLEDGER_CONNECTIONS_MAX=9"]
+
+
+@pytest.mark.parametrize("limits", [limited(8), {}])
+async def test_a_live_setting_that_pods_have_in_their_environment_changes_with_a_roll(
+    limits: dict[str, Any],
+) -> None:
+    existing = of_a_release_without_this_live_setting(7)
+
+    assert held(body(5, **limits), existing) is None
+    assert cause(held(body(5, **limits, **APPROVAL), existing)) is Cause.SPEC
+
+    api = Api(existing)
+    await reconcile(api, body(5, **limited(7, 5)), IMAGES, now=NOW, led=True, voters=3)
+    assert live_file(api) == ["DLEDGER_CONNECTIONS_MAX=5"], "the others need no roll"

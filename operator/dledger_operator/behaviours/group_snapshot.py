@@ -300,6 +300,7 @@ class GroupSnapshot:
                 self.reconciled.wanted,
                 now,
                 nodes.is_ready,
+                self.reconciled.not_live,
             )
             if group
             else ()

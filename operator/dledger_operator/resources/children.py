@@ -39,8 +39,10 @@ def revision(group: Group, shape: Shape) -> Revision:
     return stateful_set.pod_revision(group, shape)
 
 
-def build(group: Group, shape: Shape) -> list[Manifest]:
+def build(group: Group, shape: Shape, not_live: frozenset[str] = frozenset()) -> list[Manifest]:
     """Build every child. A group may have no NetworkPolicies.
+
+    `not_live` names live settings that the pods in force have in their environment.
 
     The StatefulSet comes last. Pods cannot start without the ServiceAccount and the settings, they
     find each other through the headless Service, and a drain must not find them without a budget.
@@ -52,7 +54,7 @@ def build(group: Group, shape: Shape) -> list[Manifest]:
     )
     return [
         service_account.build(group),
-        config_map.build(group, shape),
+        config_map.build(group, shape, not_live),
         headless_service.build(group),
         client_service.build_master(group),
         client_service.build_slave(group),

@@ -26,17 +26,20 @@ STATE_KEY: Final = variable_name("initial_group_state")
 FLUSH_KEY: Final = variable_name("flush_disk_type")
 
 
-def build(group: Group, shape: Shape) -> Manifest:
+def build(group: Group, shape: Shape, without: frozenset[str] = frozenset()) -> Manifest:
     """Build the ConfigMap: the records of the founding, and the file with live settings.
 
     A container reads the initial group state from it at each start, because a member that restarts
     must not found a group again. All settings that are not live are in the pod: a container that
-    restarts must not mix those of two revisions.
+    restarts must not mix those of two revisions. `without` names live settings that members do not
+    take from the file yet.
     """
     manifest = child(group, "ConfigMap", "v1", names.settings_config_map(group.name))
     every = environment(group, shape)
     data = {key: every[key] for key in (PEERS_KEY, STATE_KEY)}
-    live = live_settings.to_text(live_values(group, shape))
+    live = live_settings.to_text(
+        {name: value for name, value in live_values(group, shape).items() if name not in without}
+    )
     return manifest | {"data": {**data, names.LIVE_SETTINGS_KEY: live}}
 
 

@@ -16,6 +16,7 @@ from dledger_operator.resources.metadata import (
     pull_secrets,
     stable_labels,
 )
+from dledger_operator.resources.template_in_force import member_containers
 from dledger_operator.spec import revision
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.pod_parts import POD_INDEX_VARIABLE
@@ -34,24 +35,11 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 def with_identity(template: Manifest, shape: Shape) -> Manifest:
     """Return an existing pod template with the variable of the identity, if it lacks it."""
     changed = copy.deepcopy(template)
-    for container in _member_containers(changed):
+    for container in member_containers(changed):
         known = {each["name"] for each in container.get("env", [])}
         missing = [each for each in _identity_variable(shape) if each["name"] not in known]
         container["env"] = [*container.get("env", []), *missing]
     return changed
-
-
-def reads_live_settings(template: Manifest) -> bool:
-    """Tell whether the pods of an existing template read the file with live settings."""
-    containers = _member_containers(template)
-    variables = (each["name"] for container in containers for each in container.get("env") or [])
-    return variable_name("live_settings_file") in variables
-
-
-def _member_containers(template: Manifest) -> list[Manifest]:
-    """Return the member's container of an existing template, in a list; empty if it has none."""
-    containers = template.get("spec", {}).get("containers", [])
-    return [each for each in containers if each.get("name") == names.NODE_CONTAINER]
 
 
 def build(group: Group, shape: Shape) -> Manifest:

@@ -63,6 +63,7 @@ from dledger_operator.clients.errors import (
     RefusedError,
 )
 from dledger_operator.resources import children
+from dledger_operator.resources.template_in_force import live_in_environment
 from dledger_operator.spec.group import Group, Roles
 from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import Revision
@@ -113,6 +114,8 @@ class ReconcileResult:
     """The revision of the pods that the StatefulSet makes now; None if it is not known."""
     held: Held | None = None
     """A revision that must not be rolled out yet."""
+    not_live: frozenset[str] = frozenset()
+    """The live settings that pods of an earlier release have in their environment until a roll."""
     problem: Problem | None = None
     """Why the spec is not in effect."""
     warning: Problem | None = None
@@ -249,7 +252,10 @@ async def _apply_children(
     if taken := foreign(found.values(), group):
         problem = name_taken(taken, changed="they were left alone")
     policies_wait = wait_for_approval(found.values(), group, held)
-    for manifest in children.build(group, shape):
+    not_live = frozenset(
+        live_in_environment(stateful_set.template) if held and stateful_set else ()
+    )
+    for manifest in children.build(group, shape, not_live):
         metadata, kind = manifest["metadata"], manifest["kind"]
         existing = found.get((kind, metadata["name"]))
         leaving = kind == "StatefulSet" and stateful_set is not None and stateful_set.leaving
@@ -290,6 +296,7 @@ async def _apply_children(
         wanted=wanted,
         in_force=made_now,
         held=held,
+        not_live=not_live,
         problem=problem,
     )
 

@@ -118,19 +118,21 @@ def members(
     wanted: Revision | None = None,
     now: datetime | None = None,
     node_ready: Callable[[str], bool | None] = lambda _: None,
+    not_live: frozenset[str] = frozenset(),
 ) -> tuple[ObservedMember, ...]:
     """Return every member that the spec asks for, that has a pod, or that belongs to the group.
 
     `failures` say why missing pods could not be created, latest first. `wanted` is the revision
     that the spec asks for; None while it is not known. `now` tells whether a pod should have ended,
-    and `node_ready` whether the Node of that name is Ready, None if it is not known.
+    and `node_ready` whether the Node of that name is Ready, None if it is not known. `not_live` is
+    as in `WantedSettings`.
     """
     existing = {names.ordinal(pod.member_id) for pod in pods}
     existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
     pod_of = {pod.name: pod for pod in pods}
     claim_of = {claim.name: claim for claim in claims}
     failure_of = {each.pod: each for each in reversed(failures)}
-    settings = WantedSettings(group) if wanted else None
+    settings = WantedSettings(group, not_live) if wanted else None
     return tuple(
         _member(
             group,

@@ -10,11 +10,15 @@ from dledger_operator.spec.shape import Shape
 class WantedSettings:
     """The live settings that the members of a group should have in force."""
 
-    def __init__(self, group: Group) -> None:
-        """Take them from the spec; this costs more than the comparison with a member."""
+    def __init__(self, group: Group, not_live: frozenset[str] = frozenset()) -> None:
+        """Take them from the spec; this costs more than the comparison with a member.
+
+        `not_live` names those that only a roll brings, which is planned and reported by itself.
+        """
         shape = Shape.of_new(group.replicas)
         self._chosen = live_values(group, shape)
-        self._wanted = live_settings.in_force(group.node_settings(shape))
+        wanted = live_settings.in_force(group.node_settings(shape))
+        self._wanted = {name: value for name, value in wanted.items() if name not in not_live}
 
     def lacking(self, status: NodeStatus) -> str:
         """Return what a member lacks, as text; empty if it has all in force.

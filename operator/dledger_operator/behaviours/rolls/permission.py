@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from dledger_formats import live_settings
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
 from dledger_operator.resources.seed import without_archive
-from dledger_operator.resources.stateful_set import reads_live_settings, with_identity
+from dledger_operator.resources.stateful_set import with_identity
+from dledger_operator.resources.template_in_force import live_in_environment, reads_live_settings
 from dledger_operator.spec.broker import changes_pods
 from dledger_operator.spec.group import ON_APPROVAL, Group
 from dledger_operator.spec.member_settings import without_live
@@ -96,12 +98,20 @@ def find_held(
     if approved == wanted.name:
         return None
     cause = _cause(spec, stateful_set.applied_spec)
-    if group.live_settings and not reads_live_settings(stateful_set.template):
-        cause = Cause.SPEC  # pods of an earlier release: only new ones can take what is asked for
+    if _only_new_pods_take_settings(group, stateful_set.template):
+        cause = Cause.SPEC
     if cause is Cause.OPERATOR or group.update_policy == ON_APPROVAL:
         return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
     closed = closed_window(group, wanted, approved=approved, now=now)
     return Held(revision=wanted, cause=cause, problem=closed) if closed else None
+
+
+def _only_new_pods_take_settings(group: Group, template: Manifest) -> bool:
+    """Tell whether the spec asks for a live setting that pods of an earlier release cannot take."""
+    if not reads_live_settings(template):
+        return bool(group.live_settings)
+    wanted = live_settings.in_force(group.node_settings(Shape.of_new(group.replicas)))
+    return any(wanted[name] != value for name, value in live_in_environment(template).items())
 
 
 def closed_window(
