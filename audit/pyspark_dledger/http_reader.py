@@ -13,7 +13,9 @@ UnauthorizedError, which tells how to give a token.
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
 invalid. Where the silence of members is bounded (`patience`), a member that is silent is asked for
-its manifest for as long as that bound allows: it may restart, and nothing is read of it without.
+its manifest for as long as that bound allows: it may restart, and nothing is read of it without. A
+member that has not opened its log yet counts as silent: its manifest lists no files, and the term
+and the indexes of an empty log, of which nothing must be concluded.
 """
 
 import http.client
@@ -24,10 +26,10 @@ import re
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from dledger_formats.http.status import DAMAGE_HEADER, Manifest
+from dledger_formats.http.status import DAMAGE_HEADER, STORE_IS_OPENING, Manifest, StorageState
 from dledger_formats.json_objects import FormatError
 from pyspark_dledger.bearer import VARIABLE, Bearer, TokenError
 from pyspark_dledger.files import (
@@ -40,6 +42,7 @@ from pyspark_dledger.files import (
 from pyspark_dledger.pace import pace_of
 from pyspark_dledger.patience import patience_of
 
+T = TypeVar("T")
 _LOG: Final = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX: Final = 16 << 20
@@ -74,6 +77,10 @@ class _BusyError(http.client.HTTPException):
     def __init__(self, what: str, retry_after_seconds: float) -> None:
         super().__init__(what)
         self.retry_after_seconds = retry_after_seconds
+
+
+class _OpeningError(http.client.HTTPException):
+    """The member answers, and has not opened its log yet. It counts as silent."""
 
 
 class HttpFiles:
@@ -116,12 +123,25 @@ class HttpFiles:
         self._connection.close()
 
     def manifest(self) -> Manifest:
-        """Return the member's manifest; raises ReadError if it cannot be read."""
-        raw = self._get("/manifest", None, MANIFEST_BYTES_MAX)
+        """Return the member's manifest. Raises ReadError if it cannot be read, or tells nothing of
+        the log because the member has not opened it.
+        """
+        return self._retried("/manifest", self._open_manifest, is_manifest=True)
+
+    def _open_manifest(self) -> Manifest:
+        where = f"{self._url}/manifest"
+        raw = self._ask("/manifest", None, MANIFEST_BYTES_MAX)
+        self._spend(len(raw))
         try:
-            return Manifest.from_json(bytes(raw))
+            manifest = Manifest.from_json(bytes(raw))
         except FormatError as error:
-            raise AnswerError(f"{self._url}/manifest is not a manifest: {error}") from error
+            raise AnswerError(f"{where} is not a manifest: {error}") from error
+        if manifest.is_unlisted and manifest.status.storage is StorageState.SOUND:
+            reason = manifest.status.reason
+            if reason == STORE_IS_OPENING:
+                raise _OpeningError(f"the member lists no files yet: {reason}")
+            raise ReadError(f"{where}: the member is out of service, and lists no files: {reason}")
+        return manifest
 
     def read(self, folder: str, name: str, start: int, end: int) -> bytearray:
         """Return the bytes [start, end) of a file, or fewer if the file ends before `end`.
@@ -136,30 +156,42 @@ class HttpFiles:
         assert 0 <= start < end
         return self._get(f"/files/{name}", start, end - start)
 
-    def _get(self, path: str, start: int | None, bytes_max: int) -> bytearray:
+    def _get(self, path: str, start: int, bytes_max: int) -> bytearray:
+        """Return bytes of a file. The next attempt asks only for those that have not arrived."""
+        got = bytearray()
+
+        def rest() -> bytearray:
+            try:
+                return self._ask(path, start + len(got), bytes_max - len(got))
+            except http.client.IncompleteRead as error:
+                got.extend(error.partial)
+                raise
+
+        body = self._retried(path, rest, is_manifest=False)
+        self._spend(len(body))
+        return got + body if got else body
+
+    def _retried(self, path: str, once: Callable[[], T], *, is_manifest: bool) -> T:
         """Send a request, with up to `attempts_max` attempts and growing pauses between them.
 
-        A pause is longer if the member asks for that, but no longer than a request may take. The
-        next attempt asks only for the bytes that have not arrived.
+        A pause is longer if the member asks for that, but no longer than a request may take.
         """
-        got, is_manifest = bytearray(), start is None
         for attempt in itertools.count(1):
             began_s = self._begin(path, is_manifest=is_manifest)
             try:
-                at = None if start is None else start + len(got)
-                body = self._ask(path, at, bytes_max - len(got))
+                answer = once()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                if isinstance(error, http.client.IncompleteRead) and start is not None:
-                    got += error.partial
                 self._wait(attempt, error, path, began_s, is_manifest=is_manifest)
             else:
                 if self._patience is not None:
                     self._patience.answered(began_s, is_manifest=is_manifest)
-                if self._pace is not None:
-                    self._pace.spend(len(body))
-                return got + body if got else body
+                return answer
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _spend(self, count: int) -> None:
+        if self._pace is not None:
+            self._pace.spend(count)
 
     def _wait(
         self, attempt: int, error: Exception, path: str, began_s: float, *, is_manifest: bool

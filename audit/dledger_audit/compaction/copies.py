@@ -72,6 +72,11 @@ def _copy(group: str, member: str, place: str) -> Copy:
         ) from error
     said = manifest.status
     is_folder = "://" not in place
+    if manifest.is_unlisted and not is_folder:
+        raise RefusedError(
+            f"the member {member} is out of service and lists no files, so its commit is not "
+            f"known: {said.reason}; mend it, or remove it from the group"
+        )
     if said.group != group and not (is_folder and not said.group):
         raise RefusedError(f"{place} belongs to the group {said.group}, not to {group}")
     if said.self_id != member and not is_folder:

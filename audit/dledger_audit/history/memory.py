@@ -76,12 +76,14 @@ class Memory:
     def after(self, rows: pa.Table, manifests: Mapping[str, Manifest]) -> "Memory":
         """Return the memory after an audit that read these rows.
 
-        A chunk that is known already stays as it is: if it changed, the next audit says so, too.
+        A chunk that is known already stays as it is: if it changed, the next audit says so, too. So
+        does what a member said of itself, if it tells nothing of its log now.
         """
         new = whole_chunks(rows)
         is_known = pc.is_in(_keys(new), value_set=_keys(self.rows))
         kept = pa.concat_tables([self.rows, new.filter(pc.invert(is_known))])
-        said = {**self.said, **{member: Said.of(each) for member, each in manifests.items()}}
+        told = {member: each for member, each in manifests.items() if not each.is_unlisted}
+        said = {**self.said, **{member: Said.of(each) for member, each in told.items()}}
         begin = min((each.begin_index for each in said.values()), default=0)
         kept = kept.filter(pa.array(chunk_starts(kept) + CHUNK > begin))
         return replace(

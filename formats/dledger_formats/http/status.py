@@ -264,6 +264,14 @@ class Manifest:
     retention: RetentionState | None = None
     """None from a member that is out of service, or of an earlier release."""
 
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether the member has not opened its log, and tells nothing of it: the term and the
+        indexes of its status are those of an empty log.
+        """
+        is_closed = not (self.status.ready or self.status.voters or self.life)
+        return is_closed and not self.data and self.status.committed_index < 0
+
     def to_json(self) -> bytes:
         """Encode as JSON."""
         return json_objects.encode(self)
