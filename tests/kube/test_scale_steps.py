@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from dledger_formats.http.status import StorageState
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
-from dledger_kube.objects import IMAGES, group_body, membership, pod
+from dledger_kube.objects import IMAGES, group_body, membership, node_status, pod
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members.scale_steps import (
     ChangeMember,
+    ScaleState,
     SetPods,
     Step,
     Transfer,
@@ -34,6 +36,19 @@ def reason(world: ScalingWorld) -> str:
 
 def five(**fields: object) -> ScalingWorld:
     return ScalingWorld(pods=5, voters=set(FIVE), **fields)  # type: ignore[arg-type]
+
+
+def not_begun(replicas: int) -> ScaleState:
+    """A group that was made with three members, which hold nothing."""
+    state = ScalingWorld(leader=None, replicas=replicas).state()
+    blank = {
+        each: node_status(
+            each, term=0, leader_id=None, ready=False, ledger_begin_index=-1,
+            ledger_end_index=-1, ledger_end_term=-1, committed_index=-1,
+        )
+        for each in ("n0", "n1", "n2")
+    }  # fmt: skip
+    return replace(state, shape=replace(state.shape, state=GroupState.NEW), answers=blank)
 
 
 def test_a_group_that_matches_its_spec_needs_no_step() -> None:
@@ -174,15 +189,49 @@ def test_a_group_is_not_scaled_without_a_leader(replicas: int) -> None:
 
 @pytest.mark.parametrize("replicas", [1, 5])
 def test_a_group_that_has_not_begun_says_how_to_begin_with_another_size(replicas: int) -> None:
-    state = ScalingWorld(leader=None, replicas=replicas).state()
-    new = replace(state, shape=replace(state.shape, state=GroupState.NEW))
+    new = not_begun(replicas)
 
     found = next_step(new)
 
     assert isinstance(found, Wait)
     assert "begins with 3 members" in found.message
     assert f"to begin with {replicas}, delete the group and its volume claims" in found.message
-    assert "has not begun" not in str(next_step(state)), "a group that has begun keeps its log"
+    begun = replace(new, shape=replace(new.shape, state=GroupState.EXISTING))
+    assert "has not begun" not in str(next_step(begun)), "a group that has begun keeps its log"
+    assert "hibernation" in str(next_step(replace(new, hibernate=True)))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"ledger_end_index": 0},
+        {"committed_index": 0},
+        {"term": 1},
+        {"leader_id": "n1"},
+        {"storage": StorageState.FAILED},
+    ],
+)
+def test_a_group_whose_members_began_unseen_is_not_said_to_be_deletable(
+    held: dict[str, object],
+) -> None:
+    """They may have elected a leader and acknowledged entries while no operator ran."""
+    new = not_begun(replicas=5)
+    one = replace(new.answers["n2"], **held)  # type: ignore[arg-type]
+
+    found = str(next_step(replace(new, answers={**new.answers, "n2": one})))
+
+    assert "there is none" in found
+    assert "delete" not in found
+
+
+@pytest.mark.parametrize(("silent", "is_sure"), [(1, True), (2, False), (3, False)])
+def test_members_that_do_not_answer_may_have_elected_a_leader_if_they_are_a_majority(
+    silent: int, is_sure: bool
+) -> None:
+    new = not_begun(replicas=5)
+    answers = {each: new.answers[each] for each in sorted(new.answers)[silent:]}
+
+    assert ("delete the group" in str(next_step(replace(new, answers=answers)))) is is_sure
 
 
 def test_a_leader_status_of_another_term_does_not_count() -> None:

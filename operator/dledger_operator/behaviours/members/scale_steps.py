@@ -24,6 +24,7 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.members.empty_members import never_elected
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
 
@@ -176,10 +177,11 @@ def _without_leader(state: ScaleState) -> Step | None:
         return None
     message = "membership changes and hibernation need a leader, and there is none"
     first = state.shape.first_voters
-    if state.shape.state is GroupState.NEW and first != state.replicas:
+    is_new = state.shape.state is GroupState.NEW and never_elected(state.answers, first)
+    if is_new and first != state.replicas:
         # Its members may elect a leader at any moment, so who votes first stays as recorded.
-        message = (
-            f"the group has not begun: it begins with {first} members once all of them run, and "
+        message += (
+            f"; the group has not begun: it begins with {first} members once all of them run, and "
             f"changes to {state.replicas} afterwards; to begin with {state.replicas}, delete the "
             "group and its volume claims, and apply it again"
         )

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_formats.http.status import NodeStatus
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, VolumeClaimView
+from dledger_operator.behaviours.members.empty_members import holds_nothing
 from dledger_operator.behaviours.members.membership import proven_leader, reported_membership
 from dledger_operator.behaviours.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
@@ -112,12 +113,7 @@ def is_blank(answer: NodeStatus) -> bool:
     """Return whether a member says that it has promised nothing and that its volume holds nothing,
     or nothing but the archive that its group is to begin with.
     """
-    if not answer.joining or answer.leader_id or answer.storage is not StorageState.SOUND:
-        return False
-    if answer.seed_sha256:
-        return True
-    nothing = answer.ledger_end_index < 0 and answer.committed_index < 0
-    return nothing and answer.term <= 0 and answer.membership_index < 0
+    return answer.joining and holds_nothing(answer)
 
 
 def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:
