@@ -19,11 +19,11 @@ and the indexes of an empty log, of which nothing must be concluded.
 """
 
 import http.client
-import itertools
 import logging
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -174,29 +174,42 @@ class HttpFiles:
     def _retried(self, path: str, once: Callable[[], T], *, is_manifest: bool) -> T:
         """Send a request, with up to `attempts_max` attempts and growing pauses between them.
 
-        A pause is longer if the member asks for that, but no longer than a request may take.
+        Attempts to which the member answered that it is busy count apart from those without any
+        answer: a member that restarts may then be busy. A pause is longer if the member asks for
+        that, but no longer than a request may take.
         """
-        for attempt in itertools.count(1):
+        failed: Counter[bool] = Counter()
+        while True:
             began_s = self._begin(path, is_manifest=is_manifest)
             try:
                 answer = once()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                self._wait(attempt, error, path, began_s, is_manifest=is_manifest)
+                failed[isinstance(error, _BusyError)] += 1
+                self._wait(failed, error, path, began_s, is_manifest=is_manifest)
             else:
                 if self._patience is not None:
                     self._patience.answered(began_s, is_manifest=is_manifest)
                 return answer
-        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _spend(self, count: int) -> None:
         if self._pace is not None:
             self._pace.spend(count)
 
     def _wait(
-        self, attempt: int, error: Exception, path: str, began_s: float, *, is_manifest: bool
+        self,
+        failed: Counter[bool],
+        error: Exception,
+        path: str,
+        began_s: float,
+        *,
+        is_manifest: bool,
     ) -> None:
-        """Wait for the next attempt. Raises ReadError if there is none."""
+        """Wait for the next attempt. Raises ReadError if there is none.
+
+        `failed` has how many attempts were answered as busy (True), and how many otherwise failed.
+        """
+        attempt = failed[isinstance(error, _BusyError)]
         pause_s, what = self._pause_seconds(attempt, error), error or type(error).__name__
         has_attempts, left_s = attempt < self._attempts_max, math.inf
         silence = None if isinstance(error, _BusyError) else self._patience
@@ -206,7 +219,9 @@ class HttpFiles:
             if is_manifest:
                 has_attempts = left_s > pause_s
         if not (has_attempts and left_s):
-            raise ReadError(f"{self._url}{path}: {what} (after {attempt} attempts)") from error
+            raise ReadError(
+                f"{self._url}{path}: {what} (after {failed.total()} attempts)"
+            ) from error
         if attempt == self._attempts_max:
             _LOG.warning("waiting up to %.0f s for %s: %s", left_s, self._url, what)
         began_s = silence.clock() if silence is not None else 0.0

@@ -190,6 +190,35 @@ def test_a_member_that_is_busy_is_not_silent(logs: dict[str, Log]) -> None:
         assert patience.left_s(for_manifest=True) == 0.5
 
 
+def test_a_member_that_is_busy_after_it_restarted_is_asked_again(logs: dict[str, Log]) -> None:
+    told, answers, pauses = manifest(logs["n0"], "n0"), [503, 503, 0, 0, 0, 0, 0], list[float]()
+    with (
+        bounded(30.0),
+        served(logs["n0"].root, told, lambda _: answers.pop() if answers else None) as url,
+        HttpFiles(url, sleep=pauses.append) as files,
+    ):
+        assert files.manifest() == told
+
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 2.0, 0.25, 0.5]
+
+
+def test_a_member_that_stays_busy_after_it_restarted_is_asked_a_few_times(
+    logs: dict[str, Log],
+) -> None:
+    answers, pauses = [0] * 5, list[float]()
+    with (
+        bounded(30.0),
+        served(
+            logs["n0"].root, manifest(logs["n0"], "n0"), lambda _: answers.pop() if answers else 503
+        ) as url,
+        HttpFiles(url, sleep=pauses.append) as files,
+        pytest.raises(ReadError, match=r"503.*after 9 attempts"),
+    ):
+        files.manifest()
+
+    assert len(pauses) == 8
+
+
 def test_a_member_that_is_back_is_read_again(logs: dict[str, Log]) -> None:
     told, answers = manifest(logs["n0"], "n0"), [0, 0, 0, 0]
     with (
