@@ -169,5 +169,5 @@ def read_following(files: HttpFiles, listed: Listed, *, is_newest: bool) -> Snap
 
 
 def _open(url: str) -> HttpFiles:
-    """Open the snapshots of a member. One that hangs delays a task by 20 seconds."""
+    """Open the snapshots of a member. Each request delays a task by 20 seconds if it hangs."""
     return HttpFiles(url, timeout_seconds=10, attempts_max=2)

@@ -10,7 +10,7 @@ from dledger_formats.log import disk
 from pyspark_dledger.bearer import Bearer
 from pyspark_dledger.files import Files
 from pyspark_dledger.folder import FolderFiles
-from pyspark_dledger.http_reader import ATTEMPTS_MAX, TIMEOUT_SECONDS, HttpFiles
+from pyspark_dledger.http_reader import TIMEOUT_SECONDS, HttpFiles
 from pyspark_dledger.plan import in_order
 from pyspark_dledger.ranges import IndexRange
 
@@ -83,7 +83,7 @@ def opened(
     place: str,
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    attempts_max: int = ATTEMPTS_MAX,
+    attempts_max: int | None = None,
     bearer: Bearer | None = None,
 ) -> AbstractContextManager[OpenFiles]:
     """Open the files of a member's URL, or of a folder. Raises ValueError for a wrong URL."""

@@ -91,11 +91,15 @@ class HttpFiles:
         url: str,
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        attempts_max: int = ATTEMPTS_MAX,
+        attempts_max: int | None = None,
         bearer: Bearer | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Prepare the connection without opening it; raises ValueError like `check_url`."""
+        """Prepare the connection without opening it; raises ValueError like `check_url`.
+
+        `attempts_max` holds for the manifest of a silent member, too. Without it, the bound on
+        silence holds there.
+        """
         parts = check_url(url)
         assert parts.hostname is not None
         self._url = url
@@ -103,7 +107,8 @@ class HttpFiles:
         self._connection = http.client.HTTPConnection(
             parts.hostname, parts.port, timeout=timeout_seconds
         )
-        self._attempts_max = attempts_max
+        self._attempts_max = attempts_max or ATTEMPTS_MAX
+        self._waits_for_manifest = attempts_max is None
         self._bearer = bearer or Bearer()
         self._authorization: dict[str, str] | None = None
         self._sleep = sleep
@@ -216,7 +221,7 @@ class HttpFiles:
         if silence is not None:
             silence.waited(began_s)
             left_s = silence.left_s(for_manifest=is_manifest)
-            if is_manifest:
+            if is_manifest and self._waits_for_manifest:
                 has_attempts = left_s > pause_s
         if not (has_attempts and left_s):
             raise ReadError(

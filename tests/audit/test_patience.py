@@ -160,13 +160,26 @@ def test_the_first_wait_ends_with_the_bound_and_tells_the_cause(silent: str) -> 
     with bounded(3.0):
         began_s = time.monotonic()
         with (
-            HttpFiles(silent, timeout_seconds=0.2, attempts_max=2) as files,
+            HttpFiles(silent, timeout_seconds=0.2) as files,
             pytest.raises(ReadError, match=r"refused|timed out"),
         ):
             files.manifest()
         took_s = time.monotonic() - began_s
 
     assert 1.0 <= took_s < 6.0, "a pause that would end behind the bound does not begin"
+
+
+@pytest.mark.parametrize("restarting", [9], indirect=True)
+def test_a_caller_that_gives_a_number_of_attempts_waits_no_longer(restarting: str) -> None:
+    pauses: list[float] = []
+    with (
+        bounded(30.0),
+        HttpFiles(restarting, attempts_max=2, sleep=pauses.append) as files,
+        pytest.raises(ReadError, match="after 2 attempts"),
+    ):
+        files.manifest()
+
+    assert pauses == [0.25]
 
 
 @pytest.mark.parametrize("restarting", [9], indirect=True)
