@@ -88,12 +88,14 @@ def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_lead
     gaps, moved_s = Gaps(), []
     with PodWatch(group) as watch, Load(group) as load:
         for _ in range(rounds(1)):
-            operator, old = acting_operator(group), group.leader_pod()
+            operator = acting_operator(group)
             with gaps.of(following=load):
+                old = group.leader_pod()
+                old_uid = group.uid_of(old)
                 delete_operators(group, operator)
                 began_s = time.monotonic()
                 group.delete_pod(old)
-                wait_until_routed_elsewhere(group, old)
+                wait_until_routed_elsewhere(group, old_uid)
                 moved_s.append(time.monotonic() - began_s)
             group.wait_until_whole()
 
@@ -121,12 +123,12 @@ def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
                 old = kill_leader(group, load)  # the client must survive
                 group.wait_until_whole()
             number = group.node_number_of(old)
-            took_operator = operator_node_number(group) == number
+            old_uid, took_operator = group.uid_of(old), operator_node_number(group) == number
             with (with_operator if took_operator else gaps).of(following=load):
                 began_s = time.monotonic()
                 local.stop_node(number)
                 try:
-                    wait_until_routed_elsewhere(group, old)
+                    wait_until_routed_elsewhere(group, old_uid)
                     moved_s.append(time.monotonic() - began_s)
                     load.wait_for_more(500, timeout_s=120)
                 finally:

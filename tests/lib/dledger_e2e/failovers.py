@@ -112,9 +112,12 @@ def wait_until_caught_up(group: Group, pod: str, index: int) -> None:
     wait_for(caught_up, f"{pod} has caught up", timeout_s=120)
 
 
-def wait_until_routed_elsewhere(group: Group, old: str) -> None:
-    """Wait until another pod than the old leader's is an endpoint of the master Service."""
+def wait_until_routed_elsewhere(group: Group, old_uid: str) -> None:
+    """Wait until another pod than the old leader's is an endpoint of the master Service.
+
+    A pod that was made again under the old name is another one: its member may win again.
+    """
     wait_for(
-        lambda: any(pod != old for pod in group.master_endpoints()),
-        f"another pod than {old} is an endpoint of the master Service",
+        lambda: any(uid != old_uid for uid in group.master_endpoint_uids()),
+        f"another pod than the one with uid {old_uid} is an endpoint of the master Service",
     )

@@ -159,15 +159,26 @@ class Group:
         )
 
     def master_endpoints(self) -> list[str]:
-        """Return the ready endpoints of the master Service."""
+        """Return the names of the pods that are ready endpoints of the master Service."""
+        return sorted(str(each["name"]) for each in self._master_targets())
+
+    def master_endpoint_uids(self) -> list[str]:
+        """Return the uids of the pods that are ready endpoints of the master Service."""
+        return sorted(str(each["uid"]) for each in self._master_targets())
+
+    def _master_targets(self) -> list[dict[str, Any]]:
         selector = f"--selector=kubernetes.io/service-name={self.name}-master"
         slices = self.get("endpointslices", selector)
-        return sorted(
-            endpoint["targetRef"]["name"]
+        return [
+            endpoint["targetRef"]
             for each in slices["items"]
             for endpoint in each.get("endpoints") or []
             if endpoint["conditions"].get("ready")
-        )
+        ]
+
+    def uid_of(self, pod: str) -> str:
+        """Return the uid of a member's pod, which is another one once the pod is made again."""
+        return str(self.pods()[pod]["metadata"]["uid"])
 
     def node_status(self, pod: str) -> NodeStatus | None:
         """Get a member's status; None while it is unreachable."""
