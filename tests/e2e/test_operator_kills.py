@@ -22,6 +22,8 @@ pytestmark = [
 
 KILLS = 2
 KILLS_IN_ONE_REPLACEMENT_MAX = 6
+TOLD_IN_ONE_REPLACEMENT_MAX = 40
+"""A replacement has four steps, each with a few reasons, which a new operator tells again."""
 DONE_S = 240.0
 STEPS = {
     "PodReplaced", "LeadershipMoved", "Scaled", "MemberAdded", "MemberPromoted", "MemberRemoved",
@@ -108,6 +110,7 @@ def replace_and_kill(group: Group, pod: str) -> list[str]:
         return now if now not in ("", *told[-1:]) else None
 
     while not (told and told[-1].startswith(ENDED)):
+        assert len(told) < TOLD_IN_ONE_REPLACEMENT_MAX, f"the replacement does not end: {told}"
         told.append(wait_for(is_new, f"the replacement goes on after {told}", DONE_S))
         if not told[-1].startswith(ENDED) and len(told) <= KILLS_IN_ONE_REPLACEMENT_MAX:
             kill_operator(group)
