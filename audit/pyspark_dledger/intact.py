@@ -33,6 +33,9 @@ class NoIntactCopyError(RefusedError):
 class UnauthorizedCopyError(NoIntactCopyError):
     """No copy that was read has the entries intact, and others demand the group's audit token."""
 
+    is_from_all = False
+    """Whether all copies demand it, so that no copy was read."""
+
 
 class _Why(NamedTuple):
     """Why a copy did not give entries."""
@@ -183,9 +186,11 @@ def _no_copy(first: int, last: int, reasons: Sequence[_Why]) -> NoIntactCopyErro
     """Say why no copy gave the entries, and what to do."""
     told = "; ".join(each.text for each in reasons)
     if any(each.is_unauthorized for each in reasons):
-        return UnauthorizedCopyError(
+        error = UnauthorizedCopyError(
             f"the entries {first} to {last} cannot be read without the group's audit token ({told})"
         )
+        error.is_from_all = all(each.is_unauthorized for each in reasons)
+        return error
     return NoIntactCopyError(
         f"no copy has the entries {first} to {last} intact ({told}); audit the group, and mend or "
         "replace the damaged member first"

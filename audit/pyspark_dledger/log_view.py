@@ -106,9 +106,9 @@ class LogView:
                 for each in reader.read(copies, index, piece.last):
                     yield each
                     index = each.first_index + len(each)
-            except UnauthorizedCopyError:
-                raise  # waiting does not help
-            except NoIntactCopyError:
+            except NoIntactCopyError as error:
+                if isinstance(error, UnauthorizedCopyError) and error.is_from_all:
+                    raise  # waiting does not help
                 found = self._ask_again()
                 first = _removed_before(found, copies)
                 if first > index:

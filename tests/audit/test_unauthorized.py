@@ -1,5 +1,6 @@
 """A group that demands its audit token, and a reader without it: what is refused is not damaged."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from dledger_audit.main import main
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import ExitCode
+from dledger_formats.http.status import Manifest
 from dledger_logs import damage
 from dledger_logs.histories import small_shape
-from dledger_logs.layout import Log
+from dledger_logs.layout import Log, manifest
 from dledger_logs.serve import Interrupt
 from dledger_logs.write import write_log
 from dledger_scan.log_rows import members, rows_of
@@ -92,6 +94,27 @@ def test_a_query_without_the_token_fails_at_once_and_names_the_option(
 
 def test_a_query_reads_members_that_demand_no_token(logs: dict[str, Log]) -> None:
     with guarded(logs, "n0", "n2") as path:
+        assert [row["index"] for row in rows_of(path, LEVELS["full"])] == [*range(COUNT)]
+
+
+def test_a_query_waits_for_a_member_that_demands_no_token_and_learns_the_commit(
+    logs: dict[str, Log],
+) -> None:
+    """The member that knows the commit refuses, and the other one learns it afterwards."""
+    pair, refused = {"n0": logs["n0"], "n1": logs["n1"]}, threading.Event()
+
+    def refuse_and_tell(path: str) -> int | None:
+        status = refuse(path)
+        if status == 401:
+            refused.set()
+        return status
+
+    def learns() -> Manifest:
+        known = COUNT - 1 if refused.is_set() else 100
+        return manifest(pair["n1"], "n1", peers=pair, committed_index=known)
+
+    says = {"n0": manifest(pair["n0"], "n0", peers=pair), "n1": learns}
+    with members(pair, says, {"n0": refuse_and_tell}) as path:
         assert [row["index"] for row in rows_of(path, LEVELS["full"])] == [*range(COUNT)]
 
 
