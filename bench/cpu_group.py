@@ -42,5 +42,10 @@ def cpu_group() -> Iterator[CpuGroup]:
     folder = Path(tempfile.mkdtemp(prefix="dledger-bench-", dir=root))
     try:
         yield CpuGroup(folder)
-    finally:
-        folder.rmdir()
+    except BaseException as error:
+        try:
+            folder.rmdir()
+        except OSError as left:  # a process is left; the error before says why
+            error.add_note(f"{folder} could not be removed: {left}")
+        raise
+    folder.rmdir()
