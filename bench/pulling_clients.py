@@ -126,8 +126,23 @@ class Puller(asyncio.Protocol):
         before, after = frame_around_opaque(RequestCode.PULL_MESSAGE, ext, b"")
         self._transport.write(b"%b%d%b" % (before, _OPAQUE, after))
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail, unless the time is over."""
+        self._fail(error or ConnectionResetError("the connection has ended"))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Take the answer, once it is whole, and pull on."""
+        try:
+            self._take(data)
+        except (AssertionError, ValueError) as error:
+            self._fail(error)
+
+    def _take(self, data: bytes) -> None:
         self._parts.append(data)
         self._missing -= len(data)
         if self._missing > 0:
@@ -145,8 +160,8 @@ class Puller(asyncio.Protocol):
         offset = int(answer[at : answer.index(b'"', at)])
         assert offset > self._offset, answer[:300]
         if time.perf_counter() >= self._until_s:
-            self._transport.close()
             self.done.set_result(None)
+            self._transport.close()
             return
         self.passed += offset - self._offset
         self.pulls += 1
