@@ -123,7 +123,8 @@ async def test_the_core_is_told_at_once_when_the_state_has_caught_up(stage: Stag
     told: list[bool] = []
     stage.applying.call_when_applied(lambda index: told.append(stage.noted[-1]))
 
-    await stage.reach(ENTRIES - 1)
+    stage.applying.on_turn(ENTRIES - 1)
+    await until(lambda: bool(told))
 
     assert told == [False]
     assert stage.noted == [True, False]
