@@ -1,4 +1,4 @@
-"""What consumers of a broker get: how many messages, how soon, and at what cost of the members.
+"""Measures how many messages consumers of a broker get, how soon, and what the members spend.
 
     python -m bench.rocketmq_consumers      or a part: --parts pulls delivery held restart
 

@@ -34,7 +34,7 @@ class UnauthorizedCopyError(NoIntactCopyError):
     """No copy that was read has the entries intact, and others demand the group's audit token."""
 
     is_from_all = False
-    """Whether all copies demand it, so that no copy was read."""
+    """Whether every copy demands the token, so that none was read."""
 
 
 class _Why(NamedTuple):
