@@ -1,6 +1,7 @@
 """Leaders are killed while consumers wait: what is acknowledged is delivered as it was told, once.
 
-`python -m dledger_broker_client.long_run` does the same for longer (docs/benchmarks.md).
+`python -m dledger_broker_client.long_run` does the same for longer
+(docs/benchmarks/broker-failover.md).
 """
 
 from pathlib import Path

@@ -10,8 +10,8 @@ from dledger_node.remoting.service import AppendCall, BatchCall, ClientCall, Ide
 PROPOSE_AT_ENTRIES: Final = 128
 PROPOSE_AT_BYTES: Final = 128 << 10
 """From this many entries or bytes on, a proposal does not wait for the turn of the event loop to
-end. With 1000 appends in flight that makes groups a third faster (docs/benchmarks.md). With lower
-limits, each proposal costs more than it gains.
+end. With 1000 appends in flight that makes groups a third faster (docs/benchmarks/appends.md).
+With lower limits, each proposal costs more than it gains.
 """
 
 

@@ -1,9 +1,9 @@
 """A thread for work that blocks on the disk, one item at a time, at the least cost.
 
 A lone append waits only for the thread that flushes. An executor's future, with its locks and
-callbacks, cost as much CPU time as the flush itself (docs/benchmarks.md). The thread wakes the loop
-through an eventfd: Python releases the GIL while it writes there, so the loop need not wait until
-this thread sleeps again.
+callbacks, cost as much CPU time as the flush itself (docs/benchmarks/appends.md). The thread wakes
+the loop through an eventfd: Python releases the GIL while it writes there, so the loop need not
+wait until this thread sleeps again.
 """
 
 import asyncio
