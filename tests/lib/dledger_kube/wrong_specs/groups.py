@@ -140,5 +140,5 @@ WRONG_GROUPS: Final[dict[str, Object]] = {
     },
     "clients nobody knows": {"networkPolicy": {"clients": "Everybody"}},
     "a word for hibernation": {"hibernate": "yes"},
-    "a volume kept for ever": {"storage": {"size": "30Gi", "retain": {"whenDeleted": "Keep"}}},
+    "a volume kept forever": {"storage": {"size": "30Gi", "retain": {"whenDeleted": "Keep"}}},
 }
