@@ -93,7 +93,7 @@ class OperatorMetrics(Collector):
         )
         self.conflicts = PrometheusCounter(
             "dledger_operator_conflicts",
-            "Writes refused because the object had changed, by loop; each one is decided anew.",
+            "Writes refused because the object had changed, by loop; each one is decided again.",
             ["behaviour"],
             registry=self.registry,
         )
