@@ -206,8 +206,10 @@ class ContendedStore(PodStore):
         super().__init__(pods)
         self.times = times
 
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        listed = await super().member_pods(namespace, group)
+    async def member_pods(
+        self, namespace: str, group: str, not_older_than: int = 0
+    ) -> list[PodView]:
+        listed = await super().member_pods(namespace, group, not_older_than)
         if self.times > 0:
             self.times -= 1
             for each in listed:

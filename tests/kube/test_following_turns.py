@@ -1,10 +1,11 @@
 """Whole turns of two operators, with the real code and every request a step of its own.
 
 Small scopes are explored exhaustively: every order of the requests of two operators that believe
-different things, with one fault anywhere. Longer histories are random: the group elects and changes
-its voters, pods are replaced, requests fail before or after the server has done them, and operators
-crash. `FollowedGroup.judge` checks every change of a pod. When all is quiet, a new operator makes
-the labels right.
+different things, with one fault anywhere, and one LIST from a cache that has seen nothing yet.
+Longer histories are random: the group elects and changes its voters, pods are replaced, requests
+fail before or after the server has done them, LISTs are old, and operators crash.
+`FollowedGroup.judge` checks every change of a pod. When all is quiet, a new operator makes the
+labels right.
 
 HISTORIES=20000 runs that many histories instead of a sample, and all scopes with a fault (minutes).
 """
@@ -20,7 +21,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.choices import Choices, all_choices
 from dledger_kube.followed_group import FollowedGroup, Member
 from dledger_kube.objects import leads, membership, node_status, pod, says, silent
-from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
+from dledger_kube.stepped_follower import Outcome, Request, SteppedFollower, settle
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.leader import role_decision
 from dledger_operator.observed_state import Membership, Observation
@@ -91,7 +92,7 @@ class Operated(FollowedGroup):
         for ordinal, stored in enumerate(self.store.pods()):
             operator.observations[stored.uid] = self.observation(ordinal)
         for _ in range(TURNS):
-            await finish(operator)
+            await operator.turn()
 
     def assert_labels_are_right(self) -> None:
         """Compare every label with what the members do."""
@@ -106,14 +107,6 @@ class Operated(FollowedGroup):
         assert {each.member_id: each.role(self.group.roles) for each in self.store.pods()} == wanted
 
 
-async def finish(operator: SteppedFollower) -> None:
-    """Run one turn without a fault."""
-    operator.begin()
-    await settle()
-    while operator.runs:
-        await operator.let_on(0, Outcome.OK)
-
-
 # Longer histories
 
 
@@ -125,14 +118,15 @@ class History:
     random: Random
     turns: int = 0
     faults: int = 0
+    old_lists: int = 0
 
     async def step(self) -> None:
         """Do anything that may happen next."""
         world, operator = self.world, self.random.choice(self.world.operators)
         world.now_s += self.random.choice([0.0, 0.01, 0.1, 11.0])
         kind = self.random.choices(
-            ["group", "voters", "observe", "lose", "believe", "turn", "request", "crash"],
-            [14, 1, 20, 1, 2, 12, 50, 1],
+            ["group", "voters", "observe", "tell", "lose", "believe", "turn", "request", "crash"],
+            [14, 1, 20, 10, 1, 2, 12, 50, 1],
         )[0]
         ordinal = self.random.randrange(len(world.members))
         if kind == "group":
@@ -144,6 +138,8 @@ class History:
             if world.store.pods()[ordinal].ip:
                 seen = world.observation(ordinal)
                 operator.observations[seen.pod_uid] = seen
+        elif kind == "tell":
+            operator.saw(self.random.choice(world.store.pods()))
         elif kind == "lose" and operator.observations:
             uid = self.random.choice(sorted(operator.observations))
             operator.observations[uid] = replace(operator.observations[uid], answers=False)
@@ -154,20 +150,25 @@ class History:
             operator.begin()
             await settle()
         elif kind == "request" and operator.requests:
-            faulty = self.random.random() < 0.1
-            self.faults += faulty
-            outcome = (
-                self.random.choice([Outcome.REFUSED, Outcome.UNANSWERED]) if faulty else Outcome.OK
-            )
-            await operator.let_on(self.random.randrange(len(operator.requests)), outcome)
+            number = self.random.randrange(len(operator.requests))
+            await operator.let_on(number, self.outcome_of(operator.requests[number]))
         elif kind == "crash":
             await operator.crash()
             world.operators[world.operators.index(operator)] = world.new_operator()
 
+    def outcome_of(self, request: Request) -> Outcome:
+        """Choose how a request ends."""
+        if self.random.random() < 0.1:
+            self.faults += 1
+            return self.random.choice([Outcome.REFUSED, Outcome.UNANSWERED])
+        old = request.not_older_than > 0 and self.random.random() < 0.7
+        self.old_lists += old
+        return Outcome.OLD if old else Outcome.OK
+
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_no_history_of_two_operators_gives_two_masters(shard: int) -> None:
-    turns = faults = promotions = 0
+    turns = faults = promotions = old_lists = 0
     for number in range(shard, HISTORIES, SHARDS):
         random = Random(number)
         history = History(Operated(random.choice([1, 3, 3, 5]), random), random)
@@ -176,12 +177,14 @@ async def test_no_history_of_two_operators_gives_two_masters(shard: int) -> None
         await history.world.come_to_rest()
         history.world.assert_labels_are_right()
         turns, faults = turns + history.turns, faults + history.faults
+        old_lists += history.old_lists
         promotions += sum(
             "master" in set(labels.values()) for _, labels in history.world.store.patches
         )
 
     assert turns > HISTORIES / SHARDS * 5, "too few turns to prove anything"
     assert faults > HISTORIES / SHARDS * 2
+    assert old_lists > HISTORIES / SHARDS * 2
     assert promotions > HISTORIES / SHARDS
 
 
@@ -268,7 +271,7 @@ class Move:
     @property
     def is_fault(self) -> bool:
         """Whether it uses up the one fault of a path."""
-        return self.request is None or self.outcome is not Outcome.OK
+        return self.request is None or self.outcome not in (Outcome.OK, Outcome.OLD)
 
     async def make(self) -> None:
         """Let it happen."""
@@ -278,7 +281,7 @@ class Move:
             await self.operator.let_on(self.request, self.outcome)
 
 
-def moves_of(operators: list[SteppedFollower], *, faults: bool) -> list[Move]:
+def moves_of(operators: list[SteppedFollower], *, faults: bool, old_lists: bool) -> list[Move]:
     """Return what may happen next."""
     for operator in operators:
         for number, request in enumerate(operator.requests):
@@ -288,11 +291,12 @@ def moves_of(operators: list[SteppedFollower], *, faults: bool) -> list[Move]:
     running = [operator for operator in operators if operator.runs]
     # One operator's own patches concern different pods: their order matters to nobody.
     moves = [Move(each, 0) for each in running]
+    old = [Move(each, 0, Outcome.OLD) for each in running if each.is_list_old()]
     if faults:
         failing = (Outcome.REFUSED, Outcome.UNANSWERED)
         moves += [replace(move, outcome=how) for move in moves for how in failing]
         moves += [Move(each, None) for each in running]
-    return moves
+    return moves + old if old_lists else moves
 
 
 async def explore(scope: Scope, choices: Choices) -> None:
@@ -309,11 +313,13 @@ async def explore(scope: Scope, choices: Choices) -> None:
     for operator, seen, voters in zip(world.operators, scope.believed, scope.voters, strict=True):
         operator.observations = {each.pod_uid: each for each in seen}
         operator.membership = voters
+        for stored in world.store.pods():
+            operator.saw(stored)
         operator.begin()
     await settle()
-    event, faults = scope.event, scope.faults
+    event, faults, old_lists = scope.event, scope.faults, 1
     while any(operator.runs for operator in world.operators):
-        moves = moves_of(world.operators, faults=faults > 0)
+        moves = moves_of(world.operators, faults=faults > 0, old_lists=old_lists > 0)
         number = choices.pick(len(moves) + (event is not None))
         if number == len(moves):
             assert event is not None
@@ -321,6 +327,7 @@ async def explore(scope: Scope, choices: Choices) -> None:
             event = None
         else:
             faults -= moves[number].is_fault
+            old_lists -= moves[number].outcome is Outcome.OLD
             await moves[number].make()
     await world.come_to_rest()
     world.assert_labels_are_right()

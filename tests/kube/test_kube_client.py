@@ -140,6 +140,27 @@ async def test_relabeling_conflicts_with_a_newer_version_of_the_pod(
     assert again.term == 8
 
 
+async def test_a_list_of_pods_may_come_from_the_cache_once_that_knows_what_was_read(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    namespace.make_pod(parsed(namespace.make_group()), 1)
+    (listed,) = await api.member_pods(namespace.name, "flights")
+
+    for term in range(20):
+        written = await api.relabel_pod(listed, {}, {"dledger.io/term": str(term)})
+        (listed,) = await api.member_pods(namespace.name, "flights", int(written.resource_version))
+        assert listed == written
+
+
+async def test_a_version_that_the_server_has_never_had_is_refused_for_now(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    namespace.make_pod(parsed(namespace.make_group()), 1)
+
+    with pytest.raises(UnavailableError, match="Too large resource version"):
+        await api.member_pods(namespace.name, "flights", 10**12)
+
+
 async def test_a_replaced_pod_is_not_relabeled(api: KubeApi, namespace: Namespace) -> None:
     group = parsed(namespace.make_group())
     namespace.make_pod(group, 0)

@@ -97,6 +97,7 @@ class GroupWorker:
             on_decision=self._on_decision,
             on_settled=self._on_settled,
             on_conflict=context.metrics.conflicts.labels("follow").inc,
+            stands_by=lambda: not self.loops.acts,
         )
         self._scaler = Scaler(
             context.api,
@@ -155,6 +156,7 @@ class GroupWorker:
         if (group := self._snapshot.group_in_force) and is_of_stateful_set(body, self.name):
             self._counts.double_masters(self._double_masters.observe_event(kind, body, group.roles))
         self._polls.retry_now()
+        self._follower.saw(body["metadata"].get("resourceVersion", ""))
         self._wake("follow")
 
     def claim_changed(self) -> None:

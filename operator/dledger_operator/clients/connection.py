@@ -1,8 +1,8 @@
 """The connection to the API server, and the meaning of its errors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx2
 from lightkube import ApiError, AsyncClient
@@ -10,6 +10,9 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
+from lightkube.core.generic_client import ListAsyncIterable
+from lightkube.core.resource import NamespacedResource
+from lightkube.core.selector import build_selector
 
 from dledger_operator import names
 from dledger_operator.clients.errors import (
@@ -37,7 +40,30 @@ _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
 }  # fmt: skip
 
 
-def client() -> AsyncClient:
+Resource = TypeVar("Resource", bound=NamespacedResource)
+
+
+class ApiClient(AsyncClient):
+    """The library's client, and a request that it lacks."""
+
+    def list_not_older_than(
+        self, res: type[Resource], version: int, *, namespace: str, labels: Mapping[str, str]
+    ) -> ListAsyncIterable[Resource]:
+        """List objects from the server's cache, once that has reached a version that was read."""
+        request = self._client.prepare_request(
+            "list",
+            res=res,
+            namespace=namespace,
+            params={
+                "labelSelector": build_selector(dict(labels)),
+                "resourceVersion": str(version),
+                "resourceVersionMatch": "NotOlderThan",
+            },
+        )
+        return self._client.list(request)
+
+
+def client() -> ApiClient:
     """Connect as the pod's ServiceAccount or, outside a cluster, with the kubeconfig.
 
     Idle connections stay open between requests: a TLS handshake would make relabeling several times
@@ -52,7 +78,7 @@ def client() -> AsyncClient:
             keepalive_expiry=CONNECTION_KEPT_S,
         ),
     )
-    return AsyncClient(
+    return ApiClient(
         config=config,
         transport=transport,
         timeout=httpx2.Timeout(REQUEST_S_MAX, connect=CONNECT_S_MAX),

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
-from lightkube import AsyncClient
 from lightkube.core.resource import NamespacedResource
 from lightkube.models.meta_v1 import ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
@@ -55,8 +54,9 @@ class KubeApi(JobClient):
     than `connection.REQUEST_S_MAX`.
     """
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: connection.ApiClient) -> None:
         super().__init__(client)
+        self._api_client = client
         self.leases = LeaseClient(client)
         self.tokens = TokenClient(client)
 
@@ -145,10 +145,22 @@ class KubeApi(JobClient):
             )
             return translate.creation_failures([event async for event in found])
 
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List the pods with a group's label from one LIST, sorted by name; not all are members."""
+    async def member_pods(
+        self, namespace: str, group: str, not_older_than: int = 0
+    ) -> list[PodView]:
+        """List the pods with a group's label from one LIST, sorted by name; not all are members.
+
+        It is as new as etcd or, which is faster, not older than a version that was read.
+        """
+        labels = {names.GROUP_LABEL: group}
         with connection.translated(f"list the pods of {namespace}/{group}"):
-            found = self._client.list(Pod, namespace=namespace, labels={names.GROUP_LABEL: group})
+            found = (
+                self._api_client.list_not_older_than(
+                    Pod, not_older_than, namespace=namespace, labels=labels
+                )
+                if not_older_than
+                else self._client.list(Pod, namespace=namespace, labels={**labels})
+            )
             views = [translate.pod_view(pod) async for pod in found]
         return sorted(views, key=lambda view: view.name)
 

@@ -1,14 +1,17 @@
 """A fake pod store with the API server's rules: versions grow, a stale patch conflicts, and a LIST
-is consistent.
+is consistent, but may be as old as the client allows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from dledger_kube.objects import STATEFUL_SET_UID
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, OwnerView, PodView
 from dledger_operator.clients.errors import ConflictError, NotFoundError
+
+LISTS_KEPT: Final = 64
 
 
 class PodStore:
@@ -19,6 +22,10 @@ class PodStore:
     ) -> None:
         self._pods: dict[str, PodView] = {}
         self._version = 0
+        self._lists: list[tuple[int, list[PodView]]] = [(0, [])]
+        """The pods after each change, with its version; the last `LISTS_KEPT`."""
+        self.lists: list[int] = []
+        """The version that each LIST asked for."""
         self._on_change = on_change or (lambda _: None)
         self.stateful_set_uid = STATEFUL_SET_UID
         self.patches: list[tuple[str, dict[str, str]]] = []
@@ -37,7 +44,7 @@ class PodStore:
         self._version += 1
         stored = replace(pod, resource_version=str(self._version))
         self._pods[pod.name] = stored
-        self._on_change(self.pods())
+        self._changed()
         return stored
 
     def count_conflict(self) -> None:
@@ -46,12 +53,25 @@ class PodStore:
 
     def delete(self, name: str) -> None:
         """Delete a pod."""
+        self._version += 1
         del self._pods[name]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._lists = [*self._lists, (self._version, self.pods())][-LISTS_KEPT:]
         self._on_change(self.pods())
 
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """Return all pods."""
+    def pods_since(self, version: int) -> list[list[PodView]]:
+        """Return all that a LIST may give which is not older than a version, oldest first."""
+        last = max(at for at, _ in self._lists if at <= version or at == self._lists[0][0])
+        return [pods for at, pods in self._lists if at >= last]
+
+    async def member_pods(
+        self, namespace: str, group: str, not_older_than: int = 0
+    ) -> list[PodView]:
+        """Return all pods as they are now."""
         del namespace, group
+        self.lists.append(not_older_than)
         return self.pods()
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:

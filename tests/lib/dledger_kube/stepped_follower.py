@@ -30,6 +30,8 @@ class Outcome(Enum):
     """It fails, and the server has done nothing."""
     UNANSWERED = "unanswered"
     """It fails, and the server has done it."""
+    OLD = "old"
+    """The server's cache answers a LIST, with the oldest pods that the client allows."""
 
 
 @dataclass(slots=True)
@@ -38,28 +40,38 @@ class Request:
 
     what: str
     outcome: asyncio.Future[Outcome]
+    not_older_than: int = 0
+    """The version of a LIST that the server's cache may answer; 0 if it may not."""
 
 
 class SteppedApi:
     """The API server's pods and the members' answers; every request waits to be let on."""
 
     def __init__(self, store: PodStore, answer: Callable[[PodView], NodeStatus | None]) -> None:
-        self._store = store
+        self.store = store
         self._answer = answer
         self.waiting: list[Request] = []
 
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        return await self._request("list", lambda: self._store.member_pods(namespace, group))
+    async def member_pods(
+        self, namespace: str, group: str, not_older_than: int = 0
+    ) -> list[PodView]:
+        request = Request("list", asyncio.get_running_loop().create_future(), not_older_than)
+        outcome = await self._outcome(request)
+        if outcome is Outcome.OLD:
+            return self.store.pods_since(not_older_than)[0]
+        return await _done(
+            request, outcome, lambda: self.store.member_pods(namespace, group, not_older_than)
+        )
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
-        return await self._request(f"get {kind}", lambda: self._store.child(kind, namespace, name))
+        return await self._request(f"get {kind}", lambda: self.store.child(kind, namespace, name))
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
     ) -> PodView:
         known = cast("Mapping[str, str]", labels)
         return await self._request(
-            f"relabel {pod.name}", lambda: self._store.relabel_pod(pod, known, annotations)
+            f"relabel {pod.name}", lambda: self.store.relabel_pod(pod, known, annotations)
         )
 
     async def ask(self, pods: Sequence[PodView]) -> Mapping[str, NodeStatus]:
@@ -79,17 +91,23 @@ class SteppedApi:
 
     async def _request(self, what: str, do: Callable[[], Awaitable[T]]) -> T:
         request = Request(what, asyncio.get_running_loop().create_future())
+        return await _done(request, await self._outcome(request), do)
+
+    async def _outcome(self, request: Request) -> Outcome:
         self.waiting.append(request)
         try:
-            outcome = await request.outcome
+            return await request.outcome
         finally:
             self.waiting.remove(request)
-        if outcome is Outcome.REFUSED:
-            raise UnavailableError(f"{what}: refused")
-        result = await do()
-        if outcome is Outcome.UNANSWERED:
-            raise UnavailableError(f"{what}: no answer")
-        return result
+
+
+async def _done(request: Request, outcome: Outcome, do: Callable[[], Awaitable[T]]) -> T:
+    if outcome is Outcome.REFUSED:
+        raise UnavailableError(f"{request.what}: refused")
+    result = await do()
+    if outcome is Outcome.UNANSWERED:
+        raise UnavailableError(f"{request.what}: no answer")
+    return result
 
 
 class _Polls:
@@ -118,11 +136,14 @@ class SteppedFollower:
         *,
         clock: Callable[[], float],
         answer: Callable[[PodView], NodeStatus | None],
+        stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group = group
         self.membership = membership
         self.observations: dict[str, Observation] = {}
         self.settled: FollowResult | None = None
+        self.looks_again_s: float | None = None
+        """What the last turn returned."""
         self._api = SteppedApi(store, answer)
         self._follower = LeaderFollower(
             self._api,
@@ -132,8 +153,21 @@ class SteppedFollower:
             on_decision=lambda _: None,
             on_settled=self._settle,
             on_conflict=lambda: None,
+            stands_by=stands_by,
         )
         self._turn: asyncio.Task[None] | None = None
+
+    def saw(self, pod: PodView) -> None:
+        """Tell the operator of a pod, as a watch event does."""
+        self._follower.saw(pod.resource_version)
+
+    def is_list_old(self) -> bool:
+        """Return whether the next request is a LIST that the server's cache may answer with pods
+        that have changed.
+        """
+        request, store = self.requests[0], self._api.store
+        since = request.not_older_than
+        return since > 0 and store.pods_since(since)[0] != store.pods()
 
     @property
     def requests(self) -> list[Request]:
@@ -149,6 +183,13 @@ class SteppedFollower:
         """Begin a turn, if none is under way."""
         if not self.runs:
             self._turn = asyncio.create_task(self._run_once())
+
+    async def turn(self) -> None:
+        """Run one turn without a fault."""
+        self.begin()
+        await settle()
+        while self.runs:
+            await self.let_on(0, Outcome.OK)
 
     async def let_on(self, number: int, outcome: Outcome) -> None:
         """Let one of the waiting requests end, and wait for the next requests."""
@@ -166,7 +207,7 @@ class SteppedFollower:
 
     async def _run_once(self) -> None:
         try:
-            await self._follower.run_once(self.group, self.membership)
+            self.looks_again_s = await self._follower.run_once(self.group, self.membership)
         except KubeError:
             return  # the loop would try again
 

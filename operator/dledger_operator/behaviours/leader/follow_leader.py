@@ -9,7 +9,12 @@ Relabeling has two steps, and the second starts after the first has succeeded:
 Each patch carries the resourceVersion from the LIST, so it fails if the pod has changed since. This
 keeps two concurrent operators safe: an operator that tries to promote a pod for an older term gets
 a conflict, because the pod was fenced, and then reads the higher term. Decisions use a single LIST,
-because watch events of different pods have no common order.
+because watch events of different pods have no common order. It may come from the server's cache: an
+old LIST is like one of an operator that is slow to act on it.
+
+All replicas of the operator follow, and the one that acts has a head start. Without it, they would
+make each other's patches conflict, and the API server would have all requests twice, just when the
+Service waits.
 """
 
 import asyncio
@@ -20,11 +25,11 @@ from typing import Final, Protocol
 
 from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
-from dledger_operator.api_objects import ChildView, PodView
-from dledger_operator.behaviours.children.ownership import Ownership, ownership
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.children.roles import roles_in_force
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.behaviours.leader.member_pods import is_member, overstated
+from dledger_operator.behaviours.leader.member_pods import overstated
+from dledger_operator.behaviours.leader.pod_list import ListApi, PodList
 from dledger_operator.behaviours.leader.role_decision import (
     Decision,
     RolePatch,
@@ -32,7 +37,7 @@ from dledger_operator.behaviours.leader.role_decision import (
     taken_back,
 )
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
-from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.observed_state import Leader, Membership, Observation
 from dledger_operator.spec.group import Group, Roles
 
 logger = logging.getLogger(__name__)
@@ -42,20 +47,17 @@ logger = logging.getLogger(__name__)
 NOT_FOLLOWING_S_MAX: Final = 10.0
 # How soon the operator looks again while there is no leader, or an odd pod or term.
 LOOK_AGAIN_S: Final = 10.0
-# So that the time above is over, and not just about to be, when the operator looks again.
+# How long a replica that does not act leaves the labels to the one that does. That one needs three
+# requests; one that was lost together with the leader costs its clients this time.
+HEAD_START_S: Final = 0.5
+# So that one of the times above is over, and not just about to be, when the operator looks again.
 CLOCK_S: Final = 0.05
 # Conflicts are caused by kubelets that update pod statuses, and end when the pods settle.
 ATTEMPTS_MAX: Final = 20
 
 
-class PodApi(Protocol):
+class PodApi(ListApi, Protocol):
     """The API requests of this behavior."""
-
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List the pods with a group's label from one LIST."""
-
-    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
-        """Get the metadata of an object; None if it does not exist."""
 
     async def relabel_pod(
         self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
@@ -95,12 +97,14 @@ class LeaderFollower:
         on_decision: Callable[[Decision], None],
         on_settled: Callable[[FollowResult], None],
         on_conflict: Callable[[], None],
+        stands_by: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create a follower.
 
         `ask` asks members for their status, by pod uid. `on_decision` is called with every decision
-        before it is applied, `on_settled` at the end of every run, `on_conflict` for each patch
-        that was refused because the pod had changed.
+        before it is applied, `on_settled` at the end of every run that leaves nothing to patch,
+        `on_conflict` for each patch that was refused because the pod had changed. `stands_by`
+        returns whether another replica acts.
         """
         self._api = api
         self._polls = polls
@@ -109,9 +113,14 @@ class LeaderFollower:
         self._on_settled = on_settled
         self._on_conflict = on_conflict
         self._ask = ask
-        self._stateful_set_uids: frozenset[str] = frozenset()
-        self._member_uids: frozenset[str] = frozenset()
-        self._foreign: tuple[str, ...] = ()
+        self._stands_by = stands_by
+        self._list = PodList(api)
+        self._told = False
+        """Whether a watch event has told of a pod since the last run began."""
+        self._seen: frozenset[Observation] = frozenset()
+        """What the members had said when the last run began."""
+        self._left_since_s: float | None = None
+        """Since when patches are left to the replica that acts."""
         self._calm = False
         """Whether the last run found nothing that may end without an event."""
         self._strays_since_s: dict[str, float] = {}
@@ -127,8 +136,13 @@ class LeaderFollower:
         if there is no such time. Raises UnavailableError after too many conflicts.
         """
         group = await self._with_applied_roles(group)
+        # A run that nothing called for looks for what no event has told.
+        seen = frozenset(self._polls.observations())
+        cached = self._told or seen != self._seen
+        self._told, self._seen = False, seen
         for _ in range(ATTEMPTS_MAX):
-            pods = await self._member_pods(group)
+            pods = await self._list.members(group, cached=cached)
+            cached = False
             self._polls.sync(pods)
             try:
                 pods = await self._take_back_terms(group, membership, pods)
@@ -142,6 +156,11 @@ class LeaderFollower:
             "conflicts with other clients; will retry"
         )
 
+    def saw(self, resource_version: str) -> None:
+        """Note the version of a pod that a watch event told."""
+        self._told = True
+        self._list.saw(resource_version)
+
     async def _with_applied_roles(self, group: Group) -> Group:
         if self.roles_changed or self._roles is None:
             self.roles_changed, self._roles = False, None
@@ -149,30 +168,6 @@ class LeaderFollower:
             service = await self._api.child("Service", group.namespace, name)
             self._roles = roles_in_force(service, group)
         return replace(group, roles=self._roles)
-
-    async def _member_pods(self, group: Group) -> list[PodView]:
-        """List the members' pods. The StatefulSet is read only if a pod has another owner.
-
-        Somebody may delete it under a living group. The pods of the old one then leave while those
-        of the new one start; one that was the master must lose its label as any other.
-        """
-        listed = await self._api.member_pods(group.namespace, group.name)
-        if any(pod.owner_uid not in self._stateful_set_uids for pod in listed):
-            name = names.stateful_set(group.name)
-            found = await self._api.child("StatefulSet", group.namespace, name)
-            own = found is not None and ownership(found, group) in (Ownership.OWN, Ownership.ORPHAN)
-            left = self._stateful_set_uids & {pod.owner_uid for pod in listed}
-            self._stateful_set_uids = left | ({found.uid} if found and own else set())
-        # While a StatefulSet is made again, the pods that it left have no owner for a moment.
-        members = [
-            pod
-            for pod in listed
-            if is_member(pod, group.name, self._stateful_set_uids)
-            or (not pod.owner_uid and pod.uid in self._member_uids)
-        ]
-        self._member_uids = frozenset(pod.uid for pod in members)
-        self._foreign = tuple(pod.name for pod in listed if pod not in members)
-        return members
 
     async def _take_back_terms(
         self, group: Group, membership: Membership, pods: list[PodView]
@@ -188,7 +183,10 @@ class LeaderFollower:
         return [lowered.get(pod.uid, pod) for pod in pods]
 
     async def _settle(self, group: Group, membership: Membership, pods: list[PodView]) -> bool:
-        """Apply decisions until none is left. Return False if the pods must be listed again."""
+        """Apply decisions until none is left, or leave them to the replica that acts.
+
+        Returns False if the pods must be listed again.
+        """
         for _ in range(ATTEMPTS_MAX):
             decision = decide(
                 pods=pods,
@@ -203,16 +201,19 @@ class LeaderFollower:
                 above = overstated(pods, self._polls.observations(), membership)
                 settled = _result(group, decision, pods)
                 self._calm = settled.leader is not None and not (
-                    above or self._foreign or settled.disputed
+                    above or self._list.foreign or settled.disputed
                 )
+                self._left_since_s = None
                 self._on_settled(
                     replace(
                         settled,
                         roles=group.roles,
-                        foreign=self._foreign,
+                        foreign=self._list.foreign,
                         overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
                     )
                 )
+                return True
+            if self._leaves_it():
                 return True
             changed = await asyncio.gather(
                 *(self._apply(group, patch) for patch in decision.patches), return_exceptions=True
@@ -226,6 +227,15 @@ class LeaderFollower:
             fresh = {pod.uid: pod for pod in changed if isinstance(pod, PodView)}
             pods = [fresh.get(pod.uid, pod) for pod in pods]
         return False
+
+    def _leaves_it(self) -> bool:
+        """Return whether to leave the patches to the replica that acts, which has a head start."""
+        if not self._stands_by():
+            return False
+        now = self._clock()
+        if self._left_since_s is None:
+            self._left_since_s = now
+        return now - self._left_since_s < HEAD_START_S
 
     def _count_conflicts(self, outcomes: Sequence[PodView | BaseException]) -> None:
         for outcome in outcomes:
@@ -241,6 +251,7 @@ class LeaderFollower:
             names.LEADER_POD_ANNOTATION: patch.leader_pod_uid,
         }
         changed = await self._api.relabel_pod(patch.pod, labels, annotations)
+        self._list.saw(changed.resource_version)
         logger.info(
             "%s/%s: labeled pod %s as %s in term %d",
             group.namespace, group.name, patch.pod.name, patch.role, patch.term,
@@ -260,6 +271,8 @@ class LeaderFollower:
         """
         now = self._clock()
         left_s = [since + NOT_FOLLOWING_S_MAX - now for since in self._strays_since_s.values()]
+        if self._left_since_s is not None:
+            left_s.append(max(0.0, self._left_since_s + HEAD_START_S - now))
         looks_s = [each + CLOCK_S for each in left_s if each >= 0]
         return min(looks_s if self._calm else [LOOK_AGAIN_S, *looks_s], default=None)
 

@@ -1,0 +1,83 @@
+"""Lists the pods of a group's members, from the API server's cache where that is enough.
+
+A LIST without a version is as new as etcd. Since Kubernetes 1.31, the server waits for that until
+its cache has caught up with etcd, and asks etcd how far it is every 100 ms. So a LIST takes up to
+100 ms wherever something else was written last. A LIST that is not older than a version which was
+read comes from the cache at once.
+"""
+
+from typing import Protocol
+
+from dledger_operator import names
+from dledger_operator.api_objects import ChildView, PodView
+from dledger_operator.behaviours.children.ownership import Ownership, ownership
+from dledger_operator.behaviours.leader.member_pods import is_member
+from dledger_operator.clients.errors import KubeError
+from dledger_operator.spec.group import Group
+
+
+class ListApi(Protocol):
+    """The API requests of this module."""
+
+    async def member_pods(
+        self, namespace: str, group: str, not_older_than: int = 0
+    ) -> list[PodView]:
+        """List the pods with a group's label from one LIST, which is as new as etcd, or not older
+        than a version that was read.
+        """
+
+    async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
+        """Get the metadata of an object; None if it does not exist."""
+
+
+class PodList:
+    """What is known of one group's pods."""
+
+    def __init__(self, api: ListApi) -> None:
+        self.foreign: tuple[str, ...] = ()
+        """Pods of the last LIST that carry the group's label and are not its members'."""
+        self.newest = 0
+        """The newest version of a pod that was read or told; 0 if none was."""
+        self._api = api
+        self._stateful_set_uids: frozenset[str] = frozenset()
+        self._member_uids: frozenset[str] = frozenset()
+
+    def saw(self, resource_version: str) -> None:
+        """Note a pod's version. Kubernetes lets clients compare those of one kind as numbers."""
+        if resource_version.isascii() and resource_version.isdigit():
+            self.newest = max(self.newest, int(resource_version))
+
+    async def members(self, group: Group, *, cached: bool) -> list[PodView]:
+        """List the members' pods, as new as etcd or, if `cached`, as new as what was told.
+
+        The StatefulSet is read only if a pod has another owner: somebody may delete it under a
+        living group. The pods of the old one then leave while those of the new one start; one that
+        was the master must lose its label as any other.
+        """
+        listed = await self._listed(group, self.newest if cached else 0)
+        if any(pod.owner_uid not in self._stateful_set_uids for pod in listed):
+            name = names.stateful_set(group.name)
+            found = await self._api.child("StatefulSet", group.namespace, name)
+            own = found is not None and ownership(found, group) in (Ownership.OWN, Ownership.ORPHAN)
+            left = self._stateful_set_uids & {pod.owner_uid for pod in listed}
+            self._stateful_set_uids = left | ({found.uid} if found and own else set())
+        # While a StatefulSet is made again, the pods that it left have no owner for a moment.
+        members = [
+            pod
+            for pod in listed
+            if is_member(pod, group.name, self._stateful_set_uids)
+            or (not pod.owner_uid and pod.uid in self._member_uids)
+        ]
+        self._member_uids = frozenset(pod.uid for pod in members)
+        self.foreign = tuple(pod.name for pod in listed if pod not in members)
+        return members
+
+    async def _listed(self, group: Group, not_older_than: int) -> list[PodView]:
+        try:
+            listed = await self._api.member_pods(group.namespace, group.name, not_older_than)
+        except KubeError:
+            self.newest = 0  # a server that was restored from a backup is behind what was told
+            raise
+        for pod in listed:
+            self.saw(pod.resource_version)
+        return listed
