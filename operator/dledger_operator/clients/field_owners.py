@@ -12,6 +12,7 @@ Entry: TypeAlias = dict[str, Any]
 """An entry of `metadata.managedFields`, as the API server sends it."""
 
 OWNED_WHOLLY: Final[Mapping[str, tuple[str, ...]]] = {
+    "NetworkPolicy": ("f:spec",),
     "StatefulSet": ("f:spec", "f:template"),
 }
 """The part of a kind that nobody else may add to: the path in `fieldsV1`."""

@@ -64,8 +64,9 @@ def build_audits(group: Group) -> Manifest:
     return child(group, "NetworkPolicy", "networking.k8s.io/v1", name) | {
         "spec": {
             "podSelector": {"matchLabels": {names.AUDITED_GROUP_LABEL: group.name}},
+            # Without a rule, nothing may come in. The API server does not store an empty list of
+            # rules, so each apply of one would count as a change.
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [],
             "egress": [
                 {"ports": dns},
                 {"ports": [_tcp(names.HTTP_PORT)], "to": [_in_group(group)]},

@@ -25,8 +25,8 @@ _INTRODUCTION: Final = """\
 Each row is a command that somebody might run against the children of a group `flights`, led by
 `flights-1`. The operator sees the change in a watch and puts the child back within about a second;
 while `spec.paused` is true, it changes no child but the labels of pods. What somebody adds to a
-Service, such as a port, is left alone; what somebody adds to the pod template is removed. A Secret
-is not watched, since the operator may read no other than its own: a deleted
+Service, such as a port, is left alone; what somebody adds to the pod template or to a NetworkPolicy
+is removed. A Secret is not watched, since the operator may read no other than its own: a deleted
 `admin-tokens.dledger.io` comes back within five minutes.
 
 What a client keeps changing is put back at once 20 times, and once a minute from then on, until the
@@ -113,6 +113,10 @@ PUT_BACK_EDITS: Final = [
         _NETWORKING, "networkpolicies", "flights-members",
         _patch("networkpolicy", "flights-members", '{"spec": {"ingress": [{}]}}'),
         "delete networkpolicy flights-members",
+    ),
+    *_of(
+        _NETWORKING, "networkpolicies", "flights-audits",
+        _patch("networkpolicy", "flights-audits", '{"spec": {"ingress": [{}]}}'),
     ),
     *_of(
         _APPS, "statefulsets", "flights",
