@@ -192,10 +192,16 @@ async def serve_waiting(port: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[None]:
-    """Serve `/metrics` until the context exits."""
+    """Serve `/metrics` until the context exits.
+
+    A page is made in a thread, one at a time: for a hundred groups it takes longer than a turn of
+    the loop that follows leaders may last.
+    """
+    one_at_a_time = asyncio.Lock()
 
     async def show(_: web.Request) -> web.Response:
-        body = generate_latest(metrics.registry)
+        async with one_at_a_time:
+            body = await asyncio.to_thread(generate_latest, metrics.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async with serve_page("/metrics", show, port):

@@ -161,15 +161,18 @@ class OperatorMetrics(Collector):
         self._series(namespace, group).double_masters += count
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metric families of all groups."""
-        known = [series.observed for series in self._groups.values() if series.observed]
+        """Yield the metric families of all groups. Any thread may call this: what the loop changes
+        meanwhile is copied or read once.
+        """
+        groups = dict(self._groups)
+        known = [seen for series in groups.values() if (seen := series.observed)]
         yield _info(known)
         yield from _leadership(known)
         yield from member_metrics.families(known)
         yield from _brokers(known)
-        yield _conditions(self._groups)
+        yield _conditions(groups)
         yield from _audits(known)
-        yield _endpoints_wrong(self._groups, self._clock())
+        yield _endpoints_wrong(groups, self._clock())
         changes = CounterMetricFamily(
             "dledger_leader_changes", "Leader changes by reason.", labels=[*_GROUP, "reason"]
         )
@@ -178,8 +181,8 @@ class OperatorMetrics(Collector):
             "Times that two pods had the master role label at once. Must stay 0.",
             labels=_GROUP,
         )
-        for key, series in self._groups.items():
-            for reason, count in series.leader_changes.items():
+        for key, series in groups.items():
+            for reason, count in dict(series.leader_changes).items():
                 changes.add_metric([*key, reason], count)
             doubles.add_metric(key, series.double_masters)
         yield from (changes, doubles)
