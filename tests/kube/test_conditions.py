@@ -83,6 +83,32 @@ def test_ready_names_the_problem_of_a_pod_for_which_there_is_no_leader() -> None
     assert led["status"] == "True"
 
 
+@pytest.mark.parametrize(
+    ("reason", "told", "cure"),
+    [
+        ("FailedCreate", "exceeded quota: team", "raise the namespace's quota"),
+        ("FailedCreate", "no PriorityClass with name gold was found", "create the PriorityClass"),
+        ("FailedCreate", "denied by webhook", "change what refuses the pod"),
+        ("VolumePending", "volume claim data-flights-2 is Pending", "create the storage class"),
+        ("Unschedulable", "0/3 nodes match the node selector", "correct spec.scheduling"),
+        ("ErrImagePull", "not found", "correct spec.image"),
+        ("ImagePullBackOff", "back-off", "correct spec.image"),
+        ("InvalidImageName", "couldn't parse", "correct spec.image"),
+    ],
+)
+def test_ready_says_what_to_do_about_a_new_group_that_cannot_start(
+    reason: str, told: str, cure: str
+) -> None:
+    problem = Problem(reason=reason, message=told)
+    lost = member(2, ready=False, reason="it does not start", status=None, problem=problem)
+
+    judged = conditions(observed_group(leader=None, members=(member(0), member(1), lost)))["Ready"]
+
+    assert (judged["status"], judged["reason"]) == ("False", reason)
+    assert told in judged["message"]
+    assert cure in judged["message"]
+
+
 def test_two_leaders_of_one_term_have_a_reason_of_their_own() -> None:
     judged = conditions(observed_group(leader=None, disputed=True))["LeaderElected"]
 

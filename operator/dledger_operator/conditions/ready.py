@@ -1,6 +1,7 @@
 """Ready: the summary. The spec is in effect, and appends through the master Service succeed."""
 
 from dledger_operator.conditions import (
+    cures,
     degraded,
     endpoints_synced,
     leader_elected,
@@ -49,4 +50,6 @@ def _with_cause(observed: ObservedGroup, judgment: Judgment) -> Judgment:
     if cause is None:
         return judgment
     message = f"{judgment.message}; {cause.message}"
+    if to_do := cures.cure(cause):
+        message += f"; {to_do}"
     return Judgment(holds=False, reason=cause.reason, message=message)

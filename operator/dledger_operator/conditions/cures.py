@@ -1,0 +1,50 @@
+"""What to do about a pod that does not start, by what Kubernetes says. Pure."""
+
+from typing import Final
+
+from dledger_operator.api_objects import Problem
+
+_QUOTA: Final = (
+    "raise the namespace's quota, or ask for less in spec.replicas, spec.resources or "
+    "spec.storage.size; Kubernetes tries again by itself"
+)
+_PRIORITY: Final = "create the PriorityClass, or correct spec.scheduling.priorityClassName"
+_REFUSED: Final = (
+    "change what refuses the pod, or the part of the spec that it names; Kubernetes tries again by "
+    "itself"
+)
+_VOLUME: Final = (
+    "if it stays so, create the storage class, or see why its provisioner does not make the "
+    "volume; a group that never had a leader can also be deleted with its volume claims, and "
+    "applied with another spec.storage.storageClassName"
+)
+_NODE: Final = (
+    "add a node that fits, or correct spec.scheduling or spec.resources; the operator then makes "
+    "the pods again"
+)
+_IMAGE: Final = (
+    "correct spec.image, or spec.imagePullSecrets if the registry asks for a login; the operator "
+    "then makes the pods again"
+)
+_BY_REASON_AND_WORDS: Final = (
+    ("FailedCreate", "exceeded quota", _QUOTA),
+    ("FailedCreate", "PriorityClass", _PRIORITY),
+    ("FailedCreate", "", _REFUSED),
+    ("VolumePending", "", _VOLUME),
+    ("Unschedulable", "", _NODE),
+    ("ErrImagePull", "", _IMAGE),
+    ("ImagePullBackOff", "", _IMAGE),
+    ("InvalidImageName", "", _IMAGE),
+)
+
+
+def cure(problem: Problem) -> str:
+    """Return what to do about the problem of a pod or of its volume claim; empty if unknown."""
+    return next(
+        (
+            told
+            for reason, words, told in _BY_REASON_AND_WORDS
+            if reason == problem.reason and words in problem.message
+        ),
+        "",
+    )
