@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from dledger_broker import services
@@ -49,7 +50,9 @@ from dledger_node.config import store_folder
 from dledger_node.embedding import Member
 
 CLOCK_S: Final = 0.05
-READERS: Final = 2
+PULL_THREADS: Final = 2
+OTHER_THREADS: Final = 2
+"""For what is read besides pulls and delayed messages."""
 
 
 class Broker:
@@ -79,7 +82,10 @@ class Broker:
         self._clients = GroupClients(self._owner)
         self._leases = ClientLeases(self._owner, self._changes, now_s, lambda: member.member_ids)
         self._locks = QueueLocks(self._owner, self._changes, now_s)
-        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="messages")
+        # Each has its own queue: pulls that read much hold up neither delayed messages nor others.
+        self._pull_threads = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pulls")
+        self._delay_thread = ThreadPoolExecutor(1, thread_name_prefix="delays")
+        self._threads = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix="messages")
         self._awaited = AwaitedRepeats(member, now_s)
         self._proofs = Proofs(member)
         self._sends = Sends(settings, member, self._owner, self._awaited, self._threads, store_host)
@@ -139,11 +145,13 @@ class Broker:
             lambda: member.begin_index, front,
         )  # fmt: skip
         self._pulls = Pulls(
-            self._owner, self._clients, self._feed, reader, self._threads, member,
+            self._owner, self._clients, self._feed, reader, self._pull_threads, member,
             self._proofs, self._to_leader.take,
         )  # fmt: skip
         self._isolation = Isolation(self._settings.node, member, self._pulls)
-        self._walker = DelayWalker(self._owner, self._feed, reader, self._threads, self._store_host)
+        self._walker = DelayWalker(
+            self._owner, self._feed, reader, self._delay_thread, self._store_host
+        )
         self._undelivered = UndeliveredMessages(member, self._feed, reader, self._threads)
         parts = Parts(
             settings=self._settings, addresses=self.addresses, member=member,
@@ -203,7 +211,8 @@ class Broker:
         if self._front_reading is not None:
             await closing.wait(self._front_reading.close)
         await closing.wait(self._announcer.closed)
-        await closing.wait(lambda: asyncio.to_thread(self._threads.shutdown))
+        for threads in (self._pull_threads, self._delay_thread, self._threads):
+            await closing.wait(partial(asyncio.to_thread, threads.shutdown))
         closing.end()
 
     def _serve_as_leader(self, call: Call) -> None:

@@ -56,7 +56,8 @@ async def a_broker(settings: BrokerSettings) -> AsyncIterator[Broker]:
 
 def reading_threads() -> list[str]:
     """Return the threads that read messages."""
-    return [each.name for each in threading.enumerate() if each.name.startswith("messages")]
+    prefixes = ("pulls", "delays", "messages")
+    return [each.name for each in threading.enumerate() if each.name.startswith(prefixes)]
 
 
 def open_queue_files(settings: BrokerSettings) -> list[str]:
