@@ -155,6 +155,11 @@ bench-rocketmq-failover: setup ## Kill the master of a group of brokers 100 time
 	$(RUN) -m tools.java_rocketmq
 	$(RUN) -m bench.rocketmq_failover --kills 100
 
+.PHONY: bench-rocketmq-java
+bench-rocketmq-java: setup ## Measure RocketMQ's own brokers and this project's under the same load (needs a JDK and Maven)
+	$(RUN) -m tools.java_rocketmq
+	$(RUN) -m bench.rocketmq_java
+
 .PHONY: bench-operator
 bench-operator: setup ## Measure an operator with 100 groups on a real API server (needs the cluster's programs)
 	PYTHONPATH=tests/lib $(RUN) -m dledger_kube.many_groups

@@ -34,8 +34,10 @@ class Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand out answers."""
+        """Hand out answers. What the broker asks by itself is ignored."""
         for command in self._decoder.feed(data):
+            if not command.is_response:
+                continue
             waiting = self._waiting.pop(command.opaque, None)
             if waiting is not None and not waiting.cancelled():
                 waiting.set_result(command)

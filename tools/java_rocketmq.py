@@ -1,6 +1,6 @@
-"""Published versions of RocketMQ: its clients with a program of scenarios, and the name server.
+"""Published versions of RocketMQ: its clients with a program of scenarios, and its servers.
 
-    python -m tools.java_rocketmq       build every version that the tests use
+    python -m tools.java_rocketmq       build every version that tests and benchmarks use
 
 Maven fetches the jars and compiles `tests/interop/java_rocketmq` once for each version of the
 client. The results are kept where those of `tools.java_dledger` are. Tests never build anything;
@@ -19,10 +19,12 @@ from tools.setup import ROOT, java_version
 PROJECT: Final = ROOT / "tests" / "interop" / "java_rocketmq"
 CLIENT_VERSIONS: Final = ("4.9.8", "5.3.3", "5.5.0")
 NAME_SERVER_VERSIONS: Final = ("5.3.3", "4.9.7")
+BROKER_VERSIONS: Final = ("5.3.3", "4.9.7")
 _KIND: Final = "java-rocketmq"
 _CLIENT: Final = "rocketmq-tools"
 """The administration client; it brings the client of producers and consumers."""
 _NAME_SERVER: Final = "rocketmq-namesrv"
+_BROKER: Final = "rocketmq-broker"
 
 
 def find_client(version: str) -> str:
@@ -33,6 +35,11 @@ def find_client(version: str) -> str:
 def find_name_server(version: str) -> str:
     """Return the class path of a name server; raises JavaMissingError if it is not fetched."""
     return _found(_NAME_SERVER, version)
+
+
+def find_broker(version: str) -> str:
+    """Return the class path of a broker; raises JavaMissingError if it is not fetched."""
+    return _found(_BROKER, version)
 
 
 def _found(artifact: str, version: str) -> str:
@@ -78,6 +85,8 @@ def main() -> int:
             _build(_CLIENT, version)
         for version in NAME_SERVER_VERSIONS:
             _build(_NAME_SERVER, version)
+        for version in BROKER_VERSIONS:
+            _build(_BROKER, version)
     except (subprocess.SubprocessError, OSError) as error:
         print(f"RocketMQ could not be built: {error}", file=sys.stderr)
         return 1

@@ -35,6 +35,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *   push NAMESERVERS topic=T group=G [tags=*] [model=clustering|broadcasting] [orderly=no]
  *        [failing=0] [reconsumes=16] [level=0] [pause=0]
  *   admin (see AdminScenario)
+ *   load, drain (see LoadScenario)
  * </pre>
  *
  * `push` consumes until its standard input ends. It refuses each message until it was delivered
@@ -61,6 +62,12 @@ public final class RocketmqScenario {
                     break;
                 case "admin":
                     AdminScenario.play(arguments[1], options);
+                    break;
+                case "load":
+                    LoadScenario.load(arguments[1], options);
+                    break;
+                case "drain":
+                    LoadScenario.drain(arguments[1], options);
                     break;
                 default:
                     pull(arguments[1]);
