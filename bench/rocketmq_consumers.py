@@ -33,6 +33,7 @@ from dledger_formats.http.status import FlushDiskType, Manifest
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_record import decode, divide
 from tools.groups.broker_group import BrokerGroup
+from tools.groups.node_group import NodeGroup
 from tools.groups.waiting import wait_for
 
 TOPIC: Final = "bench"
@@ -221,10 +222,16 @@ def measure_restart(group: BrokerGroup, seconds: float) -> Iterator[str]:
     group.kill(member)
     begun_s = time.perf_counter()
     group.start(member)
+    NodeGroup.wait_until_up(group, member)
+    status_s = time.perf_counter() - begun_s
+    group.wait_until_up(member)
+    accepts_s = time.perf_counter() - begun_s
     wait_for(served, f"{member} serves its last message", timeout_s=60 + seconds)
+    used_s = processor_s(group.process_id(member))
     yield (
         f"a member with {log_bytes / 2**30:.2f} GiB of log, killed and started: serves its last "
-        f"message after {time.perf_counter() - begun_s:.2f} s"
+        f"message after {time.perf_counter() - begun_s:.2f} s and {used_s:.2f} s of processor (its "
+        f"status page after {status_s:.2f} s, accepts clients after {accepts_s:.2f} s)"
     )
 
 
