@@ -15,6 +15,8 @@ from pyspark_dledger import bearer
 EXECUTORS: Final = 2
 EXECUTORS_MAX: Final = 100
 EXECUTORS_WITHIN_S: Final = 300
+OPENING_WITHIN_S: Final = 3600
+"""A member verifies its whole log at a few hundred MB a second."""
 OWN_SETTINGS: Final = frozenset(
     {
         "spark.master", "spark.executor.instances", "spark.cores.max",
@@ -86,6 +88,7 @@ def _compact_parser() -> argparse.ArgumentParser:
         help="keep a tombstone until this many entries lie between it and the clean point "
         "(default: %(default)s)",
     )  # fmt: skip
+    _add_opening(chosen)
     _add_token(chosen)
     _add_spark(chosen)
     _add_rate(chosen)
@@ -111,6 +114,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         "--previous", type=folder, metavar="ARCHIVE",
         help="the archive before this one, for entries that the members no longer have",
     )  # fmt: skip
+    _add_opening(chosen)
     _add_token(chosen)
     _add_rate(chosen)
     _add_output(chosen)
@@ -128,6 +132,14 @@ def _add_rate(chosen: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--read-rate", type=_rate, default=READ_RATE, metavar="RATE",
         help="bytes a second that are read from each member, such as 50Mi; 0 for no bound "
+        "(default: %(default)s)",
+    )  # fmt: skip
+
+
+def _add_opening(chosen: argparse.ArgumentParser) -> None:
+    chosen.add_argument(
+        "--opening-within", type=_seconds, default=OPENING_WITHIN_S, metavar="SECONDS",
+        help="how long to wait for a member that says that it opens its log "
         "(default: %(default)s)",
     )  # fmt: skip
 
@@ -294,6 +306,7 @@ def parser() -> argparse.ArgumentParser:
         help="exit with 0 whatever the verdict is: a Job that has a result did not fail "
         "(default: 0 only if the logs are Sound)",
     )
+    _add_opening(top)
     _add_token(top)
     _add_spark(top)
     _add_rate(top)

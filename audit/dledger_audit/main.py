@@ -38,6 +38,7 @@ from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.places import is_uri
 from dledger_audit.verdict import EXIT_CODES
+from dledger_audit.waiting import waits_of
 from dledger_formats import json_objects
 from dledger_formats.audit import AuditFailure, AuditSummary, ExitCode
 from dledger_formats.http.status import Manifest
@@ -84,7 +85,7 @@ def _run_audit(options: argparse.Namespace) -> int:
     try:
         is_local = options.history is not None and not is_uri(options.history)
         memory = load(options.history, options.group) if is_local else None
-        captured = capture(options.group, options.members)
+        captured = capture(options.group, options.members, waits_of(options).opened)
         audited = _audit(captured, options, memory)
         result, summary = audited.result, audited.summary
         sys.stdout.write(_output(options.output, captured, result, summary))
@@ -117,7 +118,7 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
         return _Audited(result=result, summary=summary, to_save=memory)
 
     def again() -> dict[str, Manifest]:
-        return ask_again(captured)
+        return ask_again(captured, waits_of(options).opened)
 
     tasks = sum(len(each.data) for each in captured.manifests.values())
     with started(options, tasks) as context, ExitStack() as stack:

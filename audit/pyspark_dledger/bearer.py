@@ -36,6 +36,11 @@ class Bearer:
         token = self.token or self._from_file()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a token, or the name of a file that has it or may get it."""
+        return bool(self.token or self.file or os.environ.get(VARIABLE))
+
     def lack(self) -> str:
         """Return why there is no token, if the reason is a file that is missing; otherwise ""."""
         path = "" if self.token or self.file else os.environ.get(VARIABLE, "")

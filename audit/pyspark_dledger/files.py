@@ -3,6 +3,7 @@
 ReadError              a member's bytes could not be read
 ├── GoneError          the member has no such file
 ├── DiskError          the member lists the file, and cannot read it
+├── OpeningError       the member has not opened its log yet
 ├── UnauthorizedError  the member demands the audit token of its group, and did not get it
 └── AnswerError        the member's response is invalid
 """
@@ -30,6 +31,12 @@ class GoneError(ReadError):
 
 class DiskError(ReadError):
     """The member lists the file, and cannot read it; a retry would not help."""
+
+
+class OpeningError(ReadError):
+    """The member has not opened its log yet, and tells nothing of it; the message says how far it
+    is.
+    """
 
 
 class UnauthorizedError(ReadError):

@@ -13,9 +13,10 @@ UnauthorizedError, which tells how to give a token.
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
 invalid. Where the silence of members is bounded (`patience`), a member that is silent is asked for
-its manifest for as long as that bound allows: it may restart, and nothing is read of it without. A
-member that has not opened its log yet counts as silent: its manifest lists no files, and the term
-and the indexes of an empty log, of which nothing must be concluded.
+its manifest for as long as that bound allows: it may restart, and nothing is read of it without.
+
+The manifest of a member that has not opened its log yet lists no files, and the term and the
+indexes of an empty log, of which nothing must be concluded. So it is an OpeningError.
 """
 
 import http.client
@@ -29,13 +30,20 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from dledger_formats.http.status import DAMAGE_HEADER, STORE_IS_OPENING, Manifest, StorageState
+from dledger_formats.http.status import (
+    DAMAGE_HEADER,
+    STORE_IS_OPENING,
+    Manifest,
+    NodeStatus,
+    StorageState,
+)
 from dledger_formats.json_objects import FormatError
 from pyspark_dledger.bearer import VARIABLE, Bearer, TokenError
 from pyspark_dledger.files import (
     AnswerError,
     DiskError,
     GoneError,
+    OpeningError,
     ReadError,
     UnauthorizedError,
 )
@@ -77,10 +85,6 @@ class _BusyError(http.client.HTTPException):
     def __init__(self, what: str, retry_after_seconds: float) -> None:
         super().__init__(what)
         self.retry_after_seconds = retry_after_seconds
-
-
-class _OpeningError(http.client.HTTPException):
-    """The member answers, and has not opened its log yet. It counts as silent."""
 
 
 class HttpFiles:
@@ -128,8 +132,8 @@ class HttpFiles:
         self._connection.close()
 
     def manifest(self) -> Manifest:
-        """Return the member's manifest. Raises ReadError if it cannot be read, or tells nothing of
-        the log because the member has not opened it.
+        """Return the member's manifest. Raises OpeningError if the member has not opened its log
+        yet, and ReadError if the manifest cannot be read, or lists nothing for another reason.
         """
         return self._retried("/manifest", self._open_manifest, is_manifest=True)
 
@@ -144,7 +148,7 @@ class HttpFiles:
         if manifest.is_unlisted and manifest.status.storage is StorageState.SOUND:
             reason = manifest.status.reason
             if reason == STORE_IS_OPENING:
-                raise _OpeningError(f"the member lists no files yet: {reason}")
+                raise OpeningError(f"{where}: {_opening(manifest.status)}")
             raise ReadError(f"{where}: the member is out of service, and lists no files: {reason}")
         return manifest
 
@@ -308,6 +312,14 @@ class HttpFiles:
             except TokenError as error:
                 raise UnauthorizedError(f"{where} needs the audit token: {error}") from error
         return self._authorization
+
+
+def _opening(said: NodeStatus) -> str:
+    """Tell how far a member is that opens its log."""
+    size, verified = said.recovery_size_bytes, said.recovery_verified_bytes
+    if not size:
+        return f"{said.reason}, and nothing of it is verified yet"
+    return f"{said.reason}, {verified * 100 // size} % of {size:,} bytes are verified"
 
 
 def _retry_after_seconds(response: http.client.HTTPResponse) -> float:

@@ -12,13 +12,16 @@ import pytest
 
 from dledger_audit.audit import audit
 from dledger_audit.capture import ask_again, capture
+from dledger_audit.compaction.copies import ask
 from dledger_audit.main import main
 from dledger_audit.report import summarize
+from dledger_audit.waiting import TOKEN_S_MAX, Waits
 from dledger_client.client import DLedgerClient
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.audit import AuditSummary, Verdict
 from dledger_scan.local_audit import RemotePasses
 from pyspark_dledger.bearer import VARIABLE, Bearer
+from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.files import UnauthorizedError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.options import OptionError, parse
@@ -132,6 +135,58 @@ def test_a_token_that_is_replaced_during_an_audit_is_read_again(
         assert len(files.read("data", FIRST, 0, 10)) == 10
         file.unlink()
         assert len(files.read("data", FIRST, 0, 10)) == 10, "a token in use stays"
+
+
+@pytest.mark.group
+def test_an_audit_waits_for_a_token_that_was_just_made(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file comes late, and the member knows its token later still."""
+    file, pauses = tmp_path / "audit", list[float]()
+    monkeypatch.setenv(VARIABLE, str(file))
+
+    def pass_time(seconds: float) -> None:
+        pauses.append(seconds)
+        file.write_text((OLD if len(pauses) > 3 else NEW).for_audits().to_text())
+
+    waits = Waits(opening_s_max=1, sleep=pass_time)
+    captured = capture("g", {"n0": guarded.urls["n0"]}, waits.opened)
+
+    assert captured.manifests.keys() == {"n0"}
+    assert pauses == [2.0] * 4
+
+
+@pytest.mark.group
+def test_a_token_that_does_not_come_in_time_is_named_by_an_audit_and_by_compaction(
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+
+    def pass_time(seconds: float) -> None:
+        now_s[0] += seconds
+
+    waits = Waits(opening_s_max=1, clock=lambda: now_s[0], sleep=pass_time)
+    place = {"n0": guarded.urls["n0"]}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, "missing.token")  # a long path would be cut
+
+    found = capture("g", place, waits.opened).findings
+
+    missing = f"{VARIABLE} names the file missing.token, which does not exist"
+    assert [each.check for each in found if each.member == "n0"] == ["member_unreachable"]
+    assert missing in found[0].detail
+    assert f"waited for {TOKEN_S_MAX} s: http" in found[0].detail
+    with pytest.raises(RefusedError, match=f"waited for {TOKEN_S_MAX} s.*{missing}"):
+        ask("g", place, waits)
+
+
+@pytest.mark.group
+def test_nothing_is_waited_for_without_a_token(guarded: Guarded) -> None:
+    pauses: list[float] = []
+    waits = Waits(opening_s_max=1, sleep=pauses.append)
+
+    assert len(capture("g", guarded.urls, waits.opened).manifests) == len(guarded.urls)
+    assert pauses == []
 
 
 @pytest.mark.parametrize("view", ["log", "members"])

@@ -1,7 +1,6 @@
 """Members that answer before their log is open, or without one: they tell nothing of their log."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -11,7 +10,10 @@ from dledger_audit.capture import Capture, capture
 from dledger_audit.compaction.copies import ask
 from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.memory import Memory
+from dledger_audit.main import main
 from dledger_audit.report import summarize
+from dledger_audit.waiting import Waits
+from dledger_formats.audit import ExitCode
 from dledger_formats.http.status import STORE_IS_OPENING, Manifest, StorageState
 from dledger_formats.settings import NodeSettings
 from dledger_logs.histories import history, small_shape
@@ -20,14 +22,14 @@ from dledger_logs.serve import served
 from dledger_logs.write import write_log
 from dledger_node.http.outage import Outage
 from dledger_scan.local_audit import LocalPasses
+from pyspark_dledger.bearer import VARIABLE
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.digests import DIGEST_SCHEMA
-from pyspark_dledger.files import ReadError
-from pyspark_dledger.http_reader import ATTEMPTS_MAX, HttpFiles
-from pyspark_dledger.patience import bounded
+from pyspark_dledger.files import OpeningError, ReadError
+from pyspark_dledger.http_reader import HttpFiles
+from pyspark_dledger.patience import bounded, patience_of
 
 PATIENCE_S = 3.5
-"""The fourth request has half of it left, and the pause behind it would be longer."""
 MEMBERS = ("n0", "n1", "n2")
 FOREIGN = "the folder belongs to the group h, and this member to g"
 
@@ -50,45 +52,108 @@ def opened(log: Log) -> Manifest:
     return manifest(log, "n0", peers=MEMBERS)
 
 
-def after(times: int, first: Manifest, then: Manifest) -> Callable[[], Manifest]:
-    """Answer with one manifest so many times, and then with the other."""
-    left = [first] * times
-    return lambda: left.pop() if left else then
+class Clock:
+    """A clock that waits move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def waits(self, opening_s_max: float) -> Waits:
+        """Return waits by this clock."""
+        return Waits(opening_s_max=opening_s_max, clock=lambda: self.now_s, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
 
-def test_a_member_that_opens_its_log_is_waited_for(log: Log, opened: Manifest) -> None:
-    pauses: list[float] = []
-    opens = after(9, unopened(STORE_IS_OPENING), opened)
-    with (
-        served(log.root, opens) as url,
-        bounded(30.0),
-        HttpFiles(url, sleep=pauses.append) as files,
-    ):
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def opening(verified_bytes: int) -> Manifest:
+    """Return what a member answers that has verified so many of 100 bytes."""
+    said = unopened(STORE_IS_OPENING)
+    far = replace(said.status, recovery_size_bytes=100, recovery_verified_bytes=verified_bytes)
+    return replace(said, status=far)
+
+
+def test_a_member_that_opens_its_log_is_waited_for_and_its_progress_is_told(
+    log: Log, opened: Manifest, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The wait is longer than that for a silent member, and no silence."""
+    answers = [opened] + [opening(verified_bytes=each) for each in range(100, 0, -1)]
+
+    def manifest_now() -> Manifest:
+        return answers.pop() if len(answers) > 1 else answers[0]
+
+    with served(log.root, manifest_now) as url, bounded(PATIENCE_S):
+        with clock.waits(3600).opened(url) as files:
+            assert files.manifest() == opened
+        patience = patience_of(url.removeprefix("http://"))
+        assert patience is not None
+        assert patience.left_s(for_manifest=True) == PATIENCE_S
+
+    assert clock.now_s == 200.0
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 8, "one line each 30 s, and one in the end"
+    assert f"waiting up to 3570 s: {url}/manifest: {STORE_IS_OPENING}, " in told[1]
+    assert "16 % of 100 bytes are verified" in told[1]
+    assert told[-1] == f"{url} can be read after 200 s"
+
+
+@pytest.mark.parametrize("status", [404, 403, 599, 503])
+def test_a_small_file_that_cannot_be_read_hides_no_manifest(
+    log: Log, opened: Manifest, clock: Clock, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for to learn whether the member accepts the audit token."""
+    monkeypatch.setenv(VARIABLE, "nowhere")
+
+    def refuse(path: str) -> int | None:
+        return status if path.startswith("/files/") else None
+
+    with served(log.root, opened, refuse) as url, clock.waits(60).opened(url) as files:
         assert files.manifest() == opened
 
-    assert pauses == [0.25, 0.5, 1.0, *[2.0] * 6]
+    assert clock.now_s == 0
 
 
-def test_a_member_that_opens_its_log_for_longer_is_not_read(log: Log) -> None:
+def test_a_member_that_opens_its_log_for_longer_is_not_read_and_its_progress_is_told(
+    log: Log, clock: Clock
+) -> None:
     with (
-        served(log.root, unopened(STORE_IS_OPENING)) as url,
-        bounded(PATIENCE_S),
-        HttpFiles(url) as files,
-        pytest.raises(ReadError, match=STORE_IS_OPENING),
+        served(log.root, opening(verified_bytes=35)) as url,
+        clock.waits(60).opened(url) as files,
+        pytest.raises(OpeningError) as caught,
     ):
         files.manifest()
 
+    told = f"{url}/manifest: {STORE_IS_OPENING}, 35 % of 100 bytes are verified"
+    assert str(caught.value) == f"waited for 60 s: {told}"
 
-def test_queries_ask_such_a_member_a_few_times(log: Log) -> None:
+
+def test_an_audit_tells_how_far_a_member_is_that_does_not_open_its_log_in_time(
+    log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(log.root, opening(verified_bytes=35)) as url:
+        code = main(["--group=g", f"--member=n0={url}", "--opening-within=2"])
+
+    assert code == ExitCode.INCOMPLETE
+    told = capsys.readouterr().out
+    assert "waited for 2 s: " in told
+    assert "35 % of 100 bytes are verified" in told
+
+
+def test_a_query_does_not_wait_for_such_a_member(log: Log) -> None:
     pauses: list[float] = []
     with (
         served(log.root, unopened(STORE_IS_OPENING)) as url,
         HttpFiles(url, sleep=pauses.append) as files,
-        pytest.raises(ReadError, match=f"lists no files yet: {STORE_IS_OPENING}"),
+        pytest.raises(OpeningError, match=f"{STORE_IS_OPENING}, and nothing"),
     ):
         files.manifest()
 
-    assert len(pauses) == ATTEMPTS_MAX - 1
+    assert pauses == []
 
 
 def test_a_member_that_refuses_its_folder_is_not_read_and_its_reason_is_told(log: Log) -> None:

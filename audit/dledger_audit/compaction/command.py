@@ -28,6 +28,7 @@ from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.hadoop import HadoopError
 from dledger_audit.places import is_uri
 from dledger_audit.session import session
+from dledger_audit.waiting import waits_of
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
 from pyspark_dledger.copies import Copy, RefusedError
@@ -40,7 +41,7 @@ def compact(options: argparse.Namespace) -> int:
     """Compact a group's log to an archive; return the exit code."""
     try:
         decoder(options.decoder)
-        members = log_copies.ask(options.group, options.members)
+        members = log_copies.ask(options.group, options.members, waits_of(options))
         if is_uri(options.archive):
             archive = _compact_in_hadoop(options, members)
         else:
@@ -95,7 +96,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
         with ExitStack() as stack:
             spark = cache(lambda: stack.enter_context(session("local[1]")))
             archive = _load(_fetched(options.archive, stack, spark))
-            members = log_copies.ask(archive.info.group, options.members)
+            members = log_copies.ask(archive.info.group, options.members, waits_of(options))
             before = _load(_fetched(options.previous, stack, spark)) if options.previous else None
             found = verify(archive, Sources(members=members, previous=before))
     except (*_REFUSALS, OSError) as error:

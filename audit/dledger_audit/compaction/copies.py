@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dledger_audit.compaction.decision import Said
+from dledger_audit.waiting import NO_WAITS, Waits
 from dledger_formats.http.status import identities_differ
-from pyspark_dledger.copies import Copy, RefusedError, opened
-from pyspark_dledger.files import ReadError
+from pyspark_dledger.copies import Copy, RefusedError
+from pyspark_dledger.files import ReadError, UnauthorizedError
 from pyspark_dledger.plan import check_names, in_order
 
 ASKED_AT_ONCE_MAX: Final = 16
@@ -22,14 +23,14 @@ def said_of(copy: Copy) -> Said:
     )
 
 
-def ask(group: str, places: Mapping[str, str]) -> list[Copy]:
+def ask(group: str, places: Mapping[str, str], waits: Waits = NO_WAITS) -> list[Copy]:
     """Ask all members for their manifests at once; `places` are URLs and folders by member id.
 
     Raises RefusedError if one does not answer, or is not of the group: without its commit, nobody
     knows how far the log may be compacted.
     """
     with ThreadPoolExecutor(max_workers=ASKED_AT_ONCE_MAX) as pool:
-        copies = list(pool.map(lambda member: _copy(group, member, places[member]), places))
+        copies = list(pool.map(lambda each: _copy(group, each, places[each], waits), places))
     voters = {voter for copy in copies for voter in copy.manifest.status.voters}
     if missing := sorted(voters - places.keys()):
         raise RefusedError(
@@ -60,11 +61,13 @@ def sizes(copies: Sequence[Copy]) -> tuple[int, int]:
     return data.pop(), index.pop() if index else 32 * 5 * 1024 * 1024
 
 
-def _copy(group: str, member: str, place: str) -> Copy:
+def _copy(group: str, member: str, place: str, waits: Waits) -> Copy:
     try:
-        with opened(place) as files:
+        with waits.opened(place) as files:
             manifest = files.manifest()
         check_names(manifest)
+    except UnauthorizedError as error:
+        raise RefusedError(f"the member {member} cannot be read: {error}") from error
     except ReadError as error:
         raise RefusedError(
             f"the member {member} cannot be read, so its commit is not known: {error}; start it, "
