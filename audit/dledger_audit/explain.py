@@ -76,6 +76,10 @@ HISTORY: Final = {
         "the member's term is lower than at an earlier audit ({reason}), so it may vote twice in "
         "one term; stop it, and replace it with an empty volume"
     ),
+    "history_not_kept": (
+        "what was read could not be kept for later audits, which compare with it: {reason}; mend "
+        "that, and audit again"
+    ),
     "known_before": (
         "{entries:,} entries of the members' logs were not read again, because earlier audits read "
         "them; an audit without --since-last reads everything"

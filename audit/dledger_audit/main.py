@@ -32,7 +32,7 @@ from dledger_audit.compaction import command as compaction
 from dledger_audit.executors.settings import ExecutorPodError
 from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
-from dledger_audit.history.audit import audit_with_history
+from dledger_audit.history.audit import audit_with_history, not_kept
 from dledger_audit.history.hadoop_history import hadoop_history
 from dledger_audit.history.memory import HistoryError, Memory, load, save
 from dledger_audit.passes import SparkPasses
@@ -50,6 +50,7 @@ from pyspark_dledger.pace import paced
 from pyspark_dledger.patience import bounded
 
 NO_EXECUTORS: Final = "NoExecutors"
+NO_HISTORY: Final = "HistoryUnusable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,8 @@ class _Audited:
 
     result: AuditResult
     summary: AuditSummary
-    to_save: Memory | None = None
-    not_saved: Exception | None = None
-    """Why the history in a Hadoop file system could not be replaced."""
+    not_kept: Exception | None = None
+    """Why the history could not be replaced."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,31 +91,29 @@ def _run_audit(options: argparse.Namespace) -> int:
         sys.stdout.write(_output(options.output, captured, result, summary))
         if options.html is not None:
             _write(options.html, page.render(captured, summary, result, datetime.now(UTC)))
-        if audited.not_saved is not None:
-            raise audited.not_saved
-        if audited.to_save is not None:
-            save(audited.to_save, options.history)
     except (NoExecutorsError, ExecutorPodError) as error:
-        return _ended_without_executors(options, error)
+        return _ended_without_result(options, NO_EXECUTORS, error)
     except (HistoryError, hadoop.HadoopError) as error:
-        sys.stderr.write(f"dledger-audit: {error}\n")
-        return ExitCode.FAILED
+        return _ended_without_result(options, NO_HISTORY, error)
     except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
-    return ExitCode.SOUND if options.verdict_exits_0 else EXIT_CODES[summary.verdict]
+    if audited.not_kept is not None:
+        sys.stderr.write(f"dledger-audit: {audited.not_kept}\n")
+    if options.verdict_exits_0:
+        return ExitCode.SOUND
+    return ExitCode.FAILED if audited.not_kept is not None else EXIT_CODES[summary.verdict]
 
 
 def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None) -> _Audited:
     """Audit the captured members; start Spark only if at least one member answered.
 
     The summary does not have the amounts, so it is written before their pass, which may take more
-    memory than the pod has. A history in a Hadoop file system is replaced before it, too.
+    memory than the pod has. The history is replaced before it, too.
     """
     if not captured.manifests:
         result = AuditResult(findings=captured.findings, totals={})
-        summary = _summarized(captured, options, result)
-        return _Audited(result=result, summary=summary, to_save=memory)
+        return _Audited(result=result, summary=_summarized(captured, options, result))
 
     def again() -> dict[str, Manifest]:
         return ask_again(captured, waits_of(options).opened)
@@ -134,12 +132,24 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
                 passes, captured, again, memory, since_last=options.since_last
             )
         summary = _summarized(captured, options, result)
-        not_saved = None
-        if kept is not None and memory is not None:
-            not_saved, memory = kept.keep(memory), None
+        failure = None
+        if memory is not None:
+            failure = kept.keep(memory) if kept else _saved(memory, options.history)
+        if failure is not None:
+            result = replace(result, findings=(*result.findings, not_kept(failure)))
+            summary = _summarized(captured, options, result)
         measured = _amounts(captured, options, context)
         result = replace(result, compaction=measured)
-        return _Audited(result=result, summary=summary, to_save=memory, not_saved=not_saved)
+        return _Audited(result=result, summary=summary, not_kept=failure)
+
+
+def _saved(memory: Memory, folder: Path) -> HistoryError | None:
+    """Replace the history, and return what failed: the verdict counts more than the history."""
+    try:
+        save(memory, folder)
+    except HistoryError as error:
+        return error
+    return None
 
 
 def _summarized(
@@ -169,11 +179,11 @@ def _amounts(
     )
 
 
-def _ended_without_executors(options: argparse.Namespace, error: Exception) -> int:
+def _ended_without_result(options: argparse.Namespace, reason: str, error: Exception) -> int:
     """Tell why there is no result. A Job that says so has ended: it would find none again."""
     sys.stderr.write(f"dledger-audit: {error}\n")
     if options.summary_file is not None:
-        failure = AuditFailure(failed=NO_EXECUTORS, message=str(error))
+        failure = AuditFailure(failed=reason, message=str(error))
         options.summary_file.write_bytes(failure.to_json())
     return ExitCode.SOUND if options.verdict_exits_0 else ExitCode.FAILED
 

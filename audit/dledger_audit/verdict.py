@@ -42,6 +42,7 @@ HISTORY_LOST: Final = "history_lost"
 HISTORY_TERM: Final = "history_term"
 HISTORY_BEGIN: Final = "history_begin"
 KNOWN_BEFORE: Final = "known_before"
+HISTORY_NOT_KEPT: Final = "history_not_kept"
 
 DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY, SNAPSHOT_DIFFERS})
 OMISSION: Final = frozenset(

@@ -18,7 +18,7 @@ from dledger_audit.main import main
 from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE, folder, is_uri
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
-from dledger_formats.audit import ExitCode
+from dledger_formats.audit import AuditSummary, ExitCode, Verdict
 from dledger_formats.log.archives import INFO_FILE
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
@@ -141,7 +141,8 @@ def audited(run: Run, place: Path, seed: int, *options: str) -> tuple[int, str, 
             peers = dict.fromkeys(("n0", "n1", "n2"), log)
             url = stack.enter_context(served(log.root, manifest(log, member, peers=peers)))
             given += ["--member", f"{member}={url}"]
-        return run("--group", "g", *given, "--history", place.as_uri(), *options)
+        named = [] if "--history" in options else ["--history", place.as_uri()]
+        return run("--group", "g", *given, *named, *options)
 
 
 def test_a_history_by_uri_finds_what_changed_since(run: Run, tmp_path: Path) -> None:
@@ -169,10 +170,27 @@ def test_a_history_that_cannot_be_kept_does_not_hide_the_verdict(
 
     assert code == ExitCode.FAILED
     assert "history_changed" in report
+    assert "history_not_kept" in report
     assert "history_changed" in page.read_text()
     assert f"dledger-audit: {place.as_uri()} does not take history.parquet" in said
     assert "Traceback" not in said
     assert names(place) == ["history.parquet"], "no lock"
+
+
+def test_a_history_that_cannot_be_kept_on_a_volume_does_not_end_a_job_that_has_a_verdict(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "full").write_bytes(b"")
+    told, place = tmp_path / "summary", str(tmp_path / "full" / "history")
+    options = ["--history", place, "--summary-file", str(told), "--verdict-exits-0"]
+
+    code, report, said = audited(run, tmp_path / "logs", 1, *options)
+
+    summary = AuditSummary.from_json(told.read_bytes())
+    assert (code, summary.verdict) == (0, Verdict.SOUND)
+    assert [each.check for each in summary.first_findings] == ["history_not_kept"]
+    assert "history_not_kept" in report
+    assert "dledger-audit: the history cannot be written" in said
 
 
 def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(

@@ -16,7 +16,7 @@ from dledger_audit.history.audit import audit_with_history
 from dledger_audit.history.memory import CHUNK, FILE, HistoryError, Memory, load, save
 from dledger_audit.main import main
 from dledger_audit.report import summarize
-from dledger_formats.audit import ExitCode, Verdict
+from dledger_formats.audit import AuditFailure, ExitCode, Verdict
 from dledger_formats.http.status import Manifest
 from dledger_logs import damage
 from dledger_logs.histories import history, with_other_body
@@ -286,5 +286,11 @@ def test_the_program_says_what_is_wrong_with_a_history(
     assert "--since-last needs --history FOLDER" in capsys.readouterr().err
 
     (tmp_path / FILE).write_bytes(b"no Parquet")
-    assert main([*nobody, "--history", str(tmp_path)]) == ExitCode.FAILED
+    told = tmp_path / "summary"
+    asked = [*nobody, "--history", str(tmp_path), "--summary-file", str(told)]
+    assert main(asked) == ExitCode.FAILED
     assert capsys.readouterr().err.startswith("dledger-audit: ")
+    assert main([*asked, "--verdict-exits-0"]) == 0, "another try of a Job would end alike"
+    failure = AuditFailure.from_json(told.read_bytes())
+    assert failure.failed == "HistoryUnusable"
+    assert f"{tmp_path / FILE} cannot be read" in failure.message

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture
-from dledger_audit.checks.findings import Run, finding, merged
+from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.history import changed
 from dledger_audit.history.memory import Memory
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_audit.passes import Passes
 from dledger_audit.settle import AskAgain
-from dledger_audit.verdict import INFO, KNOWN_BEFORE
+from dledger_audit.verdict import HISTORY_NOT_KEPT, INFO, KNOWN_BEFORE, WARNING
+from dledger_formats.audit import Finding
 
 
 def audit_with_history(
@@ -32,3 +33,9 @@ def audit_with_history(
     findings = (*result.findings, *(finding(run, is_elsewhere=False) for run in runs))
     after = memory.after(remembering.read, capture.manifests)
     return replace(result, findings=findings), after
+
+
+def not_kept(error: Exception) -> Finding:
+    """Tell that the history could not be replaced: the verdict counts more than the history."""
+    run = run_of(HISTORY_NOT_KEPT, WARNING, -1, -1, reason=str(error))
+    return finding(run, is_elsewhere=False)

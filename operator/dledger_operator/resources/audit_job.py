@@ -5,7 +5,7 @@ from typing import Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import audit_executors, security
+from dledger_operator.resources import audit_executors, audit_history, security
 from dledger_operator.resources.audit_executors import labels_of
 from dledger_operator.resources.metadata import AUDIT_COMPONENT, owner, pull_secrets
 from dledger_operator.spec.audit_request import AuditRequest
@@ -68,6 +68,7 @@ def build(
                             "emptyDir": {"sizeLimit": audit_executors.SCRATCH_SIZE_MAX},
                         },
                         *audit_executors.token_volume(group),
+                        *audit_history.volumes(audit),
                     ],
                 },
             },
@@ -106,6 +107,7 @@ def _container(
         "volumeMounts": [
             {"name": "scratch", "mountPath": audit_executors.SCRATCH_FOLDER},
             *audit_executors.token_mount(),
+            *audit_history.mounts(audit),
         ],
     }
 
@@ -120,5 +122,5 @@ def arguments(audit: AuditRequest, group: Group, member_ids: Sequence[str]) -> l
     options += ["--summary-file", names.TERMINATION_LOG, "--verdict-exits-0"]
     options += ["--read-rate", str(audit.read_bytes_per_second), "--html", "-"]
     options += ["--decoder", audit.decoder] if audit.decoder else []
-    options += audit_executors.arguments(audit)
+    options += [*audit_history.arguments(audit), *audit_executors.arguments(audit)]
     return ["--group", group.name, *options]

@@ -66,7 +66,7 @@ class AuditPolicy:
     """How many of the audits that the operator has created and that have ended are kept."""
     request: Mapping[str, Any]
     """The fields of each audit's spec that the policy sets: `resources`, `readRate`, `decoder`,
-    `executors`.
+    `executors`, `history`.
     """
 
     @property
@@ -94,7 +94,7 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
         keep=max(1, section.number("keep", KEEP_DEFAULT)),
         request={
             field: section.values[field]
-            for field in ("resources", "readRate", "decoder", "executors")
+            for field in ("resources", "readRate", "decoder", "executors", "history")
             if section.values.get(field) is not None
         },
     )

@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from dledger_formats.quantities import quantity_bytes
 from dledger_operator import names
+from dledger_operator.spec.audit_history import HistorySpec, read_history
 from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
@@ -61,6 +62,8 @@ class AuditRequest:
     """None if the audit's own pod reads the logs."""
     decoder: str = ""
     """How the audit finds keys, to tell what compaction would drop; empty if it does not."""
+    history: HistorySpec | None = None
+    """None if nothing is kept between audits."""
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
@@ -83,6 +86,7 @@ class AuditRequest:
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") // 1000,
             read_bytes_per_second=spec.converted("readRate", quantity_bytes, DEFAULT_READ_RATE),
             decoder=_decoder(spec),
+            history=read_history(spec),
             executors=_executors(spec.section("executors")),
         )
 

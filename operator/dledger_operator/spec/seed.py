@@ -1,14 +1,12 @@
 """The archive that a new group begins with: `spec.seed`."""
 
-import posixpath
 import re
 from dataclasses import dataclass
 from typing import Final
 
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
+from dledger_operator.spec.volume_paths import read_path
 
-_NOT_IN_PATHS: Final = re.compile(r"[$\x00-\x1f\x7f]")
-"""The kubelet expands `$(NAME)` in the command that gets the path."""
 _SHA256: Final = re.compile("[a-f0-9]{64}|")
 
 
@@ -36,13 +34,6 @@ def read_seed(spec: SpecReader) -> SeedSpec | None:
         raise InvalidSpecError(
             f"{section.path} has no effect on the queues of a broker; leave out seed or broker"
         )
-    path = claim.text("path").strip("/")
-    is_normal = posixpath.normpath(path or ".") == (path or ".") and not path.startswith("..")
-    if not is_normal or _NOT_IN_PATHS.search(path):
-        raise InvalidSpecError(
-            f"{claim.path}.path is {claim.text('path')!r}; it must be a folder of the volume, such "
-            "as archives/orders, without '$' and control characters"
-        )
     digest = section.text("copySha256")
     if not _SHA256.fullmatch(digest):
         raise InvalidSpecError(
@@ -51,7 +42,7 @@ def read_seed(spec: SpecReader) -> SeedSpec | None:
         )
     return SeedSpec(
         claim_name=claim.required_text("claimName"),
-        path=path,
+        path=read_path(claim, "archives/orders"),
         group=section.text("group"),
         copy_sha256=digest,
     )

@@ -46,4 +46,26 @@ WRONG_AUDITS: Final[dict[str, Object]] = {
     "an audit with executors that have no time to start": {
         "audit": {"schedule": "@daily", "executors": {"max": 2, "startWithin": "9s"}}
     },
+    "a history that is kept nowhere": {"audit": {"schedule": "@daily", "history": {}}},
+    "a history that is kept twice": {
+        "audit": {
+            "schedule": "@daily",
+            "history": {
+                "persistentVolumeClaim": {"claimName": "audits"},
+                "uri": "hdfs://namenode/audits",
+            },
+        }
+    },
+    "a history above its volume": {
+        "audit": {
+            "schedule": "@daily",
+            "history": {"persistentVolumeClaim": {"claimName": "audits", "path": "../orders"}},
+        }
+    },
+    "a history in a pod's own files": {
+        "audit": {"schedule": "@daily", "history": {"uri": "file:///audits"}}
+    },
+    "a history in a claim that has no name": {
+        "audit": {"schedule": "@daily", "history": {"persistentVolumeClaim": {"path": "orders"}}}
+    },
 }
