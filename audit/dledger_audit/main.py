@@ -13,8 +13,8 @@ program itself failed.
 import argparse
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history, not_kept
 from dledger_audit.history.hadoop_history import hadoop_history
-from dledger_audit.history.memory import HistoryError, Memory, load, save
+from dledger_audit.history.memory import HistoryError, Memory, load, locked, save
 from dledger_audit.passes import SparkPasses
 from dledger_audit.places import is_uri
 from dledger_audit.verdict import EXIT_CODES
@@ -83,10 +83,9 @@ def _run(command: str, options: argparse.Namespace) -> int:
 def _run_audit(options: argparse.Namespace) -> int:
     """Run the audit, write the summary and print the report."""
     try:
-        is_local = options.history is not None and not is_uri(options.history)
-        memory = load(options.history, options.group) if is_local else None
-        captured = capture(options.group, options.members, waits_of(options).opened)
-        audited = _audit(captured, options, memory)
+        with _local_memory(options) as memory:
+            captured = capture(options.group, options.members, waits_of(options).opened)
+            audited = _audit(captured, options, memory)
         result, summary = audited.result, audited.summary
         sys.stdout.write(_output(options.output, captured, result, summary))
         if options.html is not None:
@@ -103,6 +102,16 @@ def _run_audit(options: argparse.Namespace) -> int:
     if options.verdict_exits_0:
         return ExitCode.SOUND
     return ExitCode.FAILED if audited.not_kept is not None else EXIT_CODES[summary.verdict]
+
+
+@contextmanager
+def _local_memory(options: argparse.Namespace) -> Iterator[Memory | None]:
+    """Hold the history in a local folder and read it; None if there is none."""
+    if options.history is None or is_uri(options.history):
+        yield None
+        return
+    with locked(options.history):
+        yield load(options.history, options.group)
 
 
 def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None) -> _Audited:

@@ -13,7 +13,7 @@ import pytest
 
 from dledger_audit.capture import capture
 from dledger_audit.history.audit import audit_with_history
-from dledger_audit.history.memory import CHUNK, FILE, HistoryError, Memory, load, save
+from dledger_audit.history.memory import CHUNK, FILE, HistoryError, Memory, load, locked, save
 from dledger_audit.main import main
 from dledger_audit.report import summarize
 from dledger_formats.audit import AuditFailure, ExitCode, Verdict
@@ -209,6 +209,39 @@ def test_damage_in_what_is_known_is_found_within_seven_audits(group: Audited, in
     assert any(("bad_chain_crc", "n2", index, index) in each for each in found)
 
 
+def test_damage_that_was_found_stays_found_until_it_is_mended(
+    group: Audited, tmp_path: Path
+) -> None:
+    group.audit()
+    damage.flip_body(group.logs["n1"], 3 * CHUNK + 7)
+    found = False
+    for _ in range(14):
+        verdict, _ = group.audit(since_last=True)
+        assert verdict is Verdict.DAMAGED or not found, "it is still there"
+        found = verdict is Verdict.DAMAGED
+        save(group.memory, tmp_path / "history")
+        group.memory = load(tmp_path / "history", "g")
+    assert found
+    assert group.memory.suspects == {"n1": frozenset({3 * CHUNK})}
+
+    damage.flip_body(group.logs["n1"], 3 * CHUNK + 7)  # back again
+
+    assert group.audit(since_last=True) == (Verdict.SOUND, set())
+    assert group.memory.suspects == {}
+
+
+def test_a_silent_members_suspect_chunks_stay_suspect(group: Audited) -> None:
+    group.audit()
+    damage.flip_body(group.logs["n1"], 3 * CHUNK + 7)
+    group.audit()
+    logs = group.logs
+    group.logs = {name: logs[name] for name in ("n0", "n2")}
+    group.audit(since_last=True)
+    group.logs = logs
+
+    assert group.audit(since_last=True)[0] is Verdict.DAMAGED
+
+
 def test_what_is_new_and_members_that_were_opened_since_are_read_at_once(group: Audited) -> None:
     group.committed = dict.fromkeys(NAMES, 3 * CHUNK)
     group.audit()
@@ -275,6 +308,18 @@ def test_a_history_that_cannot_be_read_is_refused_and_an_unfinished_one_is_ignor
     pq.write_table(table.replace_schema_metadata({b"dledger-audit": json.dumps(said)}), path)
     with pytest.raises(HistoryError, match=r"version 2; this release knows 1"):
         load(tmp_path, "g")
+
+
+def test_two_audits_at_once_do_not_share_a_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--group", "g", "--member", "n0=http://127.0.0.1:1", "--history", str(tmp_path)]
+
+    with locked(tmp_path):
+        assert main(asked) == ExitCode.FAILED
+    assert f"{tmp_path} is in use by another audit" in capsys.readouterr().err
+    with locked(tmp_path):
+        pass
 
 
 def test_the_program_says_what_is_wrong_with_a_history(

@@ -38,6 +38,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"persistentVolumeClaim": CLAIM, "uri": "hdfs://h/a"},
         "must have either persistentVolumeClaim or uri",
     ),
+    "a member's volume": (
+        {"persistentVolumeClaim": {"claimName": "data-flights-0", "path": "dledger-n0/data"}},
+        "must not be the claim of a member",
+    ),
     "a folder above the volume": (
         {"persistentVolumeClaim": CLAIM | {"path": "a/../../b"}}, "must be a folder of the volume",
     ),

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from dledger_kube.objects import IMAGES, NOW, group_body, membership, pod
+from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
 from dledger_operator import names
-from dledger_operator.behaviours.audits.group_audits import GroupAudits
+from dledger_operator.behaviours.audits.group_audits import GroupAudits, _manifest
+from dledger_operator.behaviours.audits.planning import SCALING_DOWN, SCHEDULE, NewAudit
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.clients.errors import ConflictError, RefusedError
 
@@ -51,6 +52,20 @@ def shrinking(api: Api, now: datetime) -> tuple[GroupAudits, GroupSnapshot, Simp
     context = SimpleNamespace(api=api, now=lambda: context.time, time=now)
     audits = GroupAudits(cast("Any", context), snapshot, lambda _: None, lambda *_: None)
     return audits, snapshot, context
+
+
+async def test_an_audit_before_a_removal_reads_everything() -> None:
+    kept = {"persistentVolumeClaim": {"claimName": "audits"}, "sinceLast": True}
+    asked = group(audit={"schedule": "@daily", "beforeScalingDown": True, "history": kept})
+    assert asked.audit is not None
+
+    made = {
+        cause: _manifest(asked, asked.audit, NewAudit(name="a", cause=cause, why=""))
+        for cause in (SCHEDULE, SCALING_DOWN)
+    }
+
+    assert made[SCHEDULE]["spec"]["history"] == kept
+    assert made[SCALING_DOWN]["spec"]["history"] == kept | {"sinceLast": False}
 
 
 MINUTE = timedelta(minutes=1)

@@ -34,6 +34,13 @@ def changed(memory: Memory, read: pa.Table, manifests: Mapping[str, Manifest]) -
             yield from _gone_back(memory, member, manifest)
 
 
+def as_before(memory: Memory, read: pa.Table) -> set[tuple[str, int]]:
+    """Return the members and chunks that were read whole and sound, and are as they were."""
+    before = _digests(memory.rows)
+    now = _digests(whole_chunks(read))
+    return {at for at, digest in now.items() if before.get(at) == digest}
+
+
 def _gone_back(memory: Memory, member: str, manifest: Manifest) -> Iterator[Run]:
     before, status = memory.said.get(member), manifest.status
     if before is None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture
 from dledger_audit.checks.findings import Run, finding, merged, run_of
-from dledger_audit.checks.history import changed
+from dledger_audit.checks.history import as_before, changed
 from dledger_audit.history.memory import Memory
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_audit.passes import Passes
@@ -31,7 +31,8 @@ def audit_with_history(
             Run(check=KNOWN_BEFORE, severity=INFO, first_index=-1, last_index=-1, entries=known)
         )
     findings = (*result.findings, *(finding(run, is_elsewhere=False) for run in runs))
-    after = memory.after(remembering.read, capture.manifests)
+    suspects = remembering.suspects(as_before(memory, remembering.read))
+    after = memory.after(remembering.read, capture.manifests, suspects)
     return replace(result, findings=findings), after
 
 

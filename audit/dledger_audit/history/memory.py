@@ -1,16 +1,22 @@
 """The memory of a group's audits, as a file.
 
     FOLDER/history.parquet    rows of DIGEST_SCHEMA, of whole and sound chunks alone; its metadata
-                              has, as JSON, the group, the number of audits, and what each member
-                              said of itself when it was read last
+                              has, as JSON, the group, the number of audits, what each member said
+                              of itself when it was read last, and its suspect chunks
+    FOLDER/lock               locked by the audit that reads and replaces the history
+
+A *suspect* chunk was known, and was not found as it was when it was read last. It is read by every
+audit until it is as it was, so an audit that reads only a part never takes it for sound.
 
 A *chunk* is the 4096 entries from a multiple of 4096 on. A member's log may divide one between two
 segments, so a chunk has one row or two.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dledger_audit.places import LOCK_FILE
 from dledger_formats.http.status import Manifest, NodeStatus
 from pyspark_dledger.digests import DIGEST_SCHEMA, PIECE_BITS
 from pyspark_dledger.layout import Bools, Flag, Longs
@@ -63,6 +70,8 @@ class Memory:
     identity: str = ""
     audits: int = 0
     said: Mapping[str, Said] = field(default_factory=dict)
+    suspects: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """The first indexes of the suspect chunks of each member that has some."""
     rows: pa.Table = field(default_factory=DIGEST_SCHEMA.empty_table)
 
     def chunks(self, member: str) -> dict[int, pa.Table]:
@@ -73,8 +82,13 @@ class Memory:
             start: rows.filter(pa.array(starts == start)) for start in np.unique(starts).tolist()
         }
 
-    def after(self, rows: pa.Table, manifests: Mapping[str, Manifest]) -> "Memory":
-        """Return the memory after an audit that read these rows.
+    def after(
+        self,
+        rows: pa.Table,
+        manifests: Mapping[str, Manifest],
+        suspects: Mapping[str, frozenset[int]],
+    ) -> "Memory":
+        """Return the memory after an audit that read these rows and leaves these suspect chunks.
 
         A chunk that is known already stays as it is: if it changed, the next audit says so, too. So
         does what a member said of itself, if it tells nothing of its log now.
@@ -91,6 +105,11 @@ class Memory:
             identity=self.identity or identity_of(manifests),
             audits=self.audits + 1,
             said=said,
+            suspects={
+                member: still
+                for member, starts in suspects.items()
+                if (still := frozenset(start for start in starts if start + CHUNK > begin))
+            },
             rows=kept.combine_chunks(),
         )
 
@@ -102,6 +121,32 @@ class Memory:
                 f"the history is of a group {self.group} with the identity {self.identity}, and "
                 f"the members are of one with {identity}; keep another folder for each group"
             )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the history from its reading to its replacement.
+
+    Of two audits that end at once, one would replace what the other has kept. Raises HistoryError
+    if another audit holds it. A folder that cannot be locked is not held: nothing can be kept there
+    either, which must not cost the audit.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+            stack.callback(os.close, fd)
+            _lock(fd, folder)
+        yield
+
+
+def _lock(fd: int, folder: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise HistoryError(
+            f"{folder} is in use by another audit; audit again once that has ended"
+        ) from error
 
 
 def load(folder: Path, group: str) -> Memory:
@@ -121,6 +166,7 @@ def load(folder: Path, group: str) -> Memory:
             identity=said["identity"],
             audits=said["audits"],
             said={member: Said(**each) for member, each in said["members"].items()},
+            suspects={m: frozenset(starts) for m, starts in said.get("suspects", {}).items()},
             rows=table.replace_schema_metadata().cast(DIGEST_SCHEMA),
         )
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
@@ -140,6 +186,7 @@ def save(memory: Memory, folder: Path) -> None:
         "identity": memory.identity,
         "audits": memory.audits,
         "members": {member: asdict(each) for member, each in memory.said.items()},
+        "suspects": {member: sorted(starts) for member, starts in memory.suspects.items()},
     }
     rows = memory.rows.replace_schema_metadata({_KEY: json.dumps(said).encode()})
     unfinished = folder / f"{FILE}.part"

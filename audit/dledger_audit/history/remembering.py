@@ -2,14 +2,14 @@
 and a seventh of what they knew.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from dledger_audit.checks.comparison import Range
-from dledger_audit.history.memory import CHUNK, Memory
+from dledger_audit.history.memory import CHUNK, Memory, chunk_starts
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer
 from dledger_audit.snapshots.reading import Listed, SnapshotRead
@@ -28,6 +28,7 @@ class RememberingPasses:
         self._memory = memory
         self._since_last = since_last
         self._read: dict[str, pa.Table] = {}
+        self._to_read: dict[str, frozenset[int]] = {}
         self.entries_known = 0
         """Entries, of all members, that were not read, because earlier audits read them."""
 
@@ -35,6 +36,17 @@ class RememberingPasses:
     def read(self) -> pa.Table:
         """Return the rows that were read, of each member the latest."""
         return pa.concat_tables([self._memory.rows.slice(0, 0), *self._read.values()])
+
+    def suspects(self, as_before: Collection[tuple[str, int]]) -> dict[str, frozenset[int]]:
+        """Return the suspect chunks of each member after this audit.
+
+        `as_before` are the members and chunks that were read and are as they were.
+        """
+        suspects = dict(self._memory.suspects)
+        for member, starts in self._to_read.items():
+            every = suspects.get(member, frozenset()) | starts
+            suspects[member] = frozenset(at for at in every if (member, at) not in as_before)
+        return suspects
 
     def digests(
         self,
@@ -50,7 +62,9 @@ class RememberingPasses:
                 member: _usable(self._memory, member, said, cuts)
                 for member, said in manifests.items()
             }
-        trusted = _trusted(known, manifests, self._memory.audits)
+        trusted = _trusted(known, manifests, self._memory)
+        for member, said in manifests.items():
+            self._to_read[member] = _held(self._memory, member, said) - frozenset(trusted)
         wanted = _without(trusted) if trusted else ranges
         rows = self._passes.digests(manifests, cuts, wanted)
         for member in manifests:
@@ -82,6 +96,14 @@ class RememberingPasses:
         return self._passes.data(listed)
 
 
+def _held(memory: Memory, member: str, said: Manifest) -> frozenset[int]:
+    """Return the known chunks that a member should still have, whole."""
+    begin, end = max(0, said.status.ledger_begin_index), said.status.committed_index
+    starts = chunk_starts(memory.rows.filter(pa.compute.equal(memory.rows["member"], member)))
+    whole = (starts >= begin) & (starts + CHUNK - 1 <= end)
+    return frozenset(starts[whole].tolist())
+
+
 def _usable(
     memory: Memory, member: str, said: Manifest, cuts: Sequence[int]
 ) -> dict[int, pa.Table]:
@@ -93,18 +115,17 @@ def _usable(
     if before is None or not said.life or before.life != said.life:
         return {}
     divided = {cut - cut % CHUNK for cut in cuts if cut % CHUNK}
-    begin, end = max(0, said.status.ledger_begin_index), said.status.committed_index
-    return {
-        start: rows
-        for start, rows in memory.chunks(member).items()
-        if begin <= start and start + CHUNK - 1 <= end and start not in divided
-    }
+    held = _held(memory, member, said) - divided
+    return {start: rows for start, rows in memory.chunks(member).items() if start in held}
 
 
 def _trusted(
-    known: Mapping[str, Mapping[int, pa.Table]], manifests: Mapping[str, Manifest], audits: int
+    known: Mapping[str, Mapping[int, pa.Table]], manifests: Mapping[str, Manifest], memory: Memory
 ) -> list[int]:
-    """Return the chunks that are not read: known of each member that has them, but for a part."""
+    """Return the chunks that are not read: known of each member that has them, and suspect of none,
+    but for a part.
+    """
+    suspects = frozenset[int]().union(*memory.suspects.values())
     everywhere: list[int] = []
     for start in sorted({start for chunks in known.values() for start in chunks}):
         holders = [
@@ -113,10 +134,10 @@ def _trusted(
             if max(0, said.status.ledger_begin_index) < start + CHUNK
             and said.status.committed_index >= start
         ]
-        if all(start in known[member] for member in holders):
+        if start not in suspects and all(start in known[member] for member in holders):
             everywhere.append(start)
     parts = np.array_split(np.array(everywhere, np.int64), PARTS)
-    again = set(parts[audits % PARTS].tolist())
+    again = set(parts[memory.audits % PARTS].tolist())
     return [start for start in everywhere if start not in again]
 
 

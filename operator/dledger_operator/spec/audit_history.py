@@ -4,10 +4,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from dledger_operator import names
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 from dledger_operator.spec.volume_paths import read_path
 
 _URI: Final = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://[^\s\x00-\x1f\x7f$?#]+")
+
+_MEMBERS_CLAIM: Final = re.compile(rf"{names.DATA_VOLUME}-.*-[0-9]+")
+"""The names that a StatefulSet gives its claims. A history there would mix with a member's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +41,14 @@ def read_history(spec: SpecReader) -> HistorySpec | None:
             f"{section.path}.uri is {uri[:80]!r}; it must be a folder of a Hadoop file system, "
             "such as hdfs://namenode:8020/audits/orders, and not file:"
         )
+    claim_name = "" if uri else claim.required_text("claimName")
+    if _MEMBERS_CLAIM.fullmatch(claim_name):
+        raise InvalidSpecError(
+            f"{claim.path}.claimName must not be the claim of a member, data-GROUP-N, but is "
+            f"{claim_name}"
+        )
     return HistorySpec(
-        claim_name="" if uri else claim.required_text("claimName"),
+        claim_name=claim_name,
         path=read_path(claim, "audits/orders"),
         uri=uri,
         since_last=section.flag("sinceLast", default=False),

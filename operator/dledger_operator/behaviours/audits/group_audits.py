@@ -7,7 +7,12 @@ from typing import Any, Final
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest, Problem
-from dledger_operator.behaviours.audits.planning import NewAudit, Situation, decide
+from dledger_operator.behaviours.audits.planning import (
+    SCALING_DOWN,
+    NewAudit,
+    Situation,
+    decide,
+)
 from dledger_operator.behaviours.audits.records import without_fractions
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
@@ -184,6 +189,14 @@ def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
         },
         "spec": {
             "groupRef": {"name": group.name},
-            **policy.request,
+            **_request(policy, new),
         },
     }
+
+
+def _request(policy: AuditPolicy, new: NewAudit) -> Manifest:
+    """Return what the group asks of its audits. Before members are removed, all is read."""
+    history = policy.request.get("history")
+    if new.cause != SCALING_DOWN or not history:
+        return dict(policy.request)
+    return {**policy.request, "history": {**history, "sinceLast": False}}

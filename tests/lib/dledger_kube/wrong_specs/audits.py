@@ -56,6 +56,12 @@ WRONG_AUDITS: Final[dict[str, Object]] = {
             },
         }
     },
+    "a history among a member's files": {
+        "audit": {
+            "schedule": "@daily",
+            "history": {"persistentVolumeClaim": {"claimName": "data-orders-0"}},
+        }
+    },
     "a history above its volume": {
         "audit": {
             "schedule": "@daily",
