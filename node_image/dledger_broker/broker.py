@@ -204,9 +204,11 @@ class Broker:
         """Close all parts, whatever fails. Raises the first error."""
         closing = Closing()
         # A port may have been bound before another one failed.
-        for part in (self._listeners, self._commits, self._to_leader, self._pulls):
+        for part in (self._listeners, self._commits, self._to_leader):
             if part is not None:
                 closing.step(part.close)
+        if self._pulls is not None:
+            await closing.wait(self._pulls.close)
         await closing.wait(self._feed.close)
         if self._front_reading is not None:
             await closing.wait(self._front_reading.close)

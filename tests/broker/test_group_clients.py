@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups import group_clients
-from dledger_broker.door.consumer_groups.group_clients import TOLD_MAX, Client, GroupClients
+from dledger_broker.door.consumer_groups.group_clients import Client, GroupClients
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.client import consumer
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_node.slices import PER_TURN
 
 
 class Owner:
@@ -109,7 +110,7 @@ def test_more_clients_than_the_bound_are_refused_and_the_others_stay(
 async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once() -> None:
     """With 20,000 clients, one turn told all of them."""
     table, state = new_table()
-    lines: list[Any] = [line() for _ in range(5 * TOLD_MAX)]
+    lines: list[Any] = [line() for _ in range(5 * PER_TURN)]
     for number, connected in enumerate(lines):
         table.seen(connected, client(f"c{number}", "g1", "g2"))
 
@@ -122,20 +123,20 @@ async def test_the_clients_of_a_large_group_are_told_over_many_turns_each_once()
     change("g1", "g2")
     table.forget(lines[-1])
     # The first ones are told twice that g1 has changed, the last one nothing.
-    while turns[-1] < TOLD_MAX + 2 * (len(lines) - 1):
+    while turns[-1] < PER_TURN + 2 * (len(lines) - 1):
         await asyncio.sleep(0)
         turns.append(sum(len(each.told) for each in lines))
 
     per_turn = [after - before for before, after in itertools.pairwise([0, *turns])]
-    assert max(per_turn) == TOLD_MAX
+    assert max(per_turn) == PER_TURN
     assert lines[-1].told == [], "it has left before its turn"
-    assert all(each.told == ["g1", "g2"] for each in lines[TOLD_MAX:-1])
-    assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in lines[:TOLD_MAX])
+    assert all(each.told == ["g1", "g2"] for each in lines[PER_TURN:-1])
+    assert all(sorted(each.told) == ["g1", "g1", "g2"] for each in lines[:PER_TURN])
 
 
 async def test_a_large_group_that_changes_all_the_time_holds_up_no_other() -> None:
     table, state = new_table()
-    for number in range(3 * TOLD_MAX):
+    for number in range(3 * PER_TURN):
         table.seen(line(), client(f"c{number}", "g1"))
     other: Any = line()
     table.seen(other, client("other", "g2"))

@@ -11,7 +11,7 @@ import pytest
 
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.reading.proofs import Proofs
-from dledger_broker.door.reading.pulls import SERVED_MAX, Pulls
+from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import UnreadableError
@@ -23,9 +23,10 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
+from dledger_node.slices import PER_TURN
 
 QUEUE = QueueId("t", 0)
-COUNT = 5 * SERVED_MAX
+COUNT = 5 * PER_TURN
 CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
 
 
@@ -51,18 +52,19 @@ class Holding:
         reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=self.refuse))
         member, self.line = Member(), AnswerKeeper()
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
+        for opaque in range(COUNT):
+            self.ask(opaque)
+        assert self.pulls.held_count == COUNT
+
+    def ask(self, opaque: int) -> None:
+        """Ask for the next message."""
         door: Any = SimpleNamespace(counters=BrokerCounters())
         held = {"sysFlag": "6", "suspendTimeoutMillis": "20000"}
-        for opaque in range(COUNT):
-            command = RemotingCommand(
-                code=int(RequestCode.PULL_MESSAGE),
-                opaque=opaque,
-                ext_fields=pull_ext("t", 0) | held,
-            )
-            line: Any = self.line
-            now_s = asyncio.get_running_loop().time()
-            self.pulls.pull(Call(line, command, door, now_s))
-        assert self.pulls.held_count == COUNT
+        command = RemotingCommand(
+            code=int(RequestCode.PULL_MESSAGE), opaque=opaque, ext_fields=pull_ext("t", 0) | held
+        )
+        line: Any = self.line
+        self.pulls.pull(Call(line, command, door, asyncio.get_running_loop().time()))
 
     def refuse(self, *_: object, **__: object) -> int:
         """The log cannot be read, so that a pull that is served gets an answer at once."""
@@ -94,7 +96,7 @@ async def test_pulls_that_wait_for_one_queue_are_served_over_many_turns(holding:
         await asyncio.sleep(0)
         left.append(holding.pulls.held_count)
 
-    assert max(before - after for before, after in itertools.pairwise(left)) == SERVED_MAX
+    assert max(before - after for before, after in itertools.pairwise(left)) == PER_TURN
     assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
 
 
@@ -111,7 +113,7 @@ async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
         await asyncio.sleep(0)
         left.append(holding.pulls.held_count)
 
-    assert [before - after for before, after in itertools.pairwise(left)] == [SERVED_MAX] * 5
+    assert [before - after for before, after in itertools.pairwise(left)] == [PER_TURN] * 5
     assert await holding.answers() == [ResponseCode.PULL_NOT_FOUND] * COUNT
 
 
@@ -121,9 +123,33 @@ async def test_a_pull_that_is_to_be_served_is_answered_once_if_the_member_closes
     holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
     holding.pulls.built([QUEUE])
 
-    holding.pulls.close()
+    await holding.pulls.close()
 
     codes = await holding.answers()
-    assert codes.count(ResponseCode.SYSTEM_ERROR) == SERVED_MAX
-    assert codes.count(ResponseCode.PULL_RETRY_IMMEDIATELY) == COUNT - SERVED_MAX
+    assert set(codes) == {ResponseCode.SYSTEM_ERROR, ResponseCode.PULL_RETRY_IMMEDIATELY}
     assert not holding.pulls._woken
+
+
+async def test_a_member_that_closes_answers_its_pulls_a_part_at_a_time(holding: Holding) -> None:
+    left = [COUNT]
+    closing = asyncio.create_task(holding.pulls.close())
+    while not closing.done():
+        await asyncio.sleep(0)
+        left.append(holding.pulls.held_count)
+
+    assert max(before - after for before, after in itertools.pairwise(left)) == PER_TURN
+    assert await holding.answers() == [ResponseCode.PULL_RETRY_IMMEDIATELY] * COUNT
+
+
+async def test_a_pull_that_comes_while_a_member_closes_is_answered_at_once(
+    holding: Holding,
+) -> None:
+    closing = asyncio.create_task(holding.pulls.close())
+    await asyncio.sleep(0)
+    assert holding.pulls.held_count, "it has not answered all of them yet"
+    holding.ask(COUNT)
+    await closing
+
+    assert holding.line.answers[PER_TURN].opaque == COUNT
+    assert holding.line.answers[PER_TURN].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert not holding.pulls.held_count

@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -18,7 +19,7 @@ async def test_only_a_member_that_leads_no_longer_goes_on_for_a_while(leads: boo
     closed_s: list[float] = []
     listeners: Any = SimpleNamespace(leave=lambda: None, close=lambda: closed_s.append(now_s()))
     requests: Any = SimpleNamespace(go_away=lambda: None)
-    pulls: Any = SimpleNamespace(close=lambda: None)
+    pulls: Any = SimpleNamespace(close=AsyncMock())
     gate: Any = SimpleNamespace(everyone=tuple)
     stop = PlannedStop(settings, SimpleNamespace(leads=leads))
     stop.has_answered_all()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import struct
 
@@ -11,6 +12,7 @@ from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.codes import RequestCode
 from dledger_formats.protocol.go_away import GO_AWAY, TAKES_GO_AWAY_FLAG
 from dledger_node.remoting import lingering
+from dledger_node.slices import PER_TURN
 from dledger_wire.listener import HOST, Caller, Listener, hello, listening, metadata_request, until
 
 FIRST = frames.encode_requests(
@@ -68,12 +70,44 @@ async def test_a_member_that_drains_reads_only_from_clients_of_earlier_releases(
         assert await early.is_served()
         await late.say(FIRST)
         await late.answer()
-        listener.gate.take_no_more()
+        await listener.gate.take_no_more()
         await late.say(MORE)
         assert await early.is_served()
         listener.gate.close()
 
         assert (await late.answer()).code == GO_AWAY
+
+
+async def test_a_member_ends_its_connections_a_part_at_a_time_and_handles_nothing_meanwhile() -> (
+    None
+):
+    async with listening(connections_max=10_000, connections_per_address_max=10_000) as listener:
+        callers = [await listener.connect() for _ in range(3 * PER_TURN)]
+        guests = listener.gate.everyone()
+        listener.gate.close()
+        ended = [0]
+        while ended[-1] < len(guests):
+            ended.append(sum(guest._is_ended for guest in guests))  # type: ignore[attr-defined]
+            await callers[-1].say(metadata_request(len(ended)))
+            await asyncio.sleep(0)
+
+        assert max(after - before for before, after in itertools.pairwise(ended)) == PER_TURN
+        assert await callers[-1].reader.read() == b"", "it has sent requests before its end"
+
+
+async def test_connections_that_their_clients_leave_open_are_cut_a_part_at_a_time() -> None:
+    async with listening(connections_max=10_000, connections_per_address_max=10_000) as listener:
+        for _ in range(3 * PER_TURN):
+            await listener.connect()
+        listener.gate.close()
+        waiting = asyncio.ensure_future(listener.gate.ended(0.05))
+        cut = [0]
+        while not waiting.done():
+            cut.append(listener.closed.get("stopped", 0))
+            await asyncio.sleep(0)
+
+        assert max(after - before for before, after in itertools.pairwise(cut)) == PER_TURN
+        assert listener.closed == {"stopped": 3 * PER_TURN}
 
 
 async def test_the_wait_ends_as_soon_as_all_clients_have_closed() -> None:

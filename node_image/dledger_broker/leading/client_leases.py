@@ -57,6 +57,12 @@ class ClientLeases:
         self._now_s = now_s
         self._members = members
         self._term = NO_TERM
+        self._unadopted: dict[str, list[str]] = {}
+        """The clients of the state, by group, that a new leader has not counted yet."""
+        self._adopted_until_s = 0.0
+        """The time until which clients count because they are in the log."""
+        self._limits: dict[str, dict[Membership, float]] = {}
+        """By member, limits of what it has said that the next round over all clients applies."""
         self._until_s: dict[Membership, dict[str, float]] = {}
         """By the member that has said so; or `NOBODY` or `FROM_LOG`, which are no member's id."""
         self._heard_s: dict[str, float] = {}
@@ -74,7 +80,7 @@ class ClientLeases:
     def joined(self, membership: Membership) -> None:
         """Take note that a client has joined; the member that it is connected to will say so."""
         self._follow_term()
-        self._until_s.setdefault(membership, {})[NOBODY] = self._now_s() + ADOPTED_S
+        self._words_about(membership)[NOBODY] = self._now_s() + ADOPTED_S
 
     def noted(
         self,
@@ -117,20 +123,46 @@ class ClientLeases:
     def _end_adoption(self, now_s: float) -> None:
         """Let clients leave soon that no member has, once every member has told of all it has."""
         if self._told.issuperset(self._members()):
+            self._adopted_until_s = min(self._adopted_until_s, now_s + GONE_S)
             self._limit(FROM_LOG, now_s + GONE_S)
 
     def _count(self, membership: Membership, member: str, now_s: float, lease_s: float) -> None:
         """Let the word of a member about a client count for so long."""
-        until_s = self._until_s.setdefault(membership, {})
+        until_s = self._words_about(membership)
         until_s.pop(NOBODY, None)
         if FROM_LOG in until_s:  # the notes of other members may still be on their way
             until_s[FROM_LOG] = min(until_s[FROM_LOG], now_s + TOLD_S)
         until_s[member] = now_s + lease_s
+        self._limits.get(member, {}).pop(membership, None)
+
+    def _words_about(self, membership: Membership) -> dict[str, float]:
+        """Return until when the words about a client count; the first ones may be the log's."""
+        until_s = self._until_s.get(membership)
+        if until_s is None:
+            until_s = self._until_s[membership] = {}
+            if self._unadopted and self._owner.state.consumer(*membership) is not None:
+                until_s[FROM_LOG] = self._adopted_until_s
+        return until_s
 
     def _limit(self, member: str, limit_s: float) -> None:
-        """Let what a member has said count until `limit_s` only, unless it says so again."""
-        for until_s in self._until_s.values():
-            if member in until_s:
+        """Let what a member has said count until `limit_s` only, unless it says so again.
+
+        There may be thousands of clients, so the limit is noted here, and applied by `tick`.
+        """
+        limits = dict.fromkeys(self._until_s, limit_s)
+        for membership, earlier_s in self._limits.get(member, {}).items():
+            if earlier_s < limit_s:
+                limits[membership] = earlier_s
+        self._limits[member] = limits
+
+    def _apply_limits(self, membership: Membership, until_s: dict[str, float]) -> None:
+        """Apply the limits of all that members have said about a client."""
+        for member in list(self._limits):
+            limits = self._limits[member]
+            limit_s = limits.pop(membership, None)
+            if not limits:
+                del self._limits[member]
+            if limit_s is not None and member in until_s:
                 until_s[member] = min(until_s[member], limit_s)
 
     def is_leaving(self, membership: Membership) -> bool:
@@ -159,6 +191,8 @@ class ClientLeases:
         if not self._owner.is_proven:
             return
         self._follow_term()
+        if not self._adopt():
+            return
         if not self._unswept:
             if now_s < self._next_tick_s:
                 return
@@ -170,7 +204,10 @@ class ClientLeases:
         for _ in range(min(SWEPT_MAX, len(self._unswept))):
             membership = self._unswept.pop()
             until_s = self._until_s.get(membership)
-            if until_s is None or max(until_s.values()) > now_s or membership in self._leaving:
+            if until_s is None:
+                continue
+            self._apply_limits(membership, until_s)
+            if max(until_s.values()) > now_s or membership in self._leaving:
                 continue
             group, client_id = membership
             if state.consumer(group, client_id) is None:
@@ -194,7 +231,20 @@ class ClientLeases:
         if self._term == self._owner.term:
             return
         self._term = self._owner.term
-        until_s = self._now_s() + ADOPTED_S
+        self._adopted_until_s = self._now_s() + ADOPTED_S
         self._heard_s, self._unswept = {}, []
         self._told, self._restarted = set(), set()
-        self._until_s = {each: {FROM_LOG: until_s} for each in self._owner.state.memberships()}
+        self._until_s, self._limits = {}, {}
+        self._unadopted = self._owner.state.clients_by_group()
+
+    def _adopt(self) -> bool:
+        """Count further clients of the state; return whether all of them count."""
+        left = SWEPT_MAX
+        while self._unadopted and left:
+            group, clients = next(iter(self._unadopted.items()))
+            for client_id in clients[:left]:
+                self._until_s.setdefault((group, client_id), {FROM_LOG: self._adopted_until_s})
+            clients[:left], left = [], left - len(clients[:left])
+            if not clients:
+                del self._unadopted[group]
+        return not self._unadopted

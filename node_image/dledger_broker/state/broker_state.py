@@ -88,10 +88,10 @@ class BrokerState:
         """Return what all clients of a group said when they joined it."""
         return list(self.tables.groups.clients.get(group, {}).values())
 
-    def memberships(self) -> list[tuple[str, str]]:
-        """Return the group and the id of every client of every group."""
+    def clients_by_group(self) -> dict[str, list[str]]:
+        """Return the ids of all clients of each group."""
         groups = list(self.tables.groups.clients.items())
-        return [(group, client_id) for group, members in groups for client_id in list(members)]
+        return {group: list(members) for group, members in groups}
 
     def take_changed_groups(self) -> list[str]:
         """Return the groups whose clients changed since the last call. One caller may ask."""

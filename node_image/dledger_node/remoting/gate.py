@@ -17,6 +17,7 @@ from dledger_node.limited_log import LineBudget
 from dledger_node.remoting.input_turns import PEERS_SLICE_S, InputTurns
 from dledger_node.remoting.limits import SMALL_FRAME_BYTES, Limits, Reason
 from dledger_node.remoting.quotas import Quotas
+from dledger_node.slices import Slices, in_slices
 from dledger_node.traffic import Traffic
 
 logger = logging.getLogger(__name__)
@@ -104,6 +105,10 @@ class Gate:
         self.unsent_bytes = 0
         """Bytes of all connections' answers that the kernel has not accepted yet."""
         self._closed = False
+        # Connections that are to be ended, the next one last.
+        self._to_end: list[Guest] = []
+        self._ending = Slices(self._end)
+        self._end_of_all = Drain()
         self._guests: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
         # Connections that may send only HELLO, the oldest first.
@@ -145,28 +150,42 @@ class Gate:
             del self._only_hello[oldest]
             oldest.cut(reason, f"too many connections; this one is from {oldest.address}")
 
-    def take_no_more(self) -> None:
+    async def take_no_more(self) -> None:
         """Read no further requests of the clients that understand GO_AWAY: this member stops.
 
         They send their requests to another member, and so none of them is refused here.
         """
-        for guest in self._guests:
+        async for guest in in_slices(list(self._guests)):
             guest.take_no_more()
 
     def close(self) -> None:
-        """End all connections, and every one that the event loop still accepts."""
+        """End all connections, and every one that the event loop still accepts.
+
+        Nothing that they have sent is handled from now on, also if their end comes turns later.
+        """
         self._closed = True
-        for guest in self.everyone():
-            guest.end()
+        self.input_turns.close()
+        self.peer_turns.close()
+        self._to_end = self.everyone()[::-1]
+        self._ending.begin()
+
+    def _end(self, count: int) -> bool:
+        for _ in range(min(count, len(self._to_end))):
+            self._to_end.pop().end()
+        self._end_of_all.notice(len(self._to_end))
+        return bool(self._to_end)
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait until all connections are closed, and cut those that are still open after
-        `timeout_s`.
+        """Wait until all connections are closed, and cut those that are still open `timeout_s`
+        after this member has ended them.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
+                await self._end_of_all.wait(len(self._to_end))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
                 await self._drain.wait(self.connections)
-        for guest in self.everyone():
+        async for guest in in_slices(self.everyone()):
             guest.cut(Reason.STOPPED, f"it is open {timeout_s:g} s after this member ended it")
 
     def only_hello(self, guest: Guest) -> Reason | None:

@@ -43,12 +43,14 @@ class InputTurns:
         self._call_soon = call_soon
         self._now_s = now_s
         self._spent_s = 0.0
-        self._turn_is_due = self._is_serving = False
+        self._turn_is_due = self._is_serving = self._is_closed = False
         # Connections with input, in the order of their turns.
         self._waiting: dict[Sender, None] = {}
 
     def ready(self, sender: Sender) -> None:
         """Let a connection handle its input: now if the turn has time for it, else later."""
+        if self._is_closed:
+            return
         self._schedule()
         self._waiting[sender] = None
         if len(self._waiting) == 1 and not self._is_serving:
@@ -57,6 +59,11 @@ class InputTurns:
     def forget(self, sender: Sender) -> None:
         """Serve a connection no longer: it is closed."""
         self._waiting.pop(sender, None)
+
+    def close(self) -> None:
+        """Serve no connection from now on: this member ends all of them."""
+        self._is_closed = True
+        self._waiting.clear()
 
     def _schedule(self) -> None:
         if not self._turn_is_due:

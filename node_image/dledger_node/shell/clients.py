@@ -166,7 +166,7 @@ class ClientService:
 
     async def drained(self) -> None:
         """Take no further appends, and return once none waits for its outcome."""
-        self.gate.take_no_more()
+        await self.gate.take_no_more()
         await self.passed_on.drained()
         await self.appends.drained()
         await self.drafts.drained()

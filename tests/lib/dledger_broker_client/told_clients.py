@@ -30,8 +30,11 @@ class Leader:
             lambda: MEMBERS,
         )
 
-    def memberships(self) -> list[Membership]:
-        return sorted(self.members)
+    def clients_by_group(self) -> dict[str, list[str]]:
+        by_group: dict[str, list[str]] = {}
+        for group, client_id in sorted(self.members):
+            by_group.setdefault(group, []).append(client_id)
+        return by_group
 
     def consumer(self, group: str, client_id: str) -> object:
         return "there" if (group, client_id) in self.members else None

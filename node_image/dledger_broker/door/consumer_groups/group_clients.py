@@ -5,7 +5,6 @@ group on any member; this table says only whom this member can tell that a group
 which subscriptions a pull of the connection means.
 """
 
-import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,11 +23,10 @@ from dledger_formats.rocketmq.consumer_groups import (
     ConsumerGroupFields,
     Subscription,
 )
+from dledger_node.slices import Slices
 
 _OPAQUES: Final = 1 << 31
 BROADCASTING: Final = "BROADCASTING"
-TOLD_MAX: Final = 100
-"""Clients that one turn of the event loop tells, which takes a millisecond."""
 
 
 class Client(NamedTuple):
@@ -56,7 +54,7 @@ class GroupClients:
         self._memberships = self._body_bytes = 0
         self._untold: dict[str, dict[BrokerConnection, None]] = {}
         """The connections that are to be told that a group has changed, by group."""
-        self._is_telling = False
+        self._telling = Slices(self._tell)
         self._opaque = 0
         self._tables = owner.state.tables
 
@@ -179,15 +177,12 @@ class GroupClients:
             lines, config = self._lines.get(group), configs.get(group)
             if lines and (config is None or config.notify_consumer_ids_changed_enable):
                 self._untold.setdefault(group, {}).update(lines)
-        if not self._is_telling:
-            self._tell()
+        self._telling.begin()
 
-    def _tell(self) -> None:
+    def _tell(self, left: int) -> bool:
         """Tell the next clients that are still in their groups. A large group that changes all the
         time holds up no other: the rest of it comes after the others.
         """
-        self._is_telling = False
-        left = TOLD_MAX
         while self._untold and left:
             group, lines = next(iter(self._untold.items()))
             del self._untold[group]
@@ -201,9 +196,7 @@ class GroupClients:
                     line.send(frame)
             if lines:
                 self._untold[group] = lines
-        self._is_telling = bool(self._untold)
-        if self._is_telling:
-            asyncio.get_running_loop().call_soon(self._tell)
+        return bool(self._untold)
 
 
 def ids_changed(group: str, opaque: int) -> bytes:

@@ -8,6 +8,7 @@ on to the leader, which alone says that messages are gone.
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
@@ -33,13 +34,12 @@ from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.pulls import PullAnswerFields
 from dledger_node.remoting.limits import Reason
+from dledger_node.slices import Slices, in_slices
 
 HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
-SERVED_MAX: Final = 100
-"""Held pulls that one turn of the event loop serves or answers, which takes a few milliseconds."""
 PROOF_S: Final = 2.0
 """How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
@@ -82,7 +82,11 @@ class Pulls:
         self._woken: dict[Pull, None] = {}
         """Held pulls that are to be served."""
         self.held_count = 0
-        self._is_waking = self._is_expiring = self._is_closed = False
+        self._waking = Slices(self._serve_woken)
+        self._expiring = Slices(self._expire)
+        self._cutting = Slices(self._cut_off)
+        self._cut_off_until_s = -math.inf
+        self._is_closed = False
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -95,8 +99,7 @@ class Pulls:
         """
         for queue in queues:
             self._woken.update(self._held.get(queue, {}))
-        if not self._is_waking:
-            self._serve_woken()
+        self._waking.begin()
 
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
@@ -105,46 +108,49 @@ class Pulls:
 
     def expire(self) -> None:
         """Answer the pulls that were held long enough: some now, the others in the next turns."""
-        if not self._is_expiring:
-            self._expire()
+        self._expiring.begin()
 
-    def _expire(self) -> None:
+    def _expire(self, count: int) -> bool:
         now_s = self._loop.time()
         every = itertools.chain.from_iterable(self._held.values())
         expired = (pull for pull in every if pull.deadline_s <= now_s)
-        answered = list(itertools.islice(expired, SERVED_MAX))
-        self._is_expiring = len(answered) == SERVED_MAX
-        if self._is_expiring:
-            self._loop.call_soon(self._expire)
+        answered = list(itertools.islice(expired, count))
         for pull in answered:
             self._release(pull)
             self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
+        return len(answered) == count
 
     def cut_off(self, arrived_until_s: float) -> None:
         """Cut the connections of the pulls that came until then: this member has no leader."""
-        for line, pulls in list(self._held_by_line.items()):
-            if min(pull.call.arrived_s for pull in pulls) <= arrived_until_s:
-                assert isinstance(line, BrokerConnection)
-                line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
+        self._cut_off_until_s = arrived_until_s
+        self._cutting.begin()
 
-    def close(self) -> None:
-        """Answer all held pulls, and hold no further ones, so that clients ask another member."""
+    def _cut_off(self, count: int) -> bool:
+        until_s, lines = self._cut_off_until_s, self._held_by_line.items()
+        late = (line for line, pulls in lines if any(p.call.arrived_s <= until_s for p in pulls))
+        cut = list(itertools.islice(late, count))
+        for line in cut:
+            self.forget(line)
+            assert isinstance(line, BrokerConnection)
+            line.cut(Reason.ISOLATED, "this member has no leader; another one may have")
+        return len(cut) == count
+
+    async def close(self) -> None:
+        """Hold no further pulls, and answer all held ones, so that clients ask another member."""
         self._is_closed = True
-        for waiting in list(self._held.values()):
-            for pull in list(waiting):
+        held = [pull for of_queue in self._held.values() for pull in of_queue]
+        async for pull in in_slices(held):
+            if pull in self._held.get(pull.queue, ()):
                 self._release(pull)
                 self._answer_nothing(pull, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
     # -- serving -----------------------------------------------------------------------------------
 
-    def _serve_woken(self) -> None:
-        served = list(itertools.islice(self._woken, SERVED_MAX))
-        self._is_waking = len(self._woken) > len(served)
-        if self._is_waking:
-            self._loop.call_soon(self._serve_woken)
-        for pull in served:
+    def _serve_woken(self, count: int) -> bool:
+        for pull in list(itertools.islice(self._woken, count)):
             self._release(pull)
             self._serve(pull)
+        return bool(self._woken)
 
     def _serve(self, pull: Pull) -> None:
         """Read in a thread, hold, or correct the offset."""

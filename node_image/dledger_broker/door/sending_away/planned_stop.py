@@ -20,6 +20,7 @@ from dledger_broker.door.connections.listeners import Listeners
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.settings import BrokerSettings
 from dledger_node.remoting.gate import Gate
+from dledger_node.slices import in_slices
 
 PASS_ON_S: Final = 2.0
 """How long a Service may still lead new clients here. kube-proxy applies changes once a second."""
@@ -65,10 +66,10 @@ class PlannedStop:
         listeners.close()
         self.takes_no_more = True
         requests.go_away()
-        for guest in gate.everyone():
+        async for guest in in_slices(gate.everyone()):
             if isinstance(guest, BrokerConnection):
                 guest.send_away()
-        pulls.close()
+        await pulls.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._answered.wait(), ANSWERED_S)
         await asyncio.sleep(AWAY_S)

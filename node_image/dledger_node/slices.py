@@ -1,0 +1,46 @@
+"""Work on thousands of things in slices: at most so many in one turn of the event loop.
+
+To end, answer or tell something for each of many connections takes up to 20 µs each. All at once,
+that would hold up heartbeats and all other clients.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, TypeVar
+
+Item = TypeVar("Item")
+
+PER_TURN: Final = 100
+"""Things that one turn handles, which takes up to 2 ms."""
+
+
+class Slices:
+    """Work that goes on in the next turns of the loop until nothing is left."""
+
+    def __init__(self, take: Callable[[int], bool]) -> None:
+        """`take` handles up to so many things, and returns whether others may be left."""
+        self._take = take
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Handle the first slice now. If a slice is due already, that one comes first."""
+        if not self._is_under_way:
+            self._turn()
+
+    def _turn(self) -> None:
+        self._is_under_way = True  # what is handled now may call `begin`
+        more = False
+        try:
+            more = self._take(PER_TURN)
+        finally:
+            self._is_under_way = more
+        if more:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """Yield items, at most PER_TURN in each turn of the loop."""
+    for number, item in enumerate(items):
+        if number and not number % PER_TURN:
+            await asyncio.sleep(0)
+        yield item
