@@ -18,7 +18,9 @@ class Slices:
     """Work that goes on in the next turns of the loop until nothing is left."""
 
     def __init__(self, take: Callable[[int], bool]) -> None:
-        """`take` handles up to so many things, and returns whether others may be left."""
+        """`take` handles up to so many things, and returns whether others may be left. It takes each
+        one off before it handles it, so an error costs that one alone.
+        """
         self._take = take
         self._is_under_way = False
 
@@ -29,13 +31,13 @@ class Slices:
 
     def _turn(self) -> None:
         self._is_under_way = True  # what is handled now may call `begin`
-        more = False
+        more = True  # after an error, the others have their turn
         try:
             more = self._take(PER_TURN)
         finally:
             self._is_under_way = more
-        if more:
-            asyncio.get_running_loop().call_soon(self._turn)
+            if more:
+                asyncio.get_running_loop().call_soon(self._turn)
 
 
 async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:

@@ -165,6 +165,13 @@ class ObservedMember:
         return self.status is not None and self.status.storage is StorageState.HEALING
 
     @property
+    def unmended(self) -> str:
+        """Which damage the member in service has found, and why it is not mended yet; empty
+        without.
+        """
+        return "" if self.status is None else self.status.unmended
+
+    @property
     def is_without_log(self) -> bool:
         """Whether the member has started without its promises: its volume was lost, emptied or set
         back.

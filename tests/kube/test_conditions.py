@@ -156,6 +156,20 @@ def test_a_healing_member_has_a_reason_of_its_own() -> None:
     assert judged["message"] == "flights-2: healing: re-fetching entries 7 to 9"
 
 
+def test_damage_that_a_ready_member_cannot_mend_is_named() -> None:
+    waits = replace(
+        node_status("n2"), storage=StorageState.HEALING, unmended="entry 7 is damaged. Not mended"
+    )
+
+    judged = conditions(observed_group(members=(member(0), member(1), member(2, status=waits))))
+
+    assert (judged["Degraded"]["status"], judged["Degraded"]["reason"]) == (
+        "True", "DamageNotMended",
+    )  # fmt: skip
+    assert judged["Degraded"]["message"] == "flights-2: entry 7 is damaged. Not mended"
+    assert judged["Ready"]["status"] == "True"
+
+
 def test_a_voter_that_came_up_without_its_log_is_named() -> None:
     empty = replace(node_status("n2"), joining=True, ready=False)
     joins = member(2, ready=False, reason="joining: waits for a leader", status=empty)

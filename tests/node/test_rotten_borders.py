@@ -116,6 +116,7 @@ async def test_a_rotten_border_waits_only_while_a_peer_may_mend_it_and_nobody_le
         assert store.damage is (None if is_let_go else found.value)
         assert store.front.unmended_index == (last.index if is_let_go else None)
         assert bool(scrubbing.problem) is not is_let_go
+        assert scrubbing.let_go == int(is_let_go)
 
 
 async def test_an_entry_that_rots_during_a_removal_leaves_core_and_store_with_one_beginning(

@@ -120,6 +120,9 @@ async def test_a_member_says_which_damage_waits_for_a_peer_and_serves_on(tmp_pat
 
         assert "Not mended yet" in group.status("n0").unmended
         assert b'dledger_node_storage{state="Healing"} 1.0' in group.get("n0", "/metrics")[1]
+        assert b"dledger_node_unmended 1.0" in group.get("n0", "/metrics")[1]
+        assert counted(group, "n0", "mending_failures_total") > 0
+        assert b"dledger_node_unmended 0.0" in group.get("n1", "/metrics")[1]
         await append_all(group, [b"the group goes on"])
 
 

@@ -62,6 +62,10 @@ class Counters:
     mended_ranges: int
     mended_entries: int
     mended_bytes: int
+    unmended: bool
+    """Whether damage was found that is not mended yet."""
+    mending_failures: int
+    unmended_removed: int
     scrub_passes: int
     scrubbed_bytes: int
     scrub_position_bytes: int
@@ -114,11 +118,14 @@ _COUNTERS: Final = {
     "mended_ranges": "Damaged ranges of the log that were mended in place from a peer.",
     "mended_entries": "Damaged entries that were mended in place.",
     "mended_bytes": "Bytes of the log that were mended in place.",
+    "mending_failures": "Attempts to mend damage in place that failed; `/status` says why.",
+    "unmended_removed": "Damaged entries that retention removed unmended.",
     "scrub_passes": "How often the whole log has been read to find rot.",
     "scrubbed_bytes": "Bytes of the log that were read to find rot.",
 }
 _GAUGES: Final = {
     "scrub_position_bytes": "Position up to which the log was read for rot; 0 between two passes.",
+    "unmended": "1 while this member in service has found damage that is not mended yet.",
     "healing_missing_entries": "Damaged entries that have not been re-fetched yet.",
     "pending_appends": "Appends that wait for a quorum.",
     "pending_bytes": "Bytes of the bodies that wait for a quorum.",

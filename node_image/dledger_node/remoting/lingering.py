@@ -7,8 +7,8 @@ only its sending side (FIN). It goes on reading, discards what it reads, and clo
 side has closed. A client that understands GO_AWAY gets that frame before the FIN: it says that
 no request was read from what is discarded.
 
-The other side may never close, or send without end. So `Gate.ended` waits for LINGER_S at most, and
-DISCARDED_BYTES_MAX bounds what is read.
+The other side may never close, or send without end. So `Gate.ended` waits for LINGER_S at most once
+all connections have been ended, and DISCARDED_BYTES_MAX bounds what is read.
 """
 
 import asyncio

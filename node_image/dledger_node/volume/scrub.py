@@ -76,6 +76,10 @@ class Scrub:
         self.read_bytes = 0
         self.problem = ""
         """Which damage waits to be mended; empty if none does."""
+        self.failed = 0
+        """How many attempts to mend damage have failed."""
+        self.let_go = 0
+        """Damaged entries that were removed unmended, since retention no longer needs them."""
         self._interval_s = 0.0
         self.take_settings(settings)
         self._mends = settings.on_damage is OnDamage.HEAL
@@ -239,6 +243,7 @@ class Scrub:
     async def _retry_or_leave(self, damage: StoreDamagedError, failure: CannotMendError) -> None:
         """Wait before the next attempt, or leave if none can succeed."""
         self._failures += 1
+        self.failed += 1
         if not failure.may_succeed_later and self._failures > SETTLING_TRIES_MAX:
             self._give_up(damage, str(failure))
             return
@@ -263,6 +268,7 @@ class Scrub:
     def _let_go(self, damage: BorderDamagedError, reason: str) -> None:
         """Let retention remove a damaged entry unmended: this member needs it no longer."""
         logger.warning("%s. It is removed unmended: %s", damage, reason or "this member mends none")
+        self.let_go += 1
         self._store.front.unmended_index = damage.index
         self._forget_failures()
         if self._store.damage is damage:

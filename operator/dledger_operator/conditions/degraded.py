@@ -15,8 +15,8 @@ NAMED_MAX: Final = 5
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report the most specific cause: a problem of a pod or volume claim, then what the last audit
-    found, then a voter that is not ready, then a part of the spec that cannot be applied. Members
-    that do not vote yet do not count.
+    found, then a voter that is not ready, then damage that a voter cannot mend, then a part of the
+    spec that cannot be applied. Members that do not vote yet do not count.
     """
     if observed.hibernates:
         message = "the group hibernates, so no member runs"
@@ -43,6 +43,9 @@ def judge(observed: ObservedGroup) -> Judgment:
                 "has everything; find out what happened to its volume if you have not replaced it"
             )
         return Judgment(holds=True, reason=reason, message=message)
+    if unmended := [member for member in observed.voters if member.unmended]:
+        message = "; ".join(f"{member.pod}: {member.unmended}" for member in unmended)
+        return Judgment(holds=True, reason="DamageNotMended", message=message)
     if foreign := observed.foreign_pods:
         more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
         message = (

@@ -70,6 +70,8 @@ class PlannedStop:
             if isinstance(guest, BrokerConnection):
                 guest.send_away()
         await pulls.close()
+        # What is read between two slices has to be answered, too.
+        self._answered.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._answered.wait(), ANSWERED_S)
         await asyncio.sleep(AWAY_S)
