@@ -18,8 +18,9 @@ class Slices:
     """Work that goes on in the next turns of the loop until nothing is left."""
 
     def __init__(self, take: Callable[[int], bool]) -> None:
-        """`take` handles up to so many things, and returns whether others may be left. It takes each
-        one off before it handles it, so an error costs that one alone.
+        """`take` handles up to so many things, and returns whether others may be left.
+
+        It takes each one off before it handles it, so an error costs that one alone.
         """
         self._take = take
         self._is_under_way = False
