@@ -179,7 +179,7 @@ def test_a_new_member_with_an_open_and_empty_log_is_read(log: Log) -> None:
 def test_history_does_not_take_such_a_member_for_one_that_lost_its_log(
     log: Log, opened: Manifest, reason: str
 ) -> None:
-    memory = Memory(group="g").after(DIGEST_SCHEMA.empty_table(), {"n0": opened})
+    memory = Memory(group="g").after(DIGEST_SCHEMA.empty_table(), {"n0": opened}, {})
     with served(log.root, unopened(reason)) as url, bounded(PATIENCE_S):
         captured = _captured(log, url)
         result, later = audit_with_history(
@@ -197,9 +197,9 @@ def test_history_does_not_take_such_a_member_for_one_that_lost_its_log(
 
 def test_history_keeps_what_a_member_told_before_its_log_was_damaged(opened: Manifest) -> None:
     rows, damaged = DIGEST_SCHEMA.empty_table(), unopened("it is damaged", StorageState.DAMAGED)
-    before = Memory(group="g").after(rows, {"n0": opened})
+    before = Memory(group="g").after(rows, {"n0": opened}, {})
 
-    assert before.after(rows, {"n0": damaged}).said == before.said
+    assert before.after(rows, {"n0": damaged}, {}).said == before.said
 
 
 @pytest.mark.parametrize(

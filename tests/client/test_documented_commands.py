@@ -43,9 +43,12 @@ CONDITIONS = {COMPLETE} | {
     for text in re.findall(r'^TYPE = "(\w+)"', path.read_text(), re.MULTILINE)
 }
 VERBS = {
-    "annotate", "apply", "describe", "drain", "exec", "get", "logs", "patch", "scale", "wait",
+    "annotate", "apply", "describe", "drain", "exec", "get", "logs", "patch", "port-forward",
+    "scale", "wait",
 }  # fmt: skip
-SHELL_PROGRAMS = {"base64", "echo", "export", "sed", "unshare"}
+SHELL_PROGRAMS = {"base64", "curl", "echo", "export", "grep", "sed", "unshare"}
+MQADMIN = {"deleteTopic", "topicList", "topicRoute", "updateTopic"}
+"""Commands of RocketMQ's own tool that a broker answers."""
 LANGUAGES = {"", "java", "python", "sh", "toml", "yaml"}
 
 
@@ -148,6 +151,10 @@ def check_kubectl(words: Sequence[str]) -> None:
             assert condition[1] in CONDITIONS
 
 
+def check_mqadmin(words: Sequence[str]) -> None:
+    assert words[0] in MQADMIN
+
+
 def check_group(manifest: dict[str, Any]) -> None:
     """Fail for a field that a DLedgerGroup does not have."""
     [crd] = [crd for crd in CRDS if crd["spec"]["names"]["kind"] == "DLedgerGroup"]
@@ -173,6 +180,7 @@ CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "helm": check_helm,
     "kubectl": check_kubectl,
     "make": check_make,
+    "mqadmin": check_mqadmin,
     "pip": check_pip,
     "python": check_python,
     "python3": check_python,
@@ -196,7 +204,7 @@ def test_a_documented_command_exists_with_its_arguments(page: str, words: list[s
     "python -m tools.nothing", "pip install '.[nothing]'", "kubectl apply -f examples/nothing.yaml",
     "kubectl get nothings", "helm install a ./helm/nothing", "nothing",
     'kubectl patch dlg f --type merge -p \'{"spec": {"nothing": 1}}\'',
-    "dledger-audit --nothing", "kubectl wait dlg/f --for=condition=Nothing",
+    "dledger-audit --nothing", "mqadmin nothing", "kubectl wait dlg/f --for=condition=Nothing",
 ])  # fmt: skip
 def test_a_command_that_is_made_up_is_found(wrong: str) -> None:
     [words] = commands(wrong)
