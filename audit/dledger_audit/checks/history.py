@@ -18,27 +18,28 @@ from dledger_audit.verdict import (
 from dledger_formats.http.status import Manifest
 
 
-def changed(memory: Memory, read: pa.Table, manifests: Mapping[str, Manifest]) -> Iterator[Run]:
-    """Yield what contradicts the earlier audits: entries, and what members say of themselves.
-
-    `read` are rows of DIGEST_SCHEMA. Members that join or whose storage is not sound are not
-    judged by what they say; the entries that they have are.
+def compared(memory: Memory, read: pa.Table) -> dict[tuple[str, int], bool]:
+    """Return whether each known chunk that was read whole and sound is as it was, by its member
+    and first index. `read` are rows of DIGEST_SCHEMA.
     """
     before, now = _digests(memory.rows), _digests(whole_chunks(read))
-    for (member, start), digest in now.items():
-        known = before.get((member, start))
-        if known is not None and known != digest:
+    return {at: before[at] == digest for at, digest in now.items() if at in before}
+
+
+def changed(
+    memory: Memory, is_as_before: Mapping[tuple[str, int], bool], manifests: Mapping[str, Manifest]
+) -> Iterator[Run]:
+    """Yield what contradicts the earlier audits: entries, and what members say of themselves.
+
+    `is_as_before` is what `compared` returns. Members that join or whose storage is not sound are
+    not judged by what they say; the entries that they have are.
+    """
+    for (member, start), is_same in is_as_before.items():
+        if not is_same:
             yield run_of(HISTORY_CHANGED, CRITICAL, start, start + CHUNK - 1, member=member)
     for member, manifest in manifests.items():
         if is_counted(manifest.status):
             yield from _gone_back(memory, member, manifest)
-
-
-def as_before(memory: Memory, read: pa.Table) -> set[tuple[str, int]]:
-    """Return the members and chunks that were read whole and sound, and are as they were."""
-    before = _digests(memory.rows)
-    now = _digests(whole_chunks(read))
-    return {at for at, digest in now.items() if before.get(at) == digest}
 
 
 def _gone_back(memory: Memory, member: str, manifest: Manifest) -> Iterator[Run]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture
 from dledger_audit.checks.findings import Run, finding, merged, run_of
-from dledger_audit.checks.history import as_before, changed
+from dledger_audit.checks.history import changed, compared
 from dledger_audit.history.memory import Memory
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_audit.passes import Passes
@@ -25,13 +25,14 @@ def audit_with_history(
     memory.check_group(capture.manifests)
     remembering = RememberingPasses(passes, memory, since_last=since_last)
     result = audit(remembering, capture, ask_again)
-    runs = merged(changed(memory, remembering.read, capture.manifests))
+    is_as_before = compared(memory, remembering.read)
+    runs = merged(changed(memory, is_as_before, capture.manifests))
     if known := remembering.entries_known:
         runs.append(
             Run(check=KNOWN_BEFORE, severity=INFO, first_index=-1, last_index=-1, entries=known)
         )
     findings = (*result.findings, *(finding(run, is_elsewhere=False) for run in runs))
-    suspects = remembering.suspects(as_before(memory, remembering.read))
+    suspects = remembering.suspects(is_as_before)
     after = memory.after(remembering.read, capture.manifests, suspects)
     return replace(result, findings=findings), after
 

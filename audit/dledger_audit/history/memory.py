@@ -78,9 +78,11 @@ class Memory:
         """Return the rows of each chunk of a member, by the chunk's first index."""
         rows = self.rows.filter(pc.equal(self.rows["member"], member))
         starts = chunk_starts(rows)
-        return {
-            start: rows.filter(pa.array(starts == start)) for start in np.unique(starts).tolist()
-        }
+        order = np.argsort(starts, kind="stable")
+        rows = rows.take(pa.array(order))
+        found, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
+        places = zip(found.tolist(), firsts.tolist(), counts.tolist(), strict=True)
+        return {start: rows.slice(first, count) for start, first, count in places}
 
     def after(
         self,

@@ -2,7 +2,7 @@
 and a seventh of what they knew.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -37,15 +37,15 @@ class RememberingPasses:
         """Return the rows that were read, of each member the latest."""
         return pa.concat_tables([self._memory.rows.slice(0, 0), *self._read.values()])
 
-    def suspects(self, as_before: Collection[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    def suspects(self, is_as_before: Mapping[tuple[str, int], bool]) -> dict[str, frozenset[int]]:
         """Return the suspect chunks of each member after this audit.
 
-        `as_before` are the members and chunks that were read and are as they were.
+        `is_as_before` tells of the members and chunks that were read whether they are as they were.
         """
         suspects = dict(self._memory.suspects)
         for member, starts in self._to_read.items():
             every = suspects.get(member, frozenset()) | starts
-            suspects[member] = frozenset(at for at in every if (member, at) not in as_before)
+            suspects[member] = frozenset(at for at in every if not is_as_before.get((member, at)))
         return suspects
 
     def digests(
@@ -56,15 +56,16 @@ class RememberingPasses:
     ) -> pa.Table:
         """Return the digests of all entries: read, or known from earlier audits."""
         cuts = tuple(cuts)
+        held = {member: _held(self._memory, member, said) for member, said in manifests.items()}
         known: dict[str, dict[int, pa.Table]] = {}
         if self._since_last and not ranges:
             known = {
-                member: _usable(self._memory, member, said, cuts)
+                member: _usable(self._memory, member, said, held[member], cuts)
                 for member, said in manifests.items()
             }
         trusted = _trusted(known, manifests, self._memory)
-        for member, said in manifests.items():
-            self._to_read[member] = _held(self._memory, member, said) - frozenset(trusted)
+        for member, starts in held.items():
+            self._to_read[member] = starts - frozenset(trusted)
         wanted = _without(trusted) if trusted else ranges
         rows = self._passes.digests(manifests, cuts, wanted)
         for member in manifests:
@@ -105,7 +106,7 @@ def _held(memory: Memory, member: str, said: Manifest) -> frozenset[int]:
 
 
 def _usable(
-    memory: Memory, member: str, said: Manifest, cuts: Sequence[int]
+    memory: Memory, member: str, said: Manifest, held: frozenset[int], cuts: Sequence[int]
 ) -> dict[int, pa.Table]:
     """Return the chunks that need not be read again: none if the log was opened or replaced since.
 
@@ -115,8 +116,8 @@ def _usable(
     if before is None or not said.life or before.life != said.life:
         return {}
     divided = {cut - cut % CHUNK for cut in cuts if cut % CHUNK}
-    held = _held(memory, member, said) - divided
-    return {start: rows for start, rows in memory.chunks(member).items() if start in held}
+    whole = held - divided
+    return {start: rows for start, rows in memory.chunks(member).items() if start in whole}
 
 
 def _trusted(
