@@ -46,18 +46,25 @@ Resource = TypeVar("Resource", bound=NamespacedResource)
 class ApiClient(AsyncClient):
     """The library's client, and a request that it lacks."""
 
-    def list_not_older_than(
-        self, res: type[Resource], version: int, *, namespace: str, labels: Mapping[str, str]
+    def list_labeled(
+        self,
+        res: type[Resource],
+        *,
+        namespace: str,
+        labels: Mapping[str, str],
+        not_older_than: int = 0,
     ) -> ListAsyncIterable[Resource]:
-        """List objects from the server's cache, once that has reached a version that was read."""
+        """List objects as new as etcd or, with a version that was read, from the server's cache
+        once that has reached it.
+        """
         request = self._client.prepare_request(
             "list",
             res=res,
             namespace=namespace,
             params={
                 "labelSelector": build_selector(dict(labels)),
-                "resourceVersion": str(version),
-                "resourceVersionMatch": "NotOlderThan",
+                "resourceVersion": str(not_older_than) if not_older_than else None,
+                "resourceVersionMatch": "NotOlderThan" if not_older_than else None,
             },
         )
         return self._client.list(request)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from lightkube import ALL_NS, AsyncClient
+from lightkube import ALL_NS
 from lightkube.core.resource import NamespacedResourceG, api_info
 from lightkube.generic_resource import GenericNamespacedResource, create_namespaced_resource
 from lightkube.models.meta_v1 import Preconditions
@@ -49,7 +49,7 @@ class CustomObjectClient:
     than `connection.REQUEST_S_MAX`.
     """
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: connection.ApiClient) -> None:
         self._client = client
 
     async def apply_status(self, kind: str, body: Mapping[str, Any], status: Manifest) -> None:

@@ -56,7 +56,6 @@ class KubeApi(JobClient):
 
     def __init__(self, client: connection.ApiClient) -> None:
         super().__init__(client)
-        self._api_client = client
         self.leases = LeaseClient(client)
         self.tokens = TokenClient(client)
 
@@ -154,12 +153,8 @@ class KubeApi(JobClient):
         """
         labels = {names.GROUP_LABEL: group}
         with connection.translated(f"list the pods of {namespace}/{group}"):
-            found = (
-                self._api_client.list_not_older_than(
-                    Pod, not_older_than, namespace=namespace, labels=labels
-                )
-                if not_older_than
-                else self._client.list(Pod, namespace=namespace, labels={**labels})
+            found = self._client.list_labeled(
+                Pod, namespace=namespace, labels=labels, not_older_than=not_older_than
             )
             views = [translate.pod_view(pod) async for pod in found]
         return sorted(views, key=lambda view: view.name)
