@@ -1,4 +1,4 @@
-"""What memory a broker with many topics and clients needs beyond that of a plain member.
+"""Measure how much memory a broker with many topics and clients needs beyond a plain member's.
 
     python -m bench.rocketmq_memory     or: --gib 1 2 10 --topics 1000 --clients 1000
 
@@ -139,7 +139,7 @@ class Broker:
             consume_from_where="CONSUME_FROM_FIRST_OFFSET",
             subscription_data_set=[Subscription(topic=topic, sub_string="*", sub_version=1)],
         )
-        return Heartbeat(client_id=f"10.0.0.1@client-{number}", consumer_data_set=[consumer])
+        return Heartbeat(client_id=f"192.0.2.1@client-{number}", consumer_data_set=[consumer])
 
     def _settled_mib(
         self, group: BrokerGroup, runner: asyncio.Runner, clients: Sequence[Client]
