@@ -25,7 +25,6 @@ pytestmark = [
 PARTS = 2
 
 
-@pytest.mark.timeout(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_one_bad_block_serves_no_wrong_data_and_stops_no_group(

@@ -1,6 +1,6 @@
 """Corrupted bytes are refused or harmless; they are never served, and no loss goes unreported.
 
-See `dledger_store_faults.corrupt`. To run more: `pytest -m storefaults --corruptions 200000`.
+See `dledger_store_faults.corrupt`. To run more: `pytest -m storefaults --timeout 0 --corruptions 200000`.
 """
 
 from pathlib import Path
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.storefaults
 PARTS = 2
 
 
-@pytest.mark.timeout(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(PARTS))
 def test_no_corruption_is_accepted(

@@ -1,6 +1,6 @@
 """Every disk state that a crash may leave of a recorded run opens and keeps all promises.
 
-See `dledger_store_faults.crash`. To run more: `pytest -m storefaults --crash-states 500000`.
+See `dledger_store_faults.crash`. To run more: `pytest -m storefaults --timeout 0 --crash-states 500000`.
 """
 
 from pathlib import Path
@@ -14,7 +14,6 @@ pytestmark = pytest.mark.storefaults
 PARTS = 4
 
 
-@pytest.mark.timeout(0)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(PARTS))
 def test_no_crash_state_loses_a_promise(

@@ -1,6 +1,6 @@
 """Writers that are killed at random, and right before and after each system call that matters.
 
-See `dledger_store_faults.kills`. To run more: `pytest -m storefaults --kills 2000`.
+See `dledger_store_faults.kills`. To run more: `pytest -m storefaults --timeout 0 --kills 2000`.
 """
 
 import os

@@ -1,6 +1,9 @@
 """Replace a log by the first entries of its leader's log."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,10 @@ from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
 from dledger_node.errors import RemoteProtocolError, StoreFullError
 from dledger_node.store.derived.producers import Finding
+from dledger_node.store.log.flush_target import FlushTarget
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment_list import SegmentList
+from dledger_node.volume.group_commit import GroupCommit
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]
@@ -52,6 +57,20 @@ def store(open_store: OpenStore) -> LogStore:
     return store
 
 
+@contextmanager
+def full_volume(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no segment be made, and take those that were made ahead."""
+
+    def full(_: SegmentList) -> None:
+        raise StoreFullError("the volume is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentList, "_make_spare", full)
+        for files in (store._files.data, store._files.index):
+            files._spares.clear()
+        yield
+
+
 def flush(store: LogStore) -> None:
     target = store.flush_target()
     store.flush(target)
@@ -67,13 +86,7 @@ def test_a_full_volume_stops_a_replacement_and_leaves_a_log_that_opens(
     """The log is gone by then, and nothing of the new one is durable."""
     flush(store)
 
-    def full(_: SegmentList) -> None:
-        raise StoreFullError("the volume is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(SegmentList, "_make_spare", full)
-        for files in (store._files.data, store._files.index):
-            files._spares.clear()
+    with full_volume(store, monkeypatch):
         with pytest.raises(StoreFullError):
             replace_log(store)
         flush(store)
@@ -82,6 +95,24 @@ def test_a_full_volume_stops_a_replacement_and_leaves_a_log_that_opens(
 
     again = open_store(folder)
     assert (again.end_index, again.durable_index) == (-1, -1)
+
+
+async def test_a_member_whose_replacement_met_a_full_volume_flushes_nothing_and_can_stop(
+    store: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a log ends before its first entry, so no flush would ever make its end durable."""
+    flush(store)
+    with full_volume(store, monkeypatch), pytest.raises(StoreFullError):
+        replace_log(store)
+    durable: list[FlushTarget] = []
+
+    with ThreadPoolExecutor(3) as executor:
+        commit = GroupCommit(store, executor, on_durable=durable.append, on_failed=lambda _: None)
+        commit.start()
+        async with asyncio.timeout(10):
+            await commit.drain()
+
+    assert (store.has_unflushed, durable) == (False, [])
 
 
 def test_a_replaced_log_holds_only_the_new_entries_and_continues_after_them(

@@ -80,7 +80,7 @@ class GroupCommit:
             return
         if not self._interval_s:
             self._begin()
-        elif self._timer is None and self._store.durable_index < self._store.end_index:
+        elif self._timer is None and self._store.has_unflushed:
             self._timer = self._loop.call_later(self._interval_s, self._begin)
         now_s = self._loop.time()
         if now_s >= self._look_ahead_from_s:
@@ -89,7 +89,7 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._timer = None
-        if self._paused or self._flushing or self._store.durable_index >= self._store.end_index:
+        if self._paused or self._flushing or not self._store.has_unflushed:
             return
         if self._thread is None:
             self._thread = DiskThread("flush", self._store.flush, self._done)

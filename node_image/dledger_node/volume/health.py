@@ -158,8 +158,7 @@ class VolumeHealth:
         """Whether the volume has room, and no work is in flight or about to begin: there is nothing
         to watch.
         """
-        unflushed = self._store.durable_index < self._store.end_index
-        busy = self._stalled or unflushed or self._in_flight_s > 0
+        busy = self._stalled or self._store.has_unflushed or self._in_flight_s > 0
         return not (busy or self.full or self.nearly_full)
 
     @property

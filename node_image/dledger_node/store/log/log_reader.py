@@ -34,6 +34,12 @@ class LogReader:
         return self._log.end_index
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the log has no entry. It may then end before its first index: the leader's log,
+        which was to replace it, found no room."""
+        return self._log.end_index < self._log.begin_index
+
+    @property
     def end_term(self) -> int:
         """Term of the last entry; -1 for an empty log."""
         return self._log.end_term

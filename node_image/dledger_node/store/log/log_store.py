@@ -121,7 +121,8 @@ class LogStore(LogReader):
             store.front.finish_removal(checkpoint, removed)
             store.memberships.restore(checkpoint)
             store.producers.restore()
-            store._save_checkpoint_if_room()
+            with contextlib.suppress(StoreFullError):
+                store.save_checkpoint(store.committed_index)
             undo.pop_all()
         return store
 
@@ -263,10 +264,15 @@ class LogStore(LogReader):
 
     # -- durability --------------------------------------------------------------------------------
 
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether the log holds an entry that no flush has made durable."""
+        return self.durable_index < self.end_index and not self.is_empty
+
     def flush_target(self) -> FlushTarget:
         """Return a target for everything written so far; to -1 for a log without an entry."""
         return FlushTarget(
-            end_index=self.end_index if (self.begin_index or 0) <= self.end_index else -1,
+            end_index=-1 if self.is_empty else self.end_index,
             end_term=self.end_term,
             end_pos=self._log.end_pos,
             generation=self.generation,
@@ -332,7 +338,8 @@ class LogStore(LogReader):
             target = self.flush_target()
             self.flush(target)
             self.flushed(target)
-            self._save_checkpoint_if_room()
+            with contextlib.suppress(StoreFullError):
+                self.save_checkpoint(self.committed_index)
             with contextlib.suppress(StoreError):  # the next start rebuilds the table from the log
                 self.producers.save_at_close()
         finally:
@@ -341,7 +348,3 @@ class LogStore(LogReader):
             self._files.data.close()
             self._files.index.close()
             self._lock.close()
-
-    def _save_checkpoint_if_room(self) -> None:
-        with contextlib.suppress(StoreFullError):
-            self.save_checkpoint(self.committed_index)
