@@ -1,6 +1,7 @@
 """Corrupted bytes are refused or harmless; they are never served, and no loss goes unreported.
 
-See `dledger_store_faults.corrupt`. To run more: `pytest -m storefaults --timeout 0 --corruptions 200000`.
+See `dledger_store_faults.corrupt`. To run more:
+`pytest -m storefaults --timeout 0 --corruptions 200000`.
 """
 
 from pathlib import Path

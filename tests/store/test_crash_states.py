@@ -1,6 +1,7 @@
 """Every disk state that a crash may leave of a recorded run opens and keeps all promises.
 
-See `dledger_store_faults.crash`. To run more: `pytest -m storefaults --timeout 0 --crash-states 500000`.
+See `dledger_store_faults.crash`. To run more:
+`pytest -m storefaults --timeout 0 --crash-states 500000`.
 """
 
 from pathlib import Path
