@@ -148,6 +148,16 @@ def test_a_place_that_cannot_be_saved_raises_a_store_error(tmp_path: Path) -> No
     assert not isinstance(found.value, StoreFullError)
 
 
+def lone_settings(folder: Path, scrub_interval_s: int) -> NodeSettings:
+    """Return the settings of n0, which has no peer."""
+    ports = free_ports()
+    return NodeSettings(
+        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(ports)}"}, http_port=next(ports),
+        http_peers={"n0": f"127.0.0.1:{next(ports)}"}, store_base_dir=str(folder),
+        scrub_interval_s=scrub_interval_s, **SIZES,
+    )  # fmt: skip
+
+
 async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,12 +166,7 @@ async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
     monkeypatch.setattr(scrub, "BYTES_PER_S_MIN", 4 << 20)
     monkeypatch.setattr(scrub, "SAVED_S", 0.0)
     monkeypatch.setattr(scrub, "RETRY_S_MAX", 0.5)
-    ports = free_ports()
-    settings = NodeSettings(
-        group="g", self_id="n0", peers={"n0": f"127.0.0.1:{next(ports)}"}, http_port=next(ports),
-        http_peers={"n0": f"127.0.0.1:{next(ports)}"}, store_base_dir=str(tmp_path),
-        scrub_interval_s=1, **SIZES,
-    )  # fmt: skip
+    settings = lone_settings(tmp_path, scrub_interval_s=1)
     with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
         store.append_bodies([body[:1000] for body in BODIES], 1)
         flush(store)
@@ -181,6 +186,34 @@ async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
     assert scrubbing.passes >= 2
     (warning,) = caplog.records
     assert "cannot save" in warning.message
+
+
+async def test_a_new_leader_does_not_go_on_telling_of_damage_that_retention_has_removed(
+    tmp_path: Path,
+) -> None:
+    """A leader lets its followers read first, for a quarter of the interval: here for 15 minutes."""
+    settings = lone_settings(tmp_path, scrub_interval_s=3600)
+    core = CoreDriver()
+    with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
+        store.append_bodies([body[:1000] for body in BODIES], 1)
+        flush(store)
+        store.save_checkpoint(len(BODIES) - 1)
+        flip(store_folder(settings) / disk.DATA_FOLDER, 5000, segment_bytes=SEGMENT_BYTES)
+        with contextlib.closing(
+            scrub.Scrub(settings, store, MendedTotals(), core.raft, leave=lambda _: None)
+        ) as scrubbing:
+            running = asyncio.create_task(scrubbing.run())
+            async with asyncio.timeout(10):
+                while not scrubbing.problem:  # noqa: ASYNC110 - a thread reads the log
+                    await asyncio.sleep(0.001)
+                core.become_leader()
+                begin = store.front.save_begin(store.front.sealed_segments()[0].last_index + 1)
+                store.front.delete(store.front.forget_before(begin))
+                while scrubbing.problem:  # noqa: ASYNC110 - a thread reads the log
+                    await asyncio.sleep(0.001)
+            running.cancel()
+
+    assert core.raft.leads
 
 
 @pytest.mark.storage

@@ -145,7 +145,11 @@ class Scrub:
                 await asyncio.sleep(RETRY_S_MAX)
 
     def _lets_followers_read(self, waited_s: float) -> bool:
-        """Tell whether this member leads others, and their pass has begun only lately."""
+        """Tell whether this member leads others, and their pass has begun only lately. It does not
+        wait with damage that it has found before: that may be mended by now, or removed.
+        """
+        if self.problem:
+            return False
         leads_others = self._core.leads and len(self._core.memberships.current.members) > 1
         return leads_others and waited_s < LEADER_WAITS * self._interval_s
 
