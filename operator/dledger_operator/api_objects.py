@@ -168,8 +168,11 @@ class SettingsView:
     """The ConfigMap that holds a group's settings."""
 
     data: Mapping[str, str]
+    resource_version: str = ""
     note: str = ""
     """The replicas of a StatefulSet that the operator makes again; empty if it makes none."""
+    superseded: frozenset[int] = frozenset()
+    """The numbers of first voters of earlier foundings, none of which has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +195,8 @@ class StatefulSetView:
     name: str
     uid: str
     resource_version: str
+    generation: int = 0
+    """It rises with each change of the spec."""
     replicas: int
     first_voters: int | None
     """The first-voters annotation; None if it is missing or invalid."""

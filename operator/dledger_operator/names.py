@@ -43,6 +43,10 @@ APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"
 APPROVED_REVISION_ANNOTATION: Final = "dledger.io/approved-revision"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 REPLICAS_NOTE_ANNOTATION: Final = "dledger.io/replicas-to-restore"
+SUPERSEDED_ANNOTATION: Final = "dledger.io/superseded-first-voters"
+"""On the ConfigMap with a group's settings: the numbers of first voters of its earlier foundings,
+none of which has begun, separated by commas.
+"""
 GROWN_AT_ANNOTATION: Final = "dledger.io/grown-at"
 MEMBER_REMOVED_ANNOTATION: Final = "dledger.io/member-removed"
 MEMBER_REPLACED_ANNOTATION: Final = "dledger.io/member-replaced"

@@ -79,3 +79,24 @@ def test_a_group_that_is_made_again_begins_over_the_blank_volumes_that_were_reta
     wait_for(group.is_as_asked, "all members are ready", BEGUN_S)
     assert claims(group) == before
     appends(group)
+
+
+def test_a_corrected_spec_begins_a_group_with_fewer_members(
+    make_group: Callable[..., Group],
+) -> None:
+    """It then grows over the volumes that its first founding has left."""
+    group = make_group(replicas=5, image={"repository": "localhost/no-such-image", "tag": "1"})
+    group.wait_for_words("Ready", "no-such-image", TOLD_S)
+    wait_for(lambda: len(claims(group)) == 5, "five claims")
+    before = claims(group)
+
+    group.change(replicas=3, image=None)
+
+    group.wait_until_ready(BEGUN_S)
+    wait_for(group.is_as_asked, "all members are ready", BEGUN_S)
+    assert group.get("dlg", group.name)["status"]["firstVoters"] == 3
+    assert len(group.pods()) == 3
+    assert claims(group) == before, "retained, as storage.retain says"
+    appends(group)
+    group.change(replicas=5)
+    wait_for(group.is_as_asked, "the group has grown over the volumes that were left", BEGUN_S)

@@ -172,3 +172,45 @@ def test_volume_claims_without_annotations_belong_to_an_existing_group() -> None
 
 def test_more_volume_claims_without_annotations_than_members_are_refused() -> None:
     assert "volume claims for 5 members" in refused(3, claims=claims(5, None))
+
+
+def superseded_by(first_voters: int, *earlier: int) -> SettingsView:
+    new = settings(first_voters, state=GroupState.NEW)
+    return replace(new, superseded=frozenset(earlier))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"stateful_set": replace(STATEFUL_SET, first_voters=5, leaving=True)},
+        {"claims": claims(5, first_voters=5)},
+        {"status": {"firstVoters": 5}, "claims": claims(5, first_voters=7)},
+    ],
+    ids=lambda records: " and ".join(records),
+)
+def test_records_of_a_superseded_founding_may_outlive_it(records: Mapping[str, Any]) -> None:
+    shape = found(3, led=False, settings=superseded_by(3, 5, 7), **records)
+
+    assert (shape.first_voters, shape.pods, shape.state) == (3, 3, GroupState.NEW)
+    assert shape.superseded == {5, 7}
+
+
+def test_a_stateful_set_of_a_superseded_founding_that_is_not_being_deleted_is_a_contradiction() -> (
+    None
+):
+    """An earlier release, or somebody who restored it, may have made it again."""
+    made = replace(STATEFUL_SET, first_voters=5)
+
+    assert "the StatefulSet says 5" in refused(settings=superseded_by(3, 5), stateful_set=made)
+
+
+def test_other_records_than_those_of_superseded_foundings_contradict() -> None:
+    assert "the status says 7" in refused(settings=superseded_by(3, 5), status={"firstVoters": 7})
+
+
+def test_a_group_that_was_founded_again_keeps_its_pods_once_it_has_begun() -> None:
+    """Its ConfigMap still tells of the superseded foundings."""
+    begun = replace(superseded_by(3, 5), data=settings(3).data)
+
+    assert found(5, settings=begun, stateful_set=STATEFUL_SET).pods == 5
+    assert found(5, settings=begun, claims=claims(5)).pods == 5

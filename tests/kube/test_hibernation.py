@@ -14,7 +14,8 @@ from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.scale import Scaler
-from dledger_operator.behaviours.members.scale_steps import SetPods, Wait, next_step
+from dledger_operator.behaviours.members.scale_steps import next_step
+from dledger_operator.behaviours.members.steps import SetPods, Wait
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready

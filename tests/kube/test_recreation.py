@@ -13,6 +13,7 @@ from dledger_kube.objects import IMAGES, NOW
 from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
 from dledger_operator.clients.errors import ConflictError, UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.resources import config_map
 
 pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 
@@ -170,8 +171,9 @@ async def test_a_stateful_set_stays_while_its_pod_template_waits_for_an_approval
     assert template_size(made) == "30Gi"
 
 
+@pytest.mark.parametrize("request_name", ["orphan_stateful_set", "delete_stateful_set"])
 async def test_a_stateful_set_that_was_scaled_meanwhile_is_not_deleted(
-    api: KubeApi, namespace: Namespace
+    api: KubeApi, namespace: Namespace, request_name: str
 ) -> None:
     await founded(api, namespace)
     seen = await api.stateful_set(namespace.name, "flights")
@@ -179,4 +181,24 @@ async def test_a_stateful_set_that_was_scaled_meanwhile_is_not_deleted(
     namespace.patch("statefulsets", "flights", {"spec": {"replicas": 5}}, APPS)
 
     with pytest.raises(ConflictError):
-        await api.orphan_stateful_set(seen)
+        await getattr(api, request_name)(seen)
+
+
+async def test_a_recorded_founding_is_read_back_and_outlives_an_apply(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    await founded(api, namespace)
+    before = await api.settings(namespace.name, "flights-settings")
+    assert before is not None
+    data = {**before.data, config_map.STATE_KEY: "new"}
+
+    await api.record_founding(namespace.name, "flights-settings", data, [7, 5])
+    recorded = await api.settings(namespace.name, "flights-settings")
+    await run(api, grown(namespace))
+    applied = await api.settings(namespace.name, "flights-settings")
+
+    assert recorded is not None
+    assert (recorded.superseded, recorded.data[config_map.STATE_KEY]) == ({5, 7}, "new")
+    assert recorded.resource_version != before.resource_version
+    assert applied is not None
+    assert applied.superseded == {5, 7}

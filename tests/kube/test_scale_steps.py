@@ -11,15 +11,8 @@ from dledger_kube.objects import IMAGES, group_body, membership, node_status, po
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.members.scale_steps import (
-    ChangeMember,
-    ScaleState,
-    SetPods,
-    Step,
-    Transfer,
-    Wait,
-    next_step,
-)
+from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
+from dledger_operator.behaviours.members.steps import ChangeMember, SetPods, Step, Transfer, Wait
 
 FIVE = {"n0", "n1", "n2", "n3", "n4"}
 
@@ -187,15 +180,13 @@ def test_a_group_is_not_scaled_without_a_leader(replicas: int) -> None:
     assert reason(ScalingWorld(leader=None, replicas=replicas)) == "NoLeader"
 
 
-@pytest.mark.parametrize("replicas", [1, 5])
-def test_a_group_that_has_not_begun_says_how_to_begin_with_another_size(replicas: int) -> None:
-    new = not_begun(replicas)
+def test_a_group_that_has_not_begun_says_that_it_begins_as_it_was_founded_and_grows() -> None:
+    new = not_begun(replicas=5)
 
     found = next_step(new)
 
     assert isinstance(found, Wait)
-    assert "begins with 3 members" in found.message
-    assert f"to begin with {replicas}, delete the group and its volume claims" in found.message
+    assert "begins with 3 members once all of them run, and grows to 5 afterwards" in found.message
     begun = replace(new, shape=replace(new.shape, state=GroupState.EXISTING))
     assert "has not begun" not in str(next_step(begun)), "a group that has begun keeps its log"
     assert "hibernation" in str(next_step(replace(new, hibernate=True)))
@@ -211,7 +202,7 @@ def test_a_group_that_has_not_begun_says_how_to_begin_with_another_size(replicas
         {"storage": StorageState.FAILED},
     ],
 )
-def test_a_group_whose_members_began_unseen_is_not_said_to_be_deletable(
+def test_a_group_whose_members_began_unseen_is_not_said_to_be_new(
     held: dict[str, object],
 ) -> None:
     """They may have elected a leader and acknowledged entries while no operator ran."""
@@ -221,7 +212,7 @@ def test_a_group_whose_members_began_unseen_is_not_said_to_be_deletable(
     found = str(next_step(replace(new, answers={**new.answers, "n2": one})))
 
     assert "there is none" in found
-    assert "delete" not in found
+    assert "has not begun" not in found
 
 
 @pytest.mark.parametrize(("silent", "is_sure"), [(1, True), (2, False), (3, False)])
@@ -231,7 +222,7 @@ def test_members_that_do_not_answer_may_have_elected_a_leader_if_they_are_a_majo
     new = not_begun(replicas=5)
     answers = {each: new.answers[each] for each in sorted(new.answers)[silent:]}
 
-    assert ("delete the group" in str(next_step(replace(new, answers=answers)))) is is_sure
+    assert ("has not begun" in str(next_step(replace(new, answers=answers)))) is is_sure
 
 
 def test_a_leader_status_of_another_term_does_not_count() -> None:

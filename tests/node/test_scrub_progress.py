@@ -191,7 +191,7 @@ async def test_a_place_that_cannot_be_saved_does_not_begin_the_pass_again(
 async def test_a_new_leader_does_not_go_on_telling_of_damage_that_retention_has_removed(
     tmp_path: Path,
 ) -> None:
-    """A leader lets its followers read first, for a quarter of the interval: here for 15 minutes."""
+    """A leader lets its followers read first, for a quarter of the interval: 15 minutes here."""
     settings = lone_settings(tmp_path, scrub_interval_s=3600)
     core = CoreDriver()
     with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:

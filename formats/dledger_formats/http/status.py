@@ -135,6 +135,10 @@ class NodeStatus:
     """The member started without its promises, because its volume is new, lost or damaged, and does
     not vote yet; `reason` says what it waits for.
     """
+    unheard_voters: list[str] = field(default_factory=list)
+    """The other voters, according to the settings, that a joining member has not heard since its
+    process started. It votes for nobody before it has heard all of them.
+    """
     seed_sha256: str = ""
     """The `copySha256` of the archive that this member began with, as long as it has nothing but
     the archive's log, and has heard of no later term; empty otherwise.

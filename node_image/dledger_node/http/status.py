@@ -124,6 +124,7 @@ def node_status(
         ],
         storage=store.state,
         joining=bool(core.joining),
+        unheard_voters=core.unheard_voters,
         seed_sha256=core.seed_sha256,
         joined_index=core.joined_index,
         membership=membership_role(core),

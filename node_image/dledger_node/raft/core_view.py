@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping
 
-from dledger_node.raft import completeness, heartbeats, join_reasons, recalling, transfer, yielding
+from dledger_node.raft import (
+    completeness,
+    heartbeats,
+    join_reasons,
+    joining,
+    recalling,
+    transfer,
+    yielding,
+)
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.log_memberships import LogMemberships
@@ -161,6 +169,14 @@ class CoreView:
         """Human-readable: what this member waits for before it may vote; empty if it may."""
         member = self._member
         return join_reasons.awaited(member, member.joining) if member.joining is not None else ""
+
+    @property
+    def unheard_voters(self) -> list[str]:
+        """The voters by the settings that this member has yet to hear before it may vote; empty if
+        it may (`joining.unheard`).
+        """
+        member = self._member
+        return joining.unheard(member, member.joining) if member.joining is not None else []
 
     @property
     def joined_index(self) -> int:

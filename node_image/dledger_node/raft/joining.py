@@ -210,6 +210,16 @@ def others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
                   - {member.self_id})  # fmt: skip
 
 
+def unheard(member: MemberState, joining: Joining) -> list[str]:
+    """Return the other voters by the settings that have not answered since this start.
+
+    While the membership never changed, this member does not vote before all of them have: both ways
+    to become a voter need their answers.
+    """
+    peers = others(member, memberships_of(member, None))
+    return [peer_id for peer_id in peers if peer_id not in joining.answers]
+
+
 def are_covered(member: MemberState, joining: Joining, memberships: tuple[Membership, ...]) -> bool:
     """Tell whether the answers cover all promises of the earlier incarnation."""
     answers = joining.answers

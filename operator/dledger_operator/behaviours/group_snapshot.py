@@ -23,7 +23,7 @@ from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.members import founded_again, observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
@@ -112,6 +112,9 @@ class GroupSnapshot:
     def take_reconciled(self, outcome: ReconcileResult) -> None:
         """Store the outcome of reconciling, and the identity that it found."""
         self.reconciled = outcome
+        if self.history.leader is None and outcome.shape and self.is_founded_now:
+            founders = map(names.member_id, range(outcome.shape.first_voters))
+            self.membership = Membership(voters=frozenset(founders))
         if outcome.shape and outcome.shape.identity:
             self.identity = outcome.shape.identity
 
@@ -173,6 +176,7 @@ class GroupSnapshot:
         stateful_set: StatefulSetView,
         claims: Sequence[VolumeClaimView],
         nodes: Nodes,
+        unbegun: founded_again.Unbegun | None = None,
     ) -> ScaleState:
         """Return the input of the next scaling step. `claims` may be deleted with their members."""
         answers = self.answers or {}
@@ -188,6 +192,7 @@ class GroupSnapshot:
             rolling=bool(self.pods_to_replace),
             held_back=self.audits.holds_back(group),
             emptied=frozenset(pod.member_id for pod in pods if nodes.why_emptied(pod)),
+            unbegun=unbegun,
         )
 
     def pod_ips(self) -> dict[str, str]:
@@ -221,6 +226,14 @@ class GroupSnapshot:
         """Whether every volume claim is held by a blank member, and members are not told yet."""
         held = {claim.name for claim in self.claims}
         return bool(held) and held == self.blank_claims and not self.is_founded_now
+
+    @property
+    def begins_with_fewer(self) -> bool:
+        """Whether the group is to be founded again, with fewer first voters."""
+        group, shape = self.group, self.reconciled.shape
+        if group is None or shape is None or group.hibernate or self.history.leader is not None:
+            return False
+        return founded_again.applies(group.replicas, shape)
 
     @property
     def is_scaling(self) -> bool:

@@ -294,30 +294,35 @@ class GroupWorker:
             self._snapshot.membership = membership
             self._wake("reconcile", "follow", "scale", "report")
 
-    async def _scale(self) -> None:
+    async def _scale(self) -> float | None:
         """Take a scaling step, unless the current spec has not been applied yet or the members have
         not been asked since the last step.
         """
-        group, applied = self._snapshot.group, self._snapshot.reconciled
+        api, snapshot = self._context.api, self._snapshot
+        group, applied = snapshot.group, snapshot.reconciled
         is_current = applied.generation == self._body["metadata"].get("generation", 1)
         asked = self._scale_steps_at_answers == self._scale_steps
         if group is None or applied.shape is None or applied.problem or not (is_current and asked):
-            return
-        name = names.stateful_set(self.name)
-        stateful_set = await self._context.api.stateful_set(self.namespace, name)
-        if stateful_set is None or stateful_set.leaving:
+            return None
+        made = await api.stateful_set(self.namespace, names.stateful_set(self.name))
+        if made is None:
             self._wake("reconcile")
-            return
-        pods = self._snapshot.followed.pods
+        if made is None or made.leaving:
+            return WAITING_INTERVAL_S
+        pods, unbegun, ask = snapshot.followed.pods, None, self._rolls.ask
         if group.hibernate:  # all pods go in one step, so the members are asked right before it
-            self._snapshot.answers = await self._rolls.ask(pods)
-        claims = await observe.unwanted_claims(self._context.api, group, pods)
-        nodes, ips = self._context.nodes, self._snapshot.pod_ips()
-        state = self._snapshot.scale_state(group, applied.shape, stateful_set, claims, nodes)
-        if await self._scaler.run_once(group, state, stateful_set, ips, claims):
+            snapshot.answers = await ask(pods)
+        elif snapshot.begins_with_fewer:
+            now_s = self._context.clock()
+            unbegun, snapshot.answers = await observe.unbegun(api, ask, group, made, now_s)
+        claims = await observe.unwanted_claims(api, group, pods)
+        nodes, ips = self._context.nodes, snapshot.pod_ips()
+        state = snapshot.scale_state(group, applied.shape, made, claims, nodes, unbegun)
+        if await self._scaler.run_once(group, state, made, ips, claims):
             self._scale_steps += 1
             self._wake("observe")
         self._wake("report")
+        return None
 
     async def _roll(self) -> float | None:
         before, led = self._rolls.problem, self._snapshot.history.leader is not None

@@ -30,15 +30,13 @@ from dledger_operator.api_objects import (
     EndpointView,
     Manifest,
     PodView,
-    SettingsView,
-    StatefulSetView,
     VolumeClaimView,
 )
 from dledger_operator.clients import connection, field_owners, removal, translate
 from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.errors import NotFoundError, RefusedError
-from dledger_operator.clients.jobs import JobClient
 from dledger_operator.clients.leases import LeaseClient
+from dledger_operator.clients.stateful_sets import StatefulSetClient
 
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
     kind.__name__: kind
@@ -49,7 +47,7 @@ _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
 }  # fmt: skip
 
 
-class KubeApi(JobClient):
+class KubeApi(StatefulSetClient):
     """The operator's requests to the API server. Each raises KubeError if it fails or takes longer
     than `connection.REQUEST_S_MAX`.
     """
@@ -230,6 +228,11 @@ class KubeApi(JobClient):
         """
         await self._patch_claim(claim, {"ownerReferences": list(owners)}, "set the owners of")
 
+    async def correct_first_voters(self, claim: VolumeClaimView, first_voters: int) -> None:
+        """Record another number of first voters on a claim. Raises the same errors."""
+        annotations = {names.FIRST_VOTERS_ANNOTATION: str(first_voters)}
+        await self._patch_claim(claim, {"annotations": annotations}, "correct the record of")
+
     async def grow_volume_claim(
         self, claim: VolumeClaimView, size: str, grown_at: datetime | None
     ) -> None:
@@ -281,55 +284,3 @@ class KubeApi(JobClient):
                 namespace=claim.namespace,
                 patch_type=PatchType.MERGE,
             )
-
-    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
-        """Get a group's StatefulSet; None if it does not exist."""
-        try:
-            with connection.translated(f"get StatefulSet {namespace}/{name}"):
-                found = await self._client.get(StatefulSet, name, namespace=namespace)
-        except NotFoundError:
-            return None
-        return translate.stateful_set_view(found)
-
-    async def orphan_stateful_set(self, stateful_set: StatefulSetView) -> None:
-        """Delete a StatefulSet and leave its pods.
-
-        Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
-        """
-        await removal.orphan_stateful_set(self._client, stateful_set)
-
-    async def note_replicas(self, namespace: str, config_map: str, note: str | None) -> None:
-        """Write the note on the ConfigMap with a group's settings; None removes it."""
-        patch = {"metadata": {"annotations": {names.REPLICAS_NOTE_ANNOTATION: note}}}
-        with connection.translated(f"note the replicas on ConfigMap {namespace}/{config_map}"):
-            await self._client.patch(
-                ConfigMap, config_map, patch, namespace=namespace, patch_type=PatchType.MERGE
-            )
-
-    async def set_replicas(self, stateful_set: StatefulSetView, replicas: int) -> None:
-        """Set the replicas of a StatefulSet.
-
-        Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
-        """
-        patch = {
-            "metadata": {"resourceVersion": stateful_set.resource_version},
-            "spec": {"replicas": replicas},
-        }
-        where = f"{stateful_set.namespace}/{stateful_set.name}"
-        with connection.translated(f"set the replicas of StatefulSet {where} to {replicas}"):
-            await self._client.patch(
-                StatefulSet,
-                stateful_set.name,
-                patch,
-                namespace=stateful_set.namespace,
-                patch_type=PatchType.MERGE,
-            )
-
-    async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
-        """Get the ConfigMap with a group's settings; None if it does not exist."""
-        try:
-            with connection.translated(f"get ConfigMap {namespace}/{config_map}"):
-                found = await self._client.get(ConfigMap, config_map, namespace=namespace)
-        except NotFoundError:
-            return None
-        return translate.settings_view(found)

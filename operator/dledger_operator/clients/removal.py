@@ -1,5 +1,5 @@
 """Removes exactly the object that was read: a member's pod, as a disruption budget permits it, or a
-StatefulSet whose pods stay.
+StatefulSet, with or without its pods.
 """
 
 from typing import Any, Final
@@ -72,15 +72,18 @@ def _details(error: ApiError) -> str:
     return " ".join([error.status.message or "", *(each.message or "" for each in causes)]).strip()
 
 
-async def orphan_stateful_set(client: AsyncClient, stateful_set: StatefulSetView) -> None:
-    """Delete the StatefulSet that was read, and leave its pods.
+async def remove_stateful_set(
+    client: AsyncClient, stateful_set: StatefulSetView, policy: str
+) -> None:
+    """Delete the StatefulSet that was read. `policy` says what becomes of its pods: `Orphan` leaves
+    them, `Foreground` deletes them first.
 
     Raises ConflictError if it has changed since it was read, NotFoundError if it is gone.
     """
     known = Preconditions(uid=stateful_set.uid, resourceVersion=stateful_set.resource_version)
     where = f"{stateful_set.namespace}/statefulsets/{stateful_set.name}"
     what = f"delete StatefulSet {stateful_set.namespace}/{stateful_set.name}"
-    await delete(client, f"apis/apps/v1/namespaces/{where}", known, what, policy="Orphan")
+    await delete(client, f"apis/apps/v1/namespaces/{where}", known, what, policy=policy)
 
 
 async def _delete(client: AsyncClient, pod: PodView, known: Preconditions) -> None:

@@ -38,6 +38,7 @@ _FAILED_CREATE: Final = re.compile(
     re.DOTALL,
 )
 _APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]+)(?: ([0-9A-Za-z.-]+))?")
+_COUNTS: Final = frozenset(map(str, names.REPLICAS_ALLOWED))
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -144,6 +145,7 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         name=metadata.name or "",
         uid=metadata.uid or "",
         resource_version=metadata.resourceVersion or "",
+        generation=metadata.generation or 0,
         replicas=1 if replicas is None else replicas,  # the API's default
         first_voters=_first_voters(metadata.annotations),
         identity=_identity(metadata.annotations),
@@ -168,9 +170,15 @@ def _template_hash(stateful_set: StatefulSet) -> str:
 
 def settings_view(config_map: ConfigMap) -> SettingsView:
     """Translate the ConfigMap with a group's settings."""
-    annotations = (config_map.metadata.annotations if config_map.metadata else None) or {}
-    note = annotations.get(names.REPLICAS_NOTE_ANNOTATION, "")
-    return SettingsView(data=config_map.data or {}, note=note)
+    metadata = config_map.metadata
+    annotations = (metadata.annotations if metadata else None) or {}
+    superseded = annotations.get(names.SUPERSEDED_ANNOTATION, "").split(",")
+    return SettingsView(
+        data=config_map.data or {},
+        resource_version=(metadata.resourceVersion if metadata else None) or "",
+        note=annotations.get(names.REPLICAS_NOTE_ANNOTATION, ""),
+        superseded=frozenset(int(each) for each in superseded if each in _COUNTS),
+    )
 
 
 def child_view(

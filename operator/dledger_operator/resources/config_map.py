@@ -35,12 +35,16 @@ def build(group: Group, shape: Shape, without: frozenset[str] = frozenset()) -> 
     take from the file yet.
     """
     manifest = child(group, "ConfigMap", "v1", names.settings_config_map(group.name))
-    every = environment(group, shape)
-    data = {key: every[key] for key in (PEERS_KEY, STATE_KEY)}
     live = live_settings.to_text(
         {name: value for name, value in live_values(group, shape).items() if name not in without}
     )
-    return manifest | {"data": {**data, names.LIVE_SETTINGS_KEY: live}}
+    return manifest | {"data": {**founding(group, shape), names.LIVE_SETTINGS_KEY: live}}
+
+
+def founding(group: Group, shape: Shape) -> dict[str, str]:
+    """Return the part of the ConfigMap's data that records the founding."""
+    every = environment(group, shape)
+    return {key: every[key] for key in (PEERS_KEY, STATE_KEY)}
 
 
 def environment(group: Group, shape: Shape) -> dict[str, str]:

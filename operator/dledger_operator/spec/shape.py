@@ -23,6 +23,8 @@ class Shape:
     """Number of voters now."""
     identity: str = ""
     """The group's identity; empty while a group of an earlier release has none yet."""
+    superseded: frozenset[int] = frozenset()
+    """The numbers of first voters of earlier foundings, none of which has begun."""
 
     @classmethod
     def of_new(cls, replicas: int) -> Self:

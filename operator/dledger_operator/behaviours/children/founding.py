@@ -10,7 +10,7 @@ of it, as after a first creation that failed. If the records contradict each oth
 that exist have none, the operator changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,6 +80,7 @@ def find_shape(
         state=GroupState.NEW if begins and not led else GroupState.EXISTING,
         pods=_pods(records, first_voters),
         voters=voters,
+        superseded=records.settings.superseded if records.settings else frozenset(),
     )
 
 
@@ -91,18 +92,42 @@ def blank_ordinals(claims: Sequence[VolumeClaimView], blank: frozenset[str]) -> 
 
 
 def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:
-    """Return the number of first voters by record; -1 for an invalid record."""
+    """Return the number of first voters by record; -1 for an invalid record.
+
+    Where the ConfigMap says that a number is superseded, the records that outlive a StatefulSet may
+    still have it.
+    """
     recorded: dict[str, int] = {}
     if records.settings is not None:
         recorded["the ConfigMap"] = _first_voters_of(records.settings.data)
-    if records.stateful_set and records.stateful_set.first_voters is not None:
-        recorded["the StatefulSet"] = records.stateful_set.first_voters
+    for source, count in _lasting_records(records):
+        superseded = records.settings is not None and count in records.settings.superseded
+        recorded[source] = recorded["the ConfigMap"] if superseded else count
+    made = records.stateful_set
+    if made and made.first_voters is not None and not _is_superseded(records):
+        recorded["the StatefulSet"] = made.first_voters
+    return recorded
+
+
+def _lasting_records(records: FoundingRecords) -> Iterator[tuple[str, int]]:
     for claim in records.claims:
         if claim.first_voters is not None:
-            recorded[f"volume claim {claim.name}"] = claim.first_voters
+            yield f"volume claim {claim.name}", claim.first_voters
     if isinstance(count := records.status.get(FIRST_VOTERS_KEY), int):
-        recorded["the status"] = count
-    return recorded
+        yield "the status", count
+
+
+def is_founded_again(records: FoundingRecords) -> bool:
+    """Tell whether the StatefulSet is to be made with another number of first voters."""
+    noted = records.settings is not None and records.settings.superseded
+    gone = records.stateful_set is None or _is_superseded(records)
+    return bool(noted) and gone and _is_being_founded(records)
+
+
+def _is_superseded(records: FoundingRecords) -> bool:
+    """Tell whether the StatefulSet is being deleted for another founding (`founded_again`)."""
+    settings, made = records.settings, records.stateful_set
+    return bool(settings and made and made.leaving and made.first_voters in settings.superseded)
 
 
 def _first_voters_of(settings: Mapping[str, str]) -> int:
@@ -125,6 +150,8 @@ def _pods(records: FoundingRecords, first_voters: int) -> int:
     A StatefulSet that was lost gets one pod per volume claim. An extra pod is harmless: it is
     removed as soon as a leader confirms that it is not a member.
     """
+    if is_founded_again(records):
+        return first_voters
     if records.stateful_set:
         return records.stateful_set.replicas
     note = records.settings.note if records.settings else ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -14,18 +14,21 @@ from dledger_operator.api_objects import (
     AppliedSpec,
     ChildView,
     Manifest,
-    PodView,
     Problem,
     SettingsView,
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children import roles
 from dledger_operator.behaviours.children.claim_templates import keep_volume_claim_templates
-from dledger_operator.behaviours.children.claims import of_a_deleted_group
 from dledger_operator.behaviours.children.founding import (
     FoundingRecords,
     blank_ordinals,
     find_shape,
+)
+from dledger_operator.behaviours.children.founding_reads import (
+    FoundingApi,
+    in_the_way,
+    read_founding_records,
 )
 from dledger_operator.behaviours.children.grow_claims import GrowthApi, grow_claims
 from dledger_operator.behaviours.children.growth import STALLED, VolumeUse
@@ -77,7 +80,7 @@ NO_VERSION: Final = "1"
 """No object has this version: an apply with it conflicts unless it creates the object."""
 
 
-class ChildrenApi(GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
+class ChildrenApi(FoundingApi, GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
     """The API requests of this behavior."""
 
     async def group(self, namespace: str, name: str) -> Mapping[str, Any]:
@@ -86,14 +89,8 @@ class ChildrenApi(GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
         """Get the metadata of an object; None if it does not exist."""
 
-    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
-        """List the pods with a group's label from one LIST."""
-
     async def apply(self, manifest: Manifest) -> None:
         """Create or update an object. Raises RefusedError if it is invalid or forbidden."""
-
-    async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
-        """Get the ConfigMap with a group's settings; None if it does not exist."""
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         """List a group's volume claims."""
@@ -166,10 +163,8 @@ async def reconcile(
         return ReconcileResult(generation=generation, group=group, problem=problem)
     claims = await api.volume_claims(group.namespace, group.name)
     records = await read_founding_records(api, group, body.get("status") or {}, claims)
-    shape = (
-        waiting_for(leaving)
-        if (leaving := _leaving_claims(records, group))
-        else find_shape(group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank))
+    shape = await in_the_way(api, group, records) or find_shape(
+        group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank)
     )
     if isinstance(shape, Problem):
         return ReconcileResult(generation=generation, group=group, problem=shape)
@@ -189,7 +184,7 @@ async def reconcile(
     )
     applied = await _apply_children(api, group, shape, found, records, spec, held)
     await drop_policies(api, group, found.values())
-    refused = await own_claims(api, group, claims)
+    refused = await own_claims(api, group, claims, shape)
     growth = await grow_claims(api, group, claims, use, now)
     stalled = growth if growth and growth.reason == STALLED else None
     if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
@@ -267,6 +262,8 @@ async def _apply_children(
         if kind == "ConfigMap" and records.settings:
             # Pods of an earlier release read all their settings from it when they restart.
             manifest["data"] = {**records.settings.data, **manifest["data"]}
+            # A founding may have been recorded since (`founded_again`); the apply then conflicts.
+            metadata |= _version(records.settings)
         if kind == "StatefulSet":
             metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
         if kind == "StatefulSet" and stateful_set:
@@ -301,6 +298,11 @@ async def _apply_children(
     )
 
 
+def _version(settings: SettingsView) -> dict[str, str]:
+    version = settings.resource_version
+    return {"resourceVersion": version} if version else {}
+
+
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:
     if not roles.differ(group.roles, in_force):
         return None
@@ -314,25 +316,3 @@ def _master_service(group: Group) -> tuple[str, str]:
 
 def _client_services(group: Group) -> tuple[str, str]:
     return (names.master_service(group.name), names.slave_service(group.name))
-
-
-async def read_founding_records(
-    api: ChildrenApi, group: Group, status: Mapping[str, Any], claims: Sequence[VolumeClaimView]
-) -> FoundingRecords:
-    """Read the objects that record a group's founding; claims count only if another is missing."""
-    settings = await api.settings(group.namespace, names.settings_config_map(group.name))
-    stateful_set = await api.stateful_set(group.namespace, names.stateful_set(group.name))
-    return FoundingRecords(
-        settings=settings,
-        stateful_set=stateful_set,
-        claims=() if settings is not None and stateful_set is not None else claims,
-        status=status,
-    )
-
-
-def _leaving_claims(records: FoundingRecords, group: Group) -> list[str]:
-    """Return the claims for whose deletion a group waits that has lost its other objects."""
-    former = of_a_deleted_group(records.claims, group)
-    return [
-        f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
-    ]

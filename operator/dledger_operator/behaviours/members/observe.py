@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from dledger_operator.api_objects import (
 )
 from dledger_operator.behaviours.children.claims import DELETE
 from dledger_operator.behaviours.members import stuck_pods
+from dledger_operator.behaviours.members.founded_again import Unbegun
 from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.observed_state import Membership, ObservedMember
@@ -54,6 +55,13 @@ class ClaimApi(Protocol):
         """List a group's volume claims."""
 
 
+class UnbegunApi(ClaimApi, Protocol):
+    """The API requests that tell what a group has that never had a leader."""
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        """List the pods with a group's label from one LIST."""
+
+
 class StatusClient(Protocol):
     """The member request of this behavior."""
 
@@ -69,6 +77,32 @@ async def creation_failures(api: CreationApi, namespace: str, group: str) -> lis
     except KubeError as error:
         logger.warning("%s/%s: why pods are missing is unknown: %s", namespace, group, error)
         return []
+
+
+async def unbegun(
+    api: UnbegunApi,
+    ask: Callable[[Sequence[PodView]], Awaitable[dict[str, NodeStatus]]],
+    group: Group,
+    stateful_set: StatefulSetView,
+    now_s: float,
+) -> tuple[Unbegun, dict[str, NodeStatus]]:
+    """Return what is known of a group that never had a leader, and its members' answers by pod uid.
+
+    `stateful_set` has just been read, and it is `now_s`. The order is that of `Unbegun`.
+    """
+    pods = await api.member_pods(group.namespace, group.name)
+    claims = await api.volume_claims(group.namespace, group.name)
+    await ask(pods)
+    answers = await ask(pods)
+    known = Unbegun(
+        is_seen=bool(stateful_set.template_hash),
+        now_s=now_s,
+        pods=frozenset(pod.member_id for pod in pods),
+        unbound=frozenset(
+            names.member_id(each.ordinal) for each in claims if not (each.volume or each.leaving)
+        ),
+    )
+    return known, answers
 
 
 async def unwanted_claims(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final, Protocol
 
@@ -11,21 +12,24 @@ from dledger_formats.protocol.requests import Message
 from dledger_operator import names
 from dledger_operator.api_objects import Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.members.founded_again import Absence
 from dledger_operator.behaviours.members.leader_client import LeaderClient
-from dledger_operator.behaviours.members.scale_steps import (
+from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
+from dledger_operator.behaviours.members.steps import (
     ChangeMember,
     DeleteClaims,
-    ScaleState,
+    FoundAgain,
     SetPods,
     Transfer,
     Wait,
-    next_step,
 )
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.resources import config_map
 from dledger_operator.resources.event import NORMAL
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,7 @@ RETRY_S_MIN: Final = 0.5
 # Also the longest delay between a learner's catching up and the request to promote it.
 RETRY_S_MAX: Final = 10.0
 SCALED: Final = "Scaled"
+FOUNDED_AGAIN: Final = "FoundedAgain"
 HIBERNATED: Final = "Hibernated"
 WOKEN: Final = "Woken"
 VOLUME_DELETED: Final = "VolumeDeleted"
@@ -67,6 +72,14 @@ class StatefulSetApi(Protocol):
     async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
         """Delete a claim. Raises ConflictError if it has changed since its read."""
 
+    async def delete_stateful_set(self, stateful_set: StatefulSetView) -> None:
+        """Delete it and its pods. Raises ConflictError if it has changed since its read."""
+
+    async def record_founding(
+        self, namespace: str, config_map: str, data: Mapping[str, str], superseded: Sequence[int]
+    ) -> None:
+        """Record a founding that takes the place of earlier ones."""
+
 
 class Scaler:
     """Scales one group. It keeps state only for reporting and for the backoff of retries."""
@@ -90,6 +103,7 @@ class Scaler:
         self._random = random
         self._on_membership = on_membership
         self._on_event = on_event
+        self._absence = Absence()
         self._failures = 0
         self._retry_at_s = 0.0
         self.problem: Problem | None = None
@@ -109,6 +123,9 @@ class Scaler:
 
         `ips` are the members' addresses by member id, `claims` those of the unwanted ordinals.
         """
+        if state.unbegun:
+            absent_s = self._absence.seconds(stateful_set, state.unbegun)
+            state = replace(state, absent_s=absent_s)
         step = next_step(state)
         self.idle = step is None
         if step is None or isinstance(step, Wait):
@@ -119,6 +136,10 @@ class Scaler:
             return False
         if isinstance(step, SetPods):
             await self._set_pods(group, stateful_set, step.replicas)
+            self._record_success()
+            return True
+        if isinstance(step, FoundAgain):
+            await self._found_again(group, state.shape, stateful_set, step.first_voters)
             self._record_success()
             return True
         if isinstance(step, DeleteClaims):
@@ -175,6 +196,27 @@ class Scaler:
         removed = step.member_id not in membership.voters | membership.learners
         if step.kind is ChangeKind.REMOVE and removed and stateful_set.replicas == ordinal + 1:
             await self._set_pods(group, stateful_set, ordinal)
+
+    async def _found_again(
+        self, group: Group, shape: Shape, stateful_set: StatefulSetView, first_voters: int
+    ) -> None:
+        """Delete the StatefulSet, and record the founding that the next reconciliation begins.
+
+        The order matters; see `founded_again`.
+        """
+        await self._api.delete_stateful_set(stateful_set)
+        begun = replace(Shape.of_new(first_voters), identity=shape.identity)
+        await self._api.record_founding(
+            group.namespace,
+            names.settings_config_map(group.name),
+            config_map.founding(group, begun),
+            superseded=[*shape.superseded, shape.first_voters],
+        )
+        message = (
+            f"the group, which has not begun with {shape.first_voters} members, is founded again "
+            f"with {first_voters}"
+        )
+        self._record_event(group, FOUNDED_AGAIN, message)
 
     async def _delete_claims(self, group: Group, claims: Sequence[VolumeClaimView]) -> None:
         for claim in claims:

@@ -17,14 +17,24 @@ leader decides whether a change is safe, and accepts one change at a time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import Problem
+from dledger_operator.behaviours.members import founded_again
 from dledger_operator.behaviours.members.empty_members import never_elected
+from dledger_operator.behaviours.members.founded_again import Unbegun
+from dledger_operator.behaviours.members.steps import (
+    ChangeMember,
+    DeleteClaims,
+    SetPods,
+    Step,
+    Transfer,
+    Wait,
+)
 from dledger_operator.observed_state import Leader, Membership
 from dledger_operator.spec.shape import Shape
 
@@ -39,46 +49,6 @@ MEMBER_LAGS: Final = "MemberLags"
 ROLL_UNDER_WAY: Final = "RollUnderWay"
 HIBERNATION_LAG_ENTRIES_MAX: Final = 1000
 """The bound is that of a leadership transfer (`dledger_node.raft.config`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPods:
-    """Set the replicas of the StatefulSet."""
-
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeMember:
-    """Ask the leader for a membership change; the pod of a removed member is deleted with it."""
-
-    kind: ChangeKind
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """Ask the leader to transfer its leadership."""
-
-    to: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteClaims:
-    """Delete the volume claims of these ordinals, whose members were removed."""
-
-    ordinals: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """No step is possible now."""
-
-    reason: str
-    message: str
-
-
-Step: TypeAlias = SetPods | ChangeMember | Transfer | DeleteClaims | Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +76,12 @@ class ScaleState:
     """Why no member may be removed yet. Pods that are no members may go."""
     emptied: frozenset[str] = frozenset()
     """The members on nodes that are being emptied."""
+    unbegun: Unbegun | None = None
+    """None unless the group never had a leader, as far as is known, and is to begin with fewer
+    first voters.
+    """
+    absent_s: float = 0.0
+    """See `founded_again.Absence`."""
 
     @property
     def leading(self) -> NodeStatus | None:
@@ -166,7 +142,19 @@ def _hibernate(state: ScaleState, leading: NodeStatus) -> Step:
 
 
 def _without_leader(state: ScaleState) -> Step | None:
-    """Restore missing pods of members. Every other step needs a leader."""
+    """Found the group again if it is to begin with fewer first voters, or restore missing pods of
+    members. Every other step needs a leader.
+    """
+    if state.unbegun and not state.hibernate:
+        step = founded_again.next_step(
+            state.replicas,
+            state.shape,
+            state.unbegun,
+            state.answers,
+            absent_s=state.absent_s,
+        )
+        if step is not None:
+            return step
     members = state.membership.voters | state.membership.learners
     pods = max(_pods_needed(members), min(state.replicas, state.shape.first_voters))
     if state.shape.pods < pods:
@@ -178,12 +166,11 @@ def _without_leader(state: ScaleState) -> Step | None:
     message = "membership changes and hibernation need a leader, and there is none"
     first = state.shape.first_voters
     is_new = state.shape.state is GroupState.NEW and never_elected(state.answers, first)
-    if is_new and first != state.replicas:
+    if is_new and first < state.replicas:
         # Its members may elect a leader at any moment, so who votes first stays as recorded.
         message += (
             f"; the group has not begun: it begins with {first} members once all of them run, and "
-            f"changes to {state.replicas} afterwards; to begin with {state.replicas}, delete the "
-            "group and its volume claims, and apply it again"
+            f"grows to {state.replicas} afterwards"
         )
     return Wait(reason=NO_LEADER, message=message)
 

@@ -67,6 +67,7 @@ class CoreDriver:
         promised_end: LogEnd | None = None,
         preferred_leader_ids: tuple[str, ...] = (),
         randint: Callable[[int, int], int] = lambda low, high: low,
+        incarnation: int = INCARNATION,
     ) -> None:
         self.writes: list[Write] = []
         """All writes that the core has asked for."""
@@ -104,7 +105,7 @@ class CoreDriver:
             self.hard_state,
             log,
             committed_index=committed_index,
-            incarnation=INCARNATION,
+            incarnation=incarnation,
             randint=randint,
             memberships=LogMemberships(Membership(voters), memberships),
         )

@@ -1,0 +1,64 @@
+"""Reads the objects that record the founding of a group, and finds what it must wait for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from dledger_operator import names
+from dledger_operator.api_objects import (
+    PodView,
+    Problem,
+    SettingsView,
+    StatefulSetView,
+    VolumeClaimView,
+)
+from dledger_operator.behaviours.children.claims import of_a_deleted_group
+from dledger_operator.behaviours.children.founding import FoundingRecords, is_founded_again
+from dledger_operator.behaviours.children.ownership import WAITING_FOR_REMAINS, waiting_for
+from dledger_operator.spec.group import Group
+
+
+class FoundingApi(Protocol):
+    """The API requests of this module."""
+
+    async def member_pods(self, namespace: str, group: str) -> list[PodView]:
+        """List the pods with a group's label from one LIST."""
+
+    async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
+        """Get the ConfigMap with a group's settings; None if it does not exist."""
+
+    async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
+        """Get a group's StatefulSet; None if it does not exist."""
+
+
+async def read_founding_records(
+    api: FoundingApi, group: Group, status: Mapping[str, Any], claims: Sequence[VolumeClaimView]
+) -> FoundingRecords:
+    """Read the objects that record a group's founding; claims count only if another is missing."""
+    settings = await api.settings(group.namespace, names.settings_config_map(group.name))
+    stateful_set = await api.stateful_set(group.namespace, names.stateful_set(group.name))
+    return FoundingRecords(
+        settings=settings,
+        stateful_set=stateful_set,
+        claims=() if settings is not None and stateful_set is not None else claims,
+        status=status,
+    )
+
+
+async def in_the_way(api: FoundingApi, group: Group, records: FoundingRecords) -> Problem | None:
+    """Return what must be gone before the group is founded, or gets its lost objects again.
+
+    These are claims that are being deleted, and the pods of a founding that another one supersedes:
+    they know other first voters (`members.founded_again`).
+    """
+    former = of_a_deleted_group(records.claims, group)
+    leaving = [
+        f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
+    ]
+    if leaving:
+        return waiting_for(leaving)
+    if records.stateful_set is not None or not is_founded_again(records):
+        return None
+    pods = await api.member_pods(group.namespace, group.name)
+    listed = ", ".join(pod.name for pod in pods)
+    message = f"the group begins when the pods of its earlier StatefulSet are gone: {listed}"
+    return Problem(reason=WAITING_FOR_REMAINS, message=message) if pods else None

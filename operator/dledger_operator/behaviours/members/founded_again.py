@@ -1,0 +1,136 @@
+"""Decides how a group that has not begun is founded again, with fewer first voters. Pure.
+
+A group begins once all of its first voters run. If they cannot, `spec.replicas` may become smaller
+until the first election: then the StatefulSet is made again, with fewer first voters, over the same
+volume claims. The volumes of a group that has begun must never get first voters that are no
+majority of the earlier ones. So the operator first proves that the first founding has elected no
+leader and never will:
+
+1. It removes the pods that are not to vote first, but keeps a majority of the first voters, and
+   waits until those pods are gone, and nothing that they have sent can be on its way any longer.
+2. It asks the members that it kept. Each must have promised nothing, not even a term, or have a
+   volume claim that was never bound. They are a majority, so no leader was elected before. A later
+   one would be a member that was kept, and would get all its votes from now on, from such members
+   too: a candidate saves its term before it asks for votes. A joining member that still has to hear
+   a removed one, since its own start, votes for nobody (`dledger_node.raft.joining`), and neither
+   does one whose first process starts from now on. So the others must be too few for a majority.
+3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
+   meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
+   being deleted, its controller makes no pods. Only then are the new first voters recorded.
+
+Whatever interrupts this, nothing was promised in any founding before, and the next reconciliation
+founds the group again with the number of first voters that is recorded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_formats.http.status import NodeStatus
+from dledger_formats.settings import GroupState
+from dledger_operator import names
+from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.behaviours.members.empty_members import holds_nothing
+from dledger_operator.behaviours.members.steps import FoundAgain, SetPods, Wait
+from dledger_operator.spec.shape import Shape
+
+FOUNDING_AGAIN: Final = "FoundingAgain"
+IN_FLIGHT_S_MAX: Final = 5.0
+"""What a pod has sent reaches others at most this long after the API server says that it is gone.
+Its kubelet has ended its processes, and so its connections, before.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbegun:
+    """What is known of a group that never had a leader.
+
+    It was read in this order: the StatefulSet, the pods and claims, and the members' answers,
+    twice: what reached a member's host before the first, the member has read before the second.
+    """
+
+    is_seen: bool
+    """Whether the controller has seen the StatefulSet as it was read."""
+    pods: frozenset[str]
+    """The ids of all members that have a pod, also one that is leaving."""
+    unbound: frozenset[str]
+    """The ids of the members whose volume claim exists and was never bound."""
+    now_s: float
+    """When the pods were read, by a monotonic clock."""
+
+
+class Absence:
+    """Since when no pod of a removed member was seen, by one process of the operator."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._since_s = 0.0
+
+    def seconds(self, stateful_set: StatefulSetView, unbegun: Unbegun) -> float:
+        """Return for how long; 0 if one is there, or if the StatefulSet has changed since."""
+        made = stateful_set
+        there = any(names.ordinal(each) >= made.replicas for each in unbegun.pods)
+        key = None if there or not unbegun.is_seen else (made.uid, made.generation, made.replicas)
+        if key is None or key != self._key:
+            self._key, self._since_s = key, unbegun.now_s
+        return unbegun.now_s - self._since_s
+
+
+def applies(replicas: int, shape: Shape) -> bool:
+    """Return whether a group that never had a leader is to begin with `replicas` first voters
+    instead of more. One that is to have more begins as it was founded, and grows.
+    """
+    return shape.state is GroupState.NEW and replicas < shape.first_voters
+
+
+def next_step(
+    replicas: int,
+    shape: Shape,
+    unbegun: Unbegun,
+    answers: Mapping[str, NodeStatus],
+    *,
+    absent_s: float,
+) -> SetPods | FoundAgain | Wait | None:
+    """Return the next step towards `replicas` first voters, which are fewer than `shape` has.
+
+    `shape.pods` are the replicas of the StatefulSet, `answers` are by member id, from pods that are
+    not leaving, and `absent_s` is from `Absence`. Returns None for a group in which a member holds
+    something: it may have begun.
+    """
+    first, majority = shape.first_voters, shape.first_voters // 2 + 1
+    if not all(map(holds_nothing, answers.values())):
+        return None
+    keep = max(replicas, majority)
+    if shape.pods != keep:
+        return SetPods(replicas=keep)
+    if not unbegun.is_seen:
+        return _wait(first, replicas, "the controller of the StatefulSet has not seen its replicas")
+    if left := sorted(each for each in unbegun.pods if names.ordinal(each) >= keep):
+        return _wait(first, replicas, f"the pods of {', '.join(left)} are not gone yet")
+    if absent_s < IN_FLIGHT_S_MAX:
+        what = f"the removed pods are gone for less than {IN_FLIGHT_S_MAX:g} s"
+        return _wait(first, replicas, what)
+    kept = [names.member_id(ordinal) for ordinal in range(keep)]
+    removed = frozenset(map(names.member_id, range(keep, first)))
+    asked = [each for each in kept if each not in unbegun.unbound]
+    if silent := [each for each in asked if each not in answers]:
+        what = f"{', '.join(silent)} must run and say that its volume holds nothing"
+        return _wait(first, replicas, what)
+    may_vote = [each for each in asked if not _must_hear(answers[each], removed)]
+    if len(may_vote) >= majority:
+        what = f"{', '.join(may_vote)} must elect a leader, or restart"
+        return _wait(first, replicas, what)
+    return FoundAgain(first_voters=replicas)
+
+
+def _must_hear(answer: NodeStatus, removed: frozenset[str]) -> bool:
+    """Return whether a member votes for nobody before it has heard a removed one."""
+    return answer.joining and not removed.isdisjoint(answer.unheard_voters)
+
+
+def _wait(first: int, replicas: int, what: str) -> Wait:
+    return Wait(
+        reason=FOUNDING_AGAIN,
+        message=f"the group has not begun with {first} members and is to begin with {replicas}: "
+        f"{what}",
+    )

@@ -1,0 +1,125 @@
+"""When a group that has not begun is founded again, with fewer first voters."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dledger_formats.settings import GroupState
+from dledger_kube.objects import node_status
+from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.behaviours.members.founded_again import Absence, Unbegun, applies
+from dledger_operator.behaviours.members.founded_again import next_step as next_step_at
+from dledger_operator.behaviours.members.steps import FoundAgain, SetPods, Wait
+from dledger_operator.spec.shape import Shape
+
+KEPT = Unbegun(is_seen=True, pods=frozenset({"n0", "n1", "n2"}), unbound=frozenset(), now_s=0.0)
+
+
+def blank(member_id: str, *unheard: str, **fields: Any) -> Any:
+    values = {
+        "term": 0, "leader_id": None, "ready": False, "joining": True, "ledger_begin_index": -1,
+        "ledger_end_index": -1, "ledger_end_term": -1, "committed_index": -1,
+        "unheard_voters": list(unheard),
+    }  # fmt: skip
+    return node_status(member_id, **values | fields)
+
+
+def next_step(*known: Any, absent_s: float = 5.0) -> Any:
+    return next_step_at(*known, absent_s=absent_s)
+
+
+def five(pods: int) -> Shape:
+    return replace(Shape.of_new(5), pods=pods)
+
+
+STATEFUL_SET = StatefulSetView(
+    namespace="air", name="flights", uid="uid", resource_version="1", generation=1, replicas=3,
+    first_voters=5, identity="", volume_claim_templates=(),
+)  # fmt: skip
+WAITING = {each: blank(each, "n3", "n4") for each in ("n0", "n1", "n2")}
+
+
+def reason(unbegun: Unbegun = KEPT, **answers: Any) -> str:
+    found = next_step(3, five(3), unbegun, WAITING | answers)
+    assert isinstance(found, Wait), found
+    assert found.reason == "FoundingAgain"
+    return found.message
+
+
+@pytest.mark.parametrize(
+    ("first", "replicas", "kept"),
+    [(3, 1, 2), (5, 3, 3), (5, 1, 3), (7, 5, 5), (7, 3, 4), (7, 1, 4)],
+)
+def test_the_pods_that_are_not_to_vote_go_first_but_a_majority_stays(
+    first: int, replicas: int, kept: int
+) -> None:
+    found = next_step(replicas, Shape.of_new(first), KEPT, {})
+
+    assert found == SetPods(replicas=kept)
+
+
+def test_a_group_begins_again_once_its_members_have_promised_nothing_and_cannot_vote() -> None:
+    assert next_step(3, five(3), KEPT, WAITING) == FoundAgain(first_voters=3)
+
+
+@pytest.mark.parametrize(
+    "held", [{"ledger_end_index": 0}, {"committed_index": 0}, {"term": 1}, {"leader_id": "n4"}]
+)
+def test_a_group_in_which_a_member_holds_something_is_left_to_scaling(held: dict[str, Any]) -> None:
+    """It may have begun while no operator ran."""
+    for pods in (3, 5):
+        answers = WAITING | {"n1": blank("n1", "n3", **held)}
+        assert next_step(3, five(pods), KEPT, answers) is None
+
+
+def test_a_founding_is_not_superseded_while_a_removed_pod_may_still_run() -> None:
+    leaving = replace(KEPT, pods=KEPT.pods | {"n4"})
+
+    assert "the pods of n4 are not gone yet" in reason(leaving)
+    assert "gone for less than 5 s" in str(next_step(3, five(3), KEPT, WAITING, absent_s=4.9))
+    assert "has not seen its replicas" in reason(replace(KEPT, is_seen=False))
+
+
+def test_each_member_that_is_kept_must_answer_unless_its_volume_was_never_bound() -> None:
+    answers = {each: WAITING[each] for each in ("n0", "n1")}
+
+    found = next_step(3, five(3), KEPT, answers)
+    unbound = next_step(3, five(3), replace(KEPT, unbound=frozenset({"n2", "n4"})), answers)
+
+    assert "n2 must run and say that its volume holds nothing" in str(found)
+    assert unbound == FoundAgain(first_voters=3)
+
+
+def test_members_that_could_elect_a_leader_among_them_are_not_stopped() -> None:
+    heard = {each: blank(each, "n1") for each in ("n0", "n2")}
+    voter = {"n1": blank("n1", joining=False)}
+
+    assert "n0, n1, n2 must elect a leader, or restart" in reason(**heard, **voter)
+    assert next_step(3, five(3), KEPT, WAITING | voter) == FoundAgain(first_voters=3)
+
+
+def test_a_member_of_an_earlier_release_does_not_say_whom_it_has_to_hear() -> None:
+    silent = {each: blank(each) for each in ("n0", "n1", "n2")}
+
+    assert "must elect a leader, or restart" in reason(**silent)
+
+
+def test_only_a_new_group_that_is_to_have_fewer_members_is_founded_again() -> None:
+    assert applies(3, Shape.of_new(5))
+    assert not applies(5, Shape.of_new(3))
+    assert not applies(3, Shape.of_new(3))
+    assert not applies(3, replace(Shape.of_new(5), state=GroupState.EXISTING))
+
+
+def test_the_absence_of_removed_pods_counts_from_when_none_was_seen() -> None:
+    absence, made = Absence(), STATEFUL_SET
+
+    def seconds(now_s: float, made: StatefulSetView = made, **changed: Any) -> float:
+        return absence.seconds(made, replace(KEPT, now_s=now_s, **changed))
+
+    assert seconds(1, pods=KEPT.pods | {"n3"}) == 0
+    assert [seconds(2), seconds(4)] == [0, 2]
+    assert [seconds(5, is_seen=False), seconds(6), seconds(7)] == [0, 0, 1]
+    scaled = replace(made, generation=2)
+    assert [seconds(8, scaled), seconds(10, scaled)] == [0, 2], "a pod may have come and gone"
