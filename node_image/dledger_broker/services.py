@@ -10,7 +10,7 @@ from dledger_broker.door.calls.dispatcher import Serve
 from dledger_broker.door.consumer_groups.group_requests import GroupRequests
 from dledger_broker.door.consumer_groups.heartbeats import Heartbeats
 from dledger_broker.door.consumer_groups.locks import LockRequests
-from dledger_broker.door.reading.lookups import GroupOffsets, Names, QueueOffsets
+from dledger_broker.door.reading.lookups import GroupOffsets, Names, QueueOffsets, young_bytes
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.reading.views import MessageViews
@@ -56,8 +56,13 @@ def of_every_member(parts: Parts, pulls: Pulls, reader: MessageReader) -> dict[i
     return _of_clients(parts, pulls, reader) | _views(parts, reader)
 
 
+def _queue_offsets(parts: Parts, reader: MessageReader) -> QueueOffsets:
+    young = young_bytes(parts.settings.node.memory_limit_bytes)
+    return QueueOffsets(parts.owner, parts.feed, reader, parts.proofs, parts.threads, young)
+
+
 def _of_clients(parts: Parts, pulls: Pulls, reader: MessageReader) -> dict[int, Serve]:
-    queues = QueueOffsets(parts.owner, parts.feed, reader, parts.proofs, parts.threads)
+    queues = _queue_offsets(parts, reader)
     names = Names(parts.settings, parts.member, parts.owner, parts.addresses)
     code = RequestCode
     return {
@@ -101,7 +106,7 @@ def _views(parts: Parts, reader: MessageReader) -> dict[int, Serve]:
 def of_the_leader(parts: Parts, reader: MessageReader) -> dict[int, Serve]:
     """Return the services that only the leader offers."""
     send = parts.sends.send
-    offsets = GroupOffsets(parts.commits)
+    offsets = GroupOffsets(parts.commits, _queue_offsets(parts, reader))
     returns = Returns(
         parts.member, parts.owner, reader, parts.awaited, parts.threads,
         parts.addresses.store_host,

@@ -69,7 +69,7 @@ def commit(client: BrokerClient, group: str, topic: str, offset: int) -> Remotin
 
 
 def committed(client: BrokerClient, group: str, topic: str) -> int | None:
-    ext = {"consumerGroup": group, "topic": topic, "queueId": "0"}
+    ext = {"consumerGroup": group, "topic": topic, "queueId": "0", "setZeroIfNotFound": "false"}
     answer = client.ask(Code.QUERY_CONSUMER_OFFSET, ext)
     return None if answer.code == Answer.QUERY_NOT_FOUND else number(answer, "offset")
 

@@ -14,7 +14,7 @@ from dledger_broker_client.client import (
 )
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import RefusedError
-from dledger_formats.protocol.frames import ONEWAY_FLAG
+from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
@@ -168,13 +168,31 @@ def test_a_group_continues_at_the_offset_that_it_committed(client: BrokerClient)
     client.send("committed")
     client.wait_until_visible("committed", 1)
     ext = offset_ext("committed", consumerGroup="g1")
+    plainly = ext | {"setZeroIfNotFound": "false"}
 
-    assert client.ask(Code.QUERY_CONSUMER_OFFSET, ext).code == Answer.QUERY_NOT_FOUND
+    assert client.ask(Code.QUERY_CONSUMER_OFFSET, plainly).code == Answer.QUERY_NOT_FOUND
     done = client.ask(Code.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "1"})
     assert done.code == Answer.SUCCESS, done.remark
     assert number(client.ask(Code.QUERY_CONSUMER_OFFSET, ext), "offset") == 1
     client.begin(Code.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "0"}, flag=ONEWAY_FLAG)
     assert number(client.ask(Code.QUERY_CONSUMER_OFFSET, ext), "offset") == 0
+
+
+def test_a_new_group_begins_with_the_first_message_of_a_young_queue(client: BrokerClient) -> None:
+    """Java's client would else begin at the end, and skip what was sent before."""
+    for _ in range(3):
+        client.send("young")
+    client.wait_until_visible("young", 3)
+
+    def query(topic: str, **more: str) -> RemotingCommand:
+        return client.ask(
+            Code.QUERY_CONSUMER_OFFSET, offset_ext(topic, consumerGroup="new", **more)
+        )
+
+    assert number(query("young"), "offset") == 0
+    assert number(query("young", setZeroIfNotFound="true"), "offset") == 0
+    assert query("young", setZeroIfNotFound="false").code == Answer.QUERY_NOT_FOUND
+    assert query("unknown-topic").code == Answer.QUERY_NOT_FOUND
 
 
 def test_the_broker_answers_as_a_name_server(client: BrokerClient, broker: BrokerGroup) -> None:

@@ -237,6 +237,13 @@ class MessageReader:
             raise UnitRefusedError(f"{queue} has no unit {offset}")
         return self._entry(queue, offset, self._runs(units), 0)[2].store_timestamp
 
+    def position(self, queue: QueueId, offset: int) -> int:
+        """Return where the log has a message, as its unit says. Raises UnitRefusedError."""
+        units = self._store.units(queue.topic, queue.queue_id, offset, 1)
+        if not units:
+            raise UnitRefusedError(f"{queue} has no unit {offset}")
+        return units[0].physical_offset
+
     def _runs(self, units: Sequence[Unit]) -> EntryRuns:
         return EntryRuns(self._stored_at, units)
 

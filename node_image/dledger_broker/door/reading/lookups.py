@@ -1,6 +1,7 @@
 """Offsets of queues and of consumer groups, and routes."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
@@ -42,6 +43,10 @@ LOOK_UP_S: Final = 2.0
 """How long a request about a queue may take, from its arrival on; clients wait 3 s."""
 BUILD_POLL_S: Final = 0.02
 
+NEVER_COMMITTED: Final = "the group never committed an offset of this queue"
+YOUNG_SHARE: Final = 0.4
+"""The share of the memory that Java's broker counts on for the end of its log."""
+
 Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
 """Looks in a queue up to its end, in a thread; whether the queue has all its messages."""
 
@@ -49,21 +54,24 @@ Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
 class GroupOffsets:
     """Offsets of consumer groups (14 and 15), at the leader."""
 
-    def __init__(self, commits: OffsetCommits) -> None:
+    def __init__(self, commits: OffsetCommits, queues: "QueueOffsets") -> None:
         self._commits = commits
+        self._queues = queues
 
     def query(self, call: Call) -> None:
-        """Answer where a group continues. Raises FormatError."""
+        """Answer where a group continues. Raises FormatError.
+
+        A group that never committed an offset of a young queue begins at 0, unless the client says
+        that it does not want that.
+        """
         fields = call.fields(QueryConsumerOffsetFields)
         offset = self._commits.newest(fields.consumer_group, fields.topic, fields.queue_id)
-        if offset is None:
-            call.answer(
-                ResponseCode.QUERY_NOT_FOUND,
-                OffsetAnswerFields(),
-                remark="the group never committed an offset of this queue",
-            )
-        else:
+        if offset is not None:
             call.answer(ResponseCode.SUCCESS, OffsetAnswerFields(offset=offset))
+        elif fields.set_zero_if_not_found is False:
+            call.answer(ResponseCode.QUERY_NOT_FOUND, OffsetAnswerFields(), remark=NEVER_COMMITTED)
+        else:
+            self._queues.first_if_young(call, fields)
 
     def update(self, call: Call) -> None:
         """Commit an offset; answer once it is committed. Raises FormatError, RefusedError."""
@@ -90,7 +98,10 @@ class QueueOffsets:
         reader: MessageReader,
         proofs: Proofs,
         threads: ThreadPoolExecutor,
+        young_bytes: int,
     ) -> None:
+        """A queue is young while its first message lies in the last `young_bytes` of the log."""
+        self._young_bytes = young_bytes
         self._owner = owner
         self._feed = feed
         self._reader = reader
@@ -116,6 +127,26 @@ class QueueOffsets:
             return OffsetAnswerFields(offset=reader.kept.kept_offset(queue, end, has_all=has_all))
 
         self._look_up(call, fields, look)
+
+    def first_if_young(self, call: Call, fields: QueueFields) -> None:
+        """Answer 0 if the queue still has its first message and is young, else QUERY_NOT_FOUND.
+
+        So a new consumer of a new topic gets also what was sent before it began, by Java's rule
+        (ConsumerManageProcessor.queryConsumerOffset of 5.3).
+        """
+        reader, tables = self._reader, self._owner.state.tables
+
+        def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
+            if end and reader.kept.kept_offset(queue, end, has_all=has_all) == 0:
+                age_bytes = tables.last_physical_offset - reader.position(queue, 0)
+                if age_bytes <= self._young_bytes:
+                    return OffsetAnswerFields(offset=0)
+            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, NEVER_COMMITTED)
+
+        if tables.topics.has_queue(fields.topic, fields.queue_id):
+            self._look_up(call, fields, look)
+        else:
+            call.answer(ResponseCode.QUERY_NOT_FOUND, OffsetAnswerFields(), remark=NEVER_COMMITTED)
 
     def search(self, call: Call) -> None:
         """Answer the first message that is not older than a time. Raises FormatError.
@@ -217,6 +248,14 @@ class QueueOffsets:
             if has_all and created_index == self._owner.created_index(fields.topic):
                 self._feed.rebuild(str(error), rebuilds)
             return None
+
+
+def young_bytes(memory_limit_bytes: int) -> int:
+    """Return how far from the end of the log a queue's first message may lie while it is young, for
+    a member with this limit; 0 for a member that may use the whole memory of its host.
+    """
+    host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(YOUNG_SHARE * (memory_limit_bytes or host_bytes))
 
 
 class Names:

@@ -271,7 +271,10 @@ def _offset_of(answer: RemotingCommand) -> int | None:
 
 
 def _offset_ext(key: OffsetKey) -> dict[str, str]:
-    return {"consumerGroup": key.group, "topic": key.topic, "queueId": str(key.queue_id)}
+    return {
+        "consumerGroup": key.group, "topic": key.topic, "queueId": str(key.queue_id),
+        "setZeroIfNotFound": "false",
+    }  # fmt: skip
 
 
 def _send_ask(place: Place, level: int, keys: Sequence[bytes]) -> Ask:
