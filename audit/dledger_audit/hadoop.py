@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark import SparkContext
 
 from dledger_audit.places import HADOOP_LOCK_FILE, HADOOP_UNFINISHED, LOCK_FILE
+from dledger_audit.renewed_lock import LockHeldError, RenewedLock
 
 BLOCK_BYTES: Final = 4 << 20
 _LENGTH_MAX: Final = 300
@@ -31,6 +32,7 @@ class HadoopFolder:
 
     def __init__(self, context: SparkContext, uri: str) -> None:
         self.uri = uri.rstrip("/")
+        self._lock: RenewedLock | None = None
         self._gateway, self._jvm = cast("Any", context._gateway), cast("Any", context._jvm)
         configuration = context._jsc.hadoopConfiguration()
         with self._told("cannot be opened"):
@@ -69,8 +71,13 @@ class HadoopFolder:
                 self._put_file(file, "/".join((name, *parts)))
 
     def replace(self, source: Path, name: str) -> None:
-        """Copy a local file so that the name has the old content or the new one at any time."""
+        """Copy a local file so that the name has the old content or the new one at any time, and
+        only while this run holds the folder.
+        """
         self.put(source, name + HADOOP_UNFINISHED)
+        if self._lock is not None:
+            with self._held_by_others():
+                self._lock.check()
         with self._told(f"does not rename {name}"):
             rename = self._jvm.org.apache.hadoop.fs.Options.Rename
             options = self._gateway.new_array(rename, 1)
@@ -86,21 +93,61 @@ class HadoopFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs from the folder. A run that is killed leaves the lock, since nobody can
-        tell whether it still writes.
-        """
+        """Keep other runs from the folder. The lock of a run that was killed ends by itself."""
+        lock = RenewedLock(self, HADOOP_LOCK_FILE)
         with self._told("cannot be written"):
             self._files.mkdirs(self._path())
-            if not self._files.createNewFile(self._path(HADOOP_LOCK_FILE)):
-                raise HadoopError(
-                    f"{self.uri} is in use by another run, or one was killed: wait until it has "
-                    f"ended; if none runs, remove {self.uri}/{HADOOP_LOCK_FILE}"
-                )
+        with self._held_by_others():
+            lock.acquire()
         try:
             self._check_local_lock()
-            yield
+            self._lock = lock
+            with lock.renewed():
+                yield
         finally:
-            self._unlock()
+            self._lock = None
+            self._unlock(lock)
+
+    @contextmanager
+    def _held_by_others(self) -> Iterator[None]:
+        try:
+            yield
+        except LockHeldError as error:
+            raise HadoopError(
+                f"{self.uri} is in use by another run; wait until it has ended"
+            ) from error
+
+    # The files of the lock, see `renewed_lock.LockFiles`
+
+    def create(self, name: str) -> bool:
+        """Create an empty file; return False if it exists."""
+        with self._told("cannot be written"):
+            return bool(self._files.createNewFile(self._path(name)))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a small file; None if it does not exist."""
+        with self._told(f"does not give {name}"):
+            if not self._files.exists(self._path(name)):
+                return None
+            stream = self._files.open(self._path(name))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace the content of a small file."""
+        with self._told(f"does not take {name}"):
+            stream = self._files.create(self._path(name), True)
+            try:
+                stream.write(content)
+            finally:
+                stream.close()
+
+    def move(self, name: str, to: str) -> bool:
+        """Rename a file; return False if it does not exist, or the other name is taken."""
+        with self._told(f"does not rename {name}"):
+            return bool(self._files.rename(self._path(name), self._path(to)))
 
     def _check_local_lock(self) -> None:
         """Refuse a folder that a run without a URI holds, which only a local one can be."""
@@ -120,12 +167,12 @@ class HadoopFolder:
             finally:
                 os.close(fd)
 
-    def _unlock(self) -> None:
+    def _unlock(self, lock: RenewedLock) -> None:
         """Remove the lock. If this fails, the result or the error of the run still counts."""
         try:
-            self.remove(HADOOP_LOCK_FILE)
+            lock.release()
         except HadoopError as error:
-            warn(f"{error}; remove {self.uri}/{HADOOP_LOCK_FILE} before the next run")
+            warn(f"{error}; the next run waits for a minute until it takes the lock over")
 
     def _put_file(self, source: Path, name: str) -> None:
         with self._told(f"does not take {name}"):

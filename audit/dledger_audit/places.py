@@ -1,8 +1,8 @@
 """Where archives and histories are: local folders, or URIs of Hadoop file systems. Pure.
 
 A run locks the file `lock` of a local folder, which stays there. A Hadoop file system has no such
-locks, so there a file is the lock while it exists. It has another name, since a local folder may
-be named by a URI, too, or be copied with its `lock`.
+locks, so there a file is the lock while it is renewed (`renewed_lock`). It has another name, since
+a local folder may be named by a URI, too, or be copied with its `lock`.
 """
 
 import re

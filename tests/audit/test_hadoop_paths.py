@@ -16,6 +16,7 @@ from dledger_audit.compaction.archive import Archive
 from dledger_audit.hadoop import HadoopError, HadoopFolder
 from dledger_audit.main import main
 from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE, folder, is_uri
+from dledger_audit.renewed_lock import RenewedLock
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import AuditSummary, ExitCode, Verdict
@@ -213,11 +214,11 @@ def test_a_lock_that_cannot_be_removed_hides_no_result_and_no_error(
 
     assert code == ExitCode.SOUND
     assert "Sound" in report
-    assert f"remove {place.as_uri()}/{HADOOP_LOCK_FILE} before the next run" in said
+    assert f"does not remove {HADOOP_LOCK_FILE}; the next run waits for a minute" in said
     remote = HadoopFolder(spark.sparkContext, (tmp_path / "other").as_uri())
     with pytest.raises(RefusedError, match="what ended the run"), remote.locked():
         raise RefusedError("what ended the run")
-    assert f"remove {remote.uri}/{HADOOP_LOCK_FILE} before the next run" in capsys.readouterr().err
+    assert "the next run waits for a minute" in capsys.readouterr().err
 
 
 def test_a_history_that_cannot_be_read_is_named_by_its_uri(run: Run, tmp_path: Path) -> None:
@@ -246,6 +247,30 @@ def test_the_two_kinds_of_run_keep_each_other_out(spark: SparkSession, tmp_path:
     assert names(place) == [LOCK_FILE]
 
 
+def test_a_run_takes_over_the_lock_of_one_that_was_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("RENEWAL_S", 0.05), ("STALE_S", 0.6), ("LOOK_S", 0.1)):
+        monkeypatch.setattr(f"dledger_audit.renewed_lock.{name}", seconds)
+    place = tmp_path / "archive"
+    first, second = (HadoopFolder(spark.sparkContext, place.as_uri()) for _ in range(2))
+    made = tmp_path / "made"
+    made.write_bytes(b"{}")
+    with first.locked():
+        with pytest.raises(HadoopError, match="in use by another run"), second.locked():
+            pass
+        first.replace(made, INFO_FILE)
+    stopped = RenewedLock(first, HADOOP_LOCK_FILE)
+    stopped.acquire()
+
+    with second.locked():
+        assert names(place) == [INFO_FILE, HADOOP_LOCK_FILE]
+        monkeypatch.setattr(first, "_lock", stopped)
+        with pytest.raises(HadoopError, match="in use by another run"):
+            first.replace(made, INFO_FILE)
+    assert HADOOP_LOCK_FILE not in names(place)
+
+
 def test_a_local_archive_is_taken_by_uri_with_all_that_a_killed_run_left(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -253,6 +278,7 @@ def test_a_local_archive_is_taken_by_uri_with_all_that_a_killed_run_left(
     assert made is not None
     (tmp_path / "a" / "log-new").mkdir()
     (tmp_path / "a" / f"{INFO_FILE}.tmp").write_bytes(b"{")
+    (tmp_path / "a" / f"{HADOOP_LOCK_FILE}.4711").write_bytes(b"4711 2")
     remote = HadoopFolder(spark.sparkContext, (tmp_path / "a").as_uri())
 
     with remote.locked():

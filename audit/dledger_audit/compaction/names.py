@@ -9,7 +9,12 @@ from dledger_formats.log.archives import FOLDER_NAME, INFO_FILE
 NEW_LOG: Final = "log-new"
 UNFINISHED_INFO: Final = (f"{INFO_FILE}.tmp", f"{INFO_FILE}{HADOOP_UNFINISHED}")
 """What a killed run may leave: one in a local folder, and one in a Hadoop file system."""
-_OWN: Final = frozenset((INFO_FILE, *UNFINISHED_INFO, LOCK_FILE, HADOOP_LOCK_FILE))
+_OWN: Final = frozenset((INFO_FILE, LOCK_FILE, HADOOP_LOCK_FILE))
+
+
+def is_left(name: str) -> bool:
+    """Tell whether a killed run left this file: an unfinished one, or a lock that it took over."""
+    return name in UNFINISHED_INFO or name.startswith(f"{HADOOP_LOCK_FILE}.")
 
 
 def is_log(name: str) -> bool:
@@ -19,9 +24,10 @@ def is_log(name: str) -> bool:
 
 def foreign(names: Iterable[str]) -> str | None:
     """Return the first name that is not an archive's own; None if there is none."""
-    return next((name for name in sorted(names) if name not in _OWN and not is_log(name)), None)
+    unknown = (each for each in sorted(names) if each not in _OWN and not is_left(each))
+    return next((name for name in unknown if not is_log(name)), None)
 
 
 def others(names: Iterable[str], valid: str) -> list[str]:
     """Return the names to remove: all logs but the valid one, and what a killed run left."""
-    return [name for name in names if name in UNFINISHED_INFO or (is_log(name) and name != valid)]
+    return [name for name in names if is_left(name) or (is_log(name) and name != valid)]
