@@ -8,12 +8,15 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.members.founded_again import Absence, Unbegun, applies
+from dledger_operator.behaviours.members.founded_again import Unbegun, Watch, applies
 from dledger_operator.behaviours.members.founded_again import next_step as next_step_at
 from dledger_operator.behaviours.members.steps import FoundAgain, SetPods, Wait
 from dledger_operator.spec.shape import Shape
 
-KEPT = Unbegun(is_seen=True, pods=frozenset({"n0", "n1", "n2"}), unbound=frozenset(), now_s=0.0)
+KEPT = Unbegun(
+    is_seen=True, pods=frozenset({"n0", "n1", "n2"}), running=frozenset(), unbound=frozenset(),
+    asked_s=0.0, listed_s=0.0,
+)  # fmt: skip
 
 
 def blank(member_id: str, *unheard: str, **fields: Any) -> Any:
@@ -66,11 +69,25 @@ def test_a_group_begins_again_once_its_members_have_promised_nothing_and_cannot_
 @pytest.mark.parametrize(
     "held", [{"ledger_end_index": 0}, {"committed_index": 0}, {"term": 1}, {"leader_id": "n4"}]
 )
-def test_a_group_in_which_a_member_holds_something_is_left_to_scaling(held: dict[str, Any]) -> None:
+def test_a_group_in_which_a_member_held_something_is_never_founded_again(
+    held: dict[str, Any],
+) -> None:
     """It may have begun while no operator ran."""
-    for pods in (3, 5):
-        answers = WAITING | {"n1": blank("n1", "n3", **held)}
-        assert next_step(3, five(pods), KEPT, answers) is None
+    watch = Watch()
+
+    assert not watch.may_have_begun(STATEFUL_SET, WAITING)
+    assert watch.may_have_begun(STATEFUL_SET, WAITING | {"n1": blank("n1", "n3", **held)})
+    assert watch.may_have_begun(STATEFUL_SET, WAITING), "that member may be silent now"
+    assert not watch.may_have_begun(replace(STATEFUL_SET, uid="another"), WAITING)
+
+
+def test_no_pod_goes_whose_member_runs_and_does_not_answer() -> None:
+    """It may be one of a group that has begun."""
+    running = replace(KEPT, running=frozenset({"n0", "n4"}))
+
+    found = next_step(3, Shape.of_new(5), running, {"n0": WAITING["n0"]})
+
+    assert "n4 runs and does not answer" in str(found)
 
 
 def test_a_founding_is_not_superseded_while_a_removed_pod_may_still_run() -> None:
@@ -95,14 +112,16 @@ def test_members_that_could_elect_a_leader_among_them_are_not_stopped() -> None:
     heard = {each: blank(each, "n1") for each in ("n0", "n2")}
     voter = {"n1": blank("n1", joining=False)}
 
-    assert "n0, n1, n2 must elect a leader, or restart" in reason(**heard, **voter)
+    message = reason(**heard, **voter)
+
+    assert "n0, n1, n2 may elect a leader; if none is elected, delete the pods of n0, n2" in message
     assert next_step(3, five(3), KEPT, WAITING | voter) == FoundAgain(first_voters=3)
 
 
 def test_a_member_of_an_earlier_release_does_not_say_whom_it_has_to_hear() -> None:
     silent = {each: blank(each) for each in ("n0", "n1", "n2")}
 
-    assert "must elect a leader, or restart" in reason(**silent)
+    assert "delete the pods of n0, n1, n2" in reason(**silent)
 
 
 def test_only_a_new_group_that_is_to_have_fewer_members_is_founded_again() -> None:
@@ -113,13 +132,14 @@ def test_only_a_new_group_that_is_to_have_fewer_members_is_founded_again() -> No
 
 
 def test_the_absence_of_removed_pods_counts_from_when_none_was_seen() -> None:
-    absence, made = Absence(), STATEFUL_SET
+    watch, made = Watch(), STATEFUL_SET
 
     def seconds(now_s: float, made: StatefulSetView = made, **changed: Any) -> float:
-        return absence.seconds(made, replace(KEPT, now_s=now_s, **changed))
+        known = replace(KEPT, asked_s=now_s, listed_s=now_s + 0.5, **changed)
+        return watch.absent_s(made, known)
 
     assert seconds(1, pods=KEPT.pods | {"n3"}) == 0
-    assert [seconds(2), seconds(4)] == [0, 2]
-    assert [seconds(5, is_seen=False), seconds(6), seconds(7)] == [0, 0, 1]
+    assert [seconds(2), seconds(4)] == [0, 1.5]
+    assert [seconds(5, is_seen=False), seconds(6), seconds(7)] == [0, 0, 0.5]
     scaled = replace(made, generation=2)
-    assert [seconds(8, scaled), seconds(10, scaled)] == [0, 2], "a pod may have come and gone"
+    assert [seconds(8, scaled), seconds(10, scaled)] == [0, 1.5], "a pod may have come and gone"

@@ -201,7 +201,11 @@ def test_a_stateful_set_of_a_superseded_founding_that_is_not_being_deleted_is_a_
     """An earlier release, or somebody who restored it, may have made it again."""
     made = replace(STATEFUL_SET, first_voters=5)
 
-    assert "the StatefulSet says 5" in refused(settings=superseded_by(3, 5), stateful_set=made)
+    message = refused(settings=superseded_by(3, 5), stateful_set=made, status={"firstVoters": 5})
+
+    assert "the StatefulSet says 5" in message
+    assert "the status says 5" in message
+    assert "delete the ConfigMap, and leave the StatefulSet: its members may have begun" in message
 
 
 def test_other_records_than_those_of_superseded_foundings_contradict() -> None:

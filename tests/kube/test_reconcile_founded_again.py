@@ -2,7 +2,7 @@
 
 from dledger_kube.applied import Applied
 from dledger_kube.objects import IMAGES, NOW, group, group_body, pod
-from dledger_operator.api_objects import SettingsView, VolumeClaimView
+from dledger_operator.api_objects import ChildView, OwnerView, SettingsView, VolumeClaimView
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
@@ -37,9 +37,26 @@ async def test_a_group_is_founded_again_once_the_pods_of_its_first_founding_are_
 
 async def test_the_records_of_a_founding_are_written_only_over_those_that_were_read() -> None:
     """Another process may have founded the group again meanwhile."""
-    api = Applied(settings=founded_again(3, superseded=5))
+    settings = ChildView(
+        kind="ConfigMap", name="flights-settings", uid="u", leaving=False, labels={},
+        owners=[OwnerView(kind="DLedgerGroup", name="flights", uid=group().uid)],
+    )  # fmt: skip
+    api = Applied(settings=founded_again(3, superseded=5), found=[settings])
 
     await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
 
     sent = next(each for each in api.sent if each["kind"] == "ConfigMap")
     assert sent["metadata"]["resourceVersion"] == "41"
+
+
+async def test_the_settings_change_before_a_stateful_set_is_made() -> None:
+    """A founding that another process records late, over what it read before, then conflicts."""
+    attempts = []
+    for _ in range(2):
+        api = Applied(settings=founded_again(3, superseded=5))
+        await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
+        kinds = [each["kind"] for each in api.sent]
+        assert kinds.index("ConfigMap") < kinds.index("StatefulSet")
+        attempts.append(api.sent[kinds.index("ConfigMap")]["metadata"]["annotations"])
+
+    assert attempts[0] != attempts[1]

@@ -192,7 +192,7 @@ async def test_a_recorded_founding_is_read_back_and_outlives_an_apply(
     assert before is not None
     data = {**before.data, config_map.STATE_KEY: "new"}
 
-    await api.record_founding(namespace.name, "flights-settings", data, [7, 5])
+    await api.record_founding(namespace.name, "flights-settings", before, data, [7, 5])
     recorded = await api.settings(namespace.name, "flights-settings")
     await run(api, grown(namespace))
     applied = await api.settings(namespace.name, "flights-settings")
@@ -202,3 +202,5 @@ async def test_a_recorded_founding_is_read_back_and_outlives_an_apply(
     assert recorded.resource_version != before.resource_version
     assert applied is not None
     assert applied.superseded == {5, 7}
+    with pytest.raises(ConflictError):
+        await api.record_founding(namespace.name, "flights-settings", before, data, [7, 5])

@@ -179,14 +179,13 @@ class GroupSnapshot:
         unbegun: founded_again.Unbegun | None = None,
     ) -> ScaleState:
         """Return the input of the next scaling step. `claims` may be deleted with their members."""
-        answers = self.answers or {}
         pods = [pod for pod in self.followed.pods if not pod.leaving]
         return ScaleState(
             replicas=group.replicas,
             shape=replace(shape, pods=stateful_set.replicas),
             leader=self.followed.leader,
             membership=self.membership,
-            answers={pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers},
+            answers=observe.by_member(pods, self.answers or {}),
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
             hibernate=group.hibernate,
             rolling=bool(self.pods_to_replace),
@@ -225,7 +224,8 @@ class GroupSnapshot:
     def may_begin(self) -> bool:
         """Whether every volume claim is held by a blank member, and members are not told yet."""
         held = {claim.name for claim in self.claims}
-        return bool(held) and held == self.blank_claims and not self.is_founded_now
+        may = self.reconciled.shape is not None and not self.is_founded_now
+        return may and bool(held) and held == self.blank_claims
 
     @property
     def begins_with_fewer(self) -> bool:

@@ -298,23 +298,22 @@ class GroupWorker:
         """Take a scaling step, unless the current spec has not been applied yet or the members have
         not been asked since the last step.
         """
-        api, snapshot = self._context.api, self._snapshot
+        api, snapshot, ask = self._context.api, self._snapshot, self._rolls.ask
         group, applied = snapshot.group, snapshot.reconciled
         is_current = applied.generation == self._body["metadata"].get("generation", 1)
         asked = self._scale_steps_at_answers == self._scale_steps
         if group is None or applied.shape is None or applied.problem or not (is_current and asked):
             return None
         made = await api.stateful_set(self.namespace, names.stateful_set(self.name))
-        if made is None:
+        if made is None or (made.first_voters != applied.shape.first_voters and not made.leaving):
             self._wake("reconcile")
-        if made is None or made.leaving:
+        if made is None or made.leaving or made.first_voters != applied.shape.first_voters:
             return WAITING_INTERVAL_S
-        pods, unbegun, ask = snapshot.followed.pods, None, self._rolls.ask
+        pods, unbegun, clock = snapshot.followed.pods, None, self._context.clock
         if group.hibernate:  # all pods go in one step, so the members are asked right before it
             snapshot.answers = await ask(pods)
         elif snapshot.begins_with_fewer:
-            now_s = self._context.clock()
-            unbegun, snapshot.answers = await observe.unbegun(api, ask, group, made, now_s)
+            unbegun, snapshot.answers = await observe.unbegun(api, ask, group, made, clock)
         claims = await observe.unwanted_claims(api, group, pods)
         nodes, ips = self._context.nodes, snapshot.pod_ips()
         state = snapshot.scale_state(group, applied.shape, made, claims, nodes, unbegun)

@@ -70,11 +70,21 @@ class StatefulSetClient(JobClient):
         await self._patch_settings(namespace, config_map, patch, "note the replicas")
 
     async def record_founding(
-        self, namespace: str, config_map: str, data: Mapping[str, str], superseded: Sequence[int]
+        self,
+        namespace: str,
+        config_map: str,
+        settings: SettingsView,
+        data: Mapping[str, str],
+        superseded: Sequence[int],
     ) -> None:
-        """Write the settings of a founding, and the numbers of first voters that it supersedes."""
+        """Write the settings of a founding, and the numbers of first voters that it supersedes.
+
+        Raises ConflictError if the ConfigMap has changed since `settings` were read.
+        """
         earlier = ",".join(map(str, sorted(superseded)))
-        patch = {"metadata": {"annotations": {names.SUPERSEDED_ANNOTATION: earlier}}, "data": data}
+        annotations = {names.SUPERSEDED_ANNOTATION: earlier}
+        metadata = {"annotations": annotations, "resourceVersion": settings.resource_version}
+        patch = {"metadata": metadata, "data": data}
         await self._patch_settings(namespace, config_map, patch, "record the founding")
 
     async def _patch_settings(

@@ -5,7 +5,7 @@ A process has the first voters of the StatefulSet that made its pod. What it pro
 disk of its ordinal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -69,6 +69,7 @@ class FoundingWorld:
         self.rng = rng
         self.records = Shape.of_new(first_voters)
         self.superseded: frozenset[int] = frozenset()
+        self.records_version = 0
         self.status = first_voters
         self.made: Made | None = None
         self.controller: Made | None = None
@@ -104,7 +105,7 @@ class FoundingWorld:
         """Let everything happen that is due, in order."""
         for _ in range(40):
             self.cut = frozenset()
-            self.now_s += EVENT_S
+            self.now_s += 3 * EVENT_S
             self._control()
             self._collect()
             for ordinal in range(names.REPLICAS_MAX):
@@ -220,6 +221,10 @@ class FoundingWorld:
         """Read which members have a pod."""
         return frozenset(map(names.member_id, self.processes))
 
+    def running(self) -> frozenset[str]:
+        """Read which members run."""
+        return frozenset(map(names.member_id, self.processes.keys() - self.leaving))
+
     def unbound(self) -> frozenset[str]:
         """Read whose claim was never bound."""
         replicas = self.made.replicas if self.made else 0
@@ -241,13 +246,23 @@ class FoundingWorld:
         """Delete a claim: never, in these tests."""
         raise AssertionError(claim)
 
+    async def settings(self, *_: str) -> SettingsView:
+        """Read the ConfigMap."""
+        return SettingsView(
+            data=config_map.founding(group(), self.records),
+            resource_version=str(self.records_version),
+            superseded=self.superseded,
+        )
+
     async def record_founding(
-        self, namespace: str, config_map: str, data: Mapping[str, str], superseded: Sequence[int]
+        self, settings: SettingsView, data: Mapping[str, str], superseded: Sequence[int]
     ) -> None:
         """Record another founding on the ConfigMap."""
-        del namespace, config_map
+        if settings.resource_version != str(self.records_version):
+            raise ConflictError("it has changed")
         self.records = Shape.of_new(len(parse_peers(data["DLEDGER_PEERS"])))
         self.superseded = frozenset(superseded)
+        self.records_version += 1
 
     def _read_as(self, stateful_set: StatefulSetView) -> Made:
         made = self.made
@@ -259,22 +274,30 @@ class FoundingWorld:
 
     # -- reconciling -------------------------------------------------------------------------------
 
-    def shape(self, replicas: int) -> Shape:
-        """Return the shape of the group by its records."""
-        data = config_map.founding(group(), self.records)
+    async def shape(self, replicas: int, pause: Callable[[], None] = lambda: None) -> Shape | None:
+        """Return the shape of the group by its records, and make a missing StatefulSet; None if the
+        records contradict each other, or somebody else was faster. `pause` is called between two
+        requests.
+        """
+        settings, made = await self.settings(), self.stateful_set()
         records = FoundingRecords(
-            settings=SettingsView(data=data, superseded=self.superseded),
-            stateful_set=self.stateful_set(),
-            claims=(),
-            status={"firstVoters": self.status},
+            settings=settings, stateful_set=made, claims=(), status={"firstVoters": self.status}
         )
         shape = find_shape(group(replicas=replicas), records, led=False, voters=0)
-        assert not isinstance(shape, Problem), shape
+        if isinstance(shape, Problem):
+            return None
         assert shape.state is GroupState.NEW
-        self.status = shape.first_voters
-        if self.made is None and not (is_founded_again(records) and self.processes):
+        if made is None and not (is_founded_again(records) and self.processes):
+            pause()
+            if settings.resource_version != str(self.records_version):
+                return None
+            self.records_version += 1
+            pause()
+            if self.made is not None:
+                return None
             self._uid += 1
             self.made = Made(self._uid, shape.first_voters, shape.pods)
+        self.status = shape.first_voters
         return shape
 
     def answers(self) -> dict[str, NodeStatus]:

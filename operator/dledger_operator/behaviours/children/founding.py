@@ -52,8 +52,7 @@ def find_shape(
     """
     recorded = _recorded_first_voters(records)
     if len(set(recorded.values())) > 1:
-        listed = ", ".join(f"{source} says {count}" for source, count in recorded.items())
-        return _unknown(f"{listed}; correct the wrong one, or delete it if it is the ConfigMap")
+        return _contradiction(records, recorded)
     if recorded:
         source, first_voters = next(iter(recorded.items()))
         if first_voters not in names.REPLICAS_ALLOWED:
@@ -107,6 +106,17 @@ def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:
     if made and made.first_voters is not None and not _is_superseded(records):
         recorded["the StatefulSet"] = made.first_voters
     return recorded
+
+
+def _contradiction(records: FoundingRecords, recorded: Mapping[str, int]) -> Problem:
+    told = {**recorded, **dict(_lasting_records(records))}
+    listed = ", ".join(f"{source} says {count}" for source, count in told.items())
+    settings, made = records.settings, records.stateful_set
+    if settings and made and made.first_voters in settings.superseded:
+        advice = "delete the ConfigMap, and leave the StatefulSet: its members may have begun"
+    else:
+        advice = "correct the wrong one, or delete it if it is the ConfigMap"
+    return _unknown(f"{listed}; {advice}")
 
 
 def _lasting_records(records: FoundingRecords) -> Iterator[tuple[str, int]]:

@@ -44,11 +44,13 @@ async def read_founding_records(
     )
 
 
-async def in_the_way(api: FoundingApi, group: Group, records: FoundingRecords) -> Problem | None:
+async def in_the_way(
+    api: FoundingApi, group: Group, records: FoundingRecords, *, led: bool
+) -> Problem | None:
     """Return what must be gone before the group is founded, or gets its lost objects again.
 
     These are claims that are being deleted, and the pods of a founding that another one supersedes:
-    they know other first voters (`members.founded_again`).
+    they know other first voters (`members.founded_again`). `led`: the group has had a leader.
     """
     former = of_a_deleted_group(records.claims, group)
     leaving = [
@@ -56,7 +58,7 @@ async def in_the_way(api: FoundingApi, group: Group, records: FoundingRecords) -
     ]
     if leaving:
         return waiting_for(leaving)
-    if records.stateful_set is not None or not is_founded_again(records):
+    if led or records.stateful_set is not None or not is_founded_again(records):
         return None
     pods = await api.member_pods(group.namespace, group.name)
     listed = ", ".join(pod.name for pod in pods)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +16,6 @@ from dledger_operator.api_objects import (
     ChildView,
     Manifest,
     Problem,
-    SettingsView,
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children import roles
@@ -163,7 +163,7 @@ async def reconcile(
         return ReconcileResult(generation=generation, group=group, problem=problem)
     claims = await api.volume_claims(group.namespace, group.name)
     records = await read_founding_records(api, group, body.get("status") or {}, claims)
-    shape = await in_the_way(api, group, records) or find_shape(
+    shape = await in_the_way(api, group, records, led=led) or find_shape(
         group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank)
     )
     if isinstance(shape, Problem):
@@ -259,11 +259,8 @@ async def _apply_children(
             continue
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
-        if kind == "ConfigMap" and records.settings:
-            # Pods of an earlier release read all their settings from it when they restart.
-            manifest["data"] = {**records.settings.data, **manifest["data"]}
-            # A founding may have been recorded since (`founded_again`); the apply then conflicts.
-            metadata |= _version(records.settings)
+        if kind == "ConfigMap":
+            _base_on(records, manifest)
         if kind == "StatefulSet":
             metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
         if kind == "StatefulSet" and stateful_set:
@@ -298,9 +295,18 @@ async def _apply_children(
     )
 
 
-def _version(settings: SettingsView) -> dict[str, str]:
-    version = settings.resource_version
-    return {"resourceVersion": version} if version else {}
+def _base_on(records: FoundingRecords, manifest: Manifest) -> None:
+    """Complete the ConfigMap by what was read of it."""
+    metadata, settings = manifest["metadata"], records.settings
+    if settings is not None:
+        # Pods of an earlier release read all their settings from it when they restart.
+        manifest["data"] = {**settings.data, **manifest["data"]}
+        # A founding may have been recorded since (`founded_again`); the apply then conflicts.
+        if settings.resource_version and "uid" in metadata:
+            metadata["resourceVersion"] = settings.resource_version
+    if records.stateful_set is None:
+        # A founding that is recorded late, over what was read before, then conflicts as well.
+        metadata["annotations"] = {names.ATTEMPT_ANNOTATION: uuid.uuid4().hex}
 
 
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:

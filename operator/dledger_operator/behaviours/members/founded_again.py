@@ -8,6 +8,8 @@ leader and never will:
 
 1. It removes the pods that are not to vote first, but keeps a majority of the first voters, and
    waits until those pods are gone, and nothing that they have sent can be on its way any longer.
+   As for a StatefulSet itself, a pod is gone when the API server says so: somebody who forces the
+   deletion of a pod must know that it does not run.
 2. It asks the members that it kept. Each must have promised nothing, not even a term, or have a
    volume claim that was never bound. They are a majority, so no leader was elected before. A later
    one would be a member that was kept, and would get all its votes from now on, from such members
@@ -16,10 +18,10 @@ leader and never will:
    does one whose first process starts from now on. So the others must be too few for a majority.
 3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
    meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
-   being deleted, its controller makes no pods. Only then are the new first voters recorded.
-
-Whatever interrupts this, nothing was promised in any founding before, and the next reconciliation
-founds the group again with the number of first voters that is recorded.
+   being deleted, its controller makes no pods. Only then are the new first voters recorded, over
+   the ConfigMap as it was before the deletion. If this is interrupted, the next reconciliation
+   makes the StatefulSet again with the first voters that are recorded. It changes the ConfigMap
+   before (`reconcile`), so a record that is late is refused.
 """
 
 from collections.abc import Mapping
@@ -53,27 +55,42 @@ class Unbegun:
     """Whether the controller has seen the StatefulSet as it was read."""
     pods: frozenset[str]
     """The ids of all members that have a pod, also one that is leaving."""
+    running: frozenset[str]
+    """The ids of the members whose container runs."""
     unbound: frozenset[str]
     """The ids of the members whose volume claim exists and was never bound."""
-    now_s: float
-    """When the pods were read, by a monotonic clock."""
+    asked_s: float
+    """When the pods were asked for, by a monotonic clock."""
+    listed_s: float
+    """When they had been listed."""
 
 
-class Absence:
-    """Since when no pod of a removed member was seen, by one process of the operator."""
+class Watch:
+    """What one process of the operator has seen of a group that never had a leader."""
 
     def __init__(self) -> None:
         self._key: object = None
         self._since_s = 0.0
+        self._begun_uid = ""
 
-    def seconds(self, stateful_set: StatefulSetView, unbegun: Unbegun) -> float:
-        """Return for how long; 0 if one is there, or if the StatefulSet has changed since."""
+    def may_have_begun(
+        self, stateful_set: StatefulSetView, answers: Mapping[str, NodeStatus]
+    ) -> bool:
+        """Return whether a member of this StatefulSet has ever said that it holds something."""
+        if not all(map(holds_nothing, answers.values())):
+            self._begun_uid = stateful_set.uid
+        return self._begun_uid == stateful_set.uid
+
+    def absent_s(self, stateful_set: StatefulSetView, unbegun: Unbegun) -> float:
+        """Return for how long no pod of a removed member was seen; 0 if one is there, or if the
+        StatefulSet has changed since.
+        """
         made = stateful_set
         there = any(names.ordinal(each) >= made.replicas for each in unbegun.pods)
         key = None if there or not unbegun.is_seen else (made.uid, made.generation, made.replicas)
         if key is None or key != self._key:
-            self._key, self._since_s = key, unbegun.now_s
-        return unbegun.now_s - self._since_s
+            self._key, self._since_s = key, unbegun.listed_s
+        return max(0.0, unbegun.asked_s - self._since_s)
 
 
 def applies(replicas: int, shape: Shape) -> bool:
@@ -94,13 +111,12 @@ def next_step(
     """Return the next step towards `replicas` first voters, which are fewer than `shape` has.
 
     `shape.pods` are the replicas of the StatefulSet, `answers` are by member id, from pods that are
-    not leaving, and `absent_s` is from `Absence`. Returns None for a group in which a member holds
-    something: it may have begun.
+    not leaving, and `absent_s` is from `Watch`. All of them hold nothing.
     """
     first, majority = shape.first_voters, shape.first_voters // 2 + 1
-    if not all(map(holds_nothing, answers.values())):
-        return None
     keep = max(replicas, majority)
+    if shape.pods > keep and (silent := sorted(unbegun.running - answers.keys())):
+        return _wait(first, replicas, f"{', '.join(silent)} runs and does not answer")
     if shape.pods != keep:
         return SetPods(replicas=keep)
     if not unbegun.is_seen:
@@ -117,10 +133,12 @@ def next_step(
         what = f"{', '.join(silent)} must run and say that its volume holds nothing"
         return _wait(first, replicas, what)
     may_vote = [each for each in asked if not _must_hear(answers[each], removed)]
-    if len(may_vote) >= majority:
-        what = f"{', '.join(may_vote)} must elect a leader, or restart"
-        return _wait(first, replicas, what)
-    return FoundAgain(first_voters=replicas)
+    if len(may_vote) < majority:
+        return FoundAgain(first_voters=replicas)
+    what = f"{', '.join(may_vote)} may elect a leader"
+    if again := [each for each in may_vote if answers[each].joining]:
+        what += f"; if none is elected, delete the pods of {', '.join(again)}"
+    return _wait(first, replicas, what)
 
 
 def _must_hear(answer: NodeStatus, removed: frozenset[str]) -> bool:

@@ -79,28 +79,40 @@ async def creation_failures(api: CreationApi, namespace: str, group: str) -> lis
         return []
 
 
+def by_member(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> dict[str, NodeStatus]:
+    """Return answers by member id instead of pod uid, without those of another member: the address
+    of a pod that has ended may be another's.
+    """
+    told = {pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers}
+    return {each: answer for each, answer in told.items() if answer.self_id == each}
+
+
 async def unbegun(
     api: UnbegunApi,
     ask: Callable[[Sequence[PodView]], Awaitable[dict[str, NodeStatus]]],
     group: Group,
     stateful_set: StatefulSetView,
-    now_s: float,
+    clock: Callable[[], float],
 ) -> tuple[Unbegun, dict[str, NodeStatus]]:
     """Return what is known of a group that never had a leader, and its members' answers by pod uid.
 
-    `stateful_set` has just been read, and it is `now_s`. The order is that of `Unbegun`.
+    `stateful_set` has just been read. The order is that of `Unbegun`.
     """
+    asked_s = clock()
     pods = await api.member_pods(group.namespace, group.name)
+    listed_s = clock()
     claims = await api.volume_claims(group.namespace, group.name)
     await ask(pods)
     answers = await ask(pods)
     known = Unbegun(
         is_seen=bool(stateful_set.template_hash),
-        now_s=now_s,
         pods=frozenset(pod.member_id for pod in pods),
+        running=frozenset(pod.member_id for pod in pods if pod.runs and not pod.leaving),
         unbound=frozenset(
             names.member_id(each.ordinal) for each in claims if not (each.volume or each.leaving)
         ),
+        asked_s=asked_s,
+        listed_s=listed_s,
     )
     return known, answers
 

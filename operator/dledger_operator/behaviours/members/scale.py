@@ -10,9 +10,9 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import Message
 from dledger_operator import names
-from dledger_operator.api_objects import Problem, StatefulSetView, VolumeClaimView
+from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.loops import backoff_s
-from dledger_operator.behaviours.members.founded_again import Absence
+from dledger_operator.behaviours.members.founded_again import Watch
 from dledger_operator.behaviours.members.leader_client import LeaderClient
 from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
 from dledger_operator.behaviours.members.steps import (
@@ -75,10 +75,20 @@ class StatefulSetApi(Protocol):
     async def delete_stateful_set(self, stateful_set: StatefulSetView) -> None:
         """Delete it and its pods. Raises ConflictError if it has changed since its read."""
 
+    async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
+        """Get the ConfigMap with a group's settings; None if it does not exist."""
+
     async def record_founding(
-        self, namespace: str, config_map: str, data: Mapping[str, str], superseded: Sequence[int]
+        self,
+        namespace: str,
+        config_map: str,
+        settings: SettingsView,
+        data: Mapping[str, str],
+        superseded: Sequence[int],
     ) -> None:
-        """Record a founding that takes the place of earlier ones."""
+        """Record a founding that takes the place of earlier ones. Raises ConflictError if the
+        settings have changed since their read.
+        """
 
 
 class Scaler:
@@ -103,7 +113,7 @@ class Scaler:
         self._random = random
         self._on_membership = on_membership
         self._on_event = on_event
-        self._absence = Absence()
+        self._watch = Watch()
         self._failures = 0
         self._retry_at_s = 0.0
         self.problem: Problem | None = None
@@ -124,8 +134,9 @@ class Scaler:
         `ips` are the members' addresses by member id, `claims` those of the unwanted ordinals.
         """
         if state.unbegun:
-            absent_s = self._absence.seconds(stateful_set, state.unbegun)
-            state = replace(state, absent_s=absent_s)
+            begun = self._watch.may_have_begun(stateful_set, state.answers)
+            absent_s = self._watch.absent_s(stateful_set, state.unbegun)
+            state = replace(state, unbegun=None if begun else state.unbegun, absent_s=absent_s)
         step = next_step(state)
         self.idle = step is None
         if step is None or isinstance(step, Wait):
@@ -204,14 +215,15 @@ class Scaler:
 
         The order matters; see `founded_again`.
         """
+        name = names.settings_config_map(group.name)
+        settings = await self._api.settings(group.namespace, name)
+        if settings is None or settings.superseded != shape.superseded:
+            return
         await self._api.delete_stateful_set(stateful_set)
         begun = replace(Shape.of_new(first_voters), identity=shape.identity)
-        await self._api.record_founding(
-            group.namespace,
-            names.settings_config_map(group.name),
-            config_map.founding(group, begun),
-            superseded=[*shape.superseded, shape.first_voters],
-        )
+        data = config_map.founding(group, begun)
+        superseded = [*shape.superseded, shape.first_voters]
+        await self._api.record_founding(group.namespace, name, settings, data, superseded)
         message = (
             f"the group, which has not begun with {shape.first_voters} members, is founded again "
             f"with {first_voters}"
