@@ -16,6 +16,7 @@ leader and never will:
    too: a candidate saves its term before it asks for votes. A joining member that still has to hear
    a removed one, since its own start, votes for nobody (`dledger_node.raft.joining`), and neither
    does one whose first process starts from now on. So the others must be too few for a majority.
+   As everywhere in Raft, all this holds unless volumes of a majority were lost before.
 3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
    meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
    being deleted, its controller makes no pods. Only then are the new first voters recorded, over
@@ -107,7 +108,7 @@ def next_step(
     answers: Mapping[str, NodeStatus],
     *,
     absent_s: float,
-) -> SetPods | FoundAgain | Wait | None:
+) -> SetPods | FoundAgain | Wait:
     """Return the next step towards `replicas` first voters, which are fewer than `shape` has.
 
     `shape.pods` are the replicas of the StatefulSet, `answers` are by member id, from pods that are
@@ -116,7 +117,7 @@ def next_step(
     first, majority = shape.first_voters, shape.first_voters // 2 + 1
     keep = max(replicas, majority)
     if shape.pods > keep and (silent := sorted(unbegun.running - answers.keys())):
-        return _wait(first, replicas, f"{', '.join(silent)} runs and does not answer")
+        return _wait(first, replicas, f"no answer from {', '.join(silent)}, whose containers run")
     if shape.pods != keep:
         return SetPods(replicas=keep)
     if not unbegun.is_seen:
