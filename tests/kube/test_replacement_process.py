@@ -4,13 +4,14 @@ The test plays the controllers and kubelets; fake members answer on loopback.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from api_server.client import ApiServer
+from api_server.client import ApiServer, RefusedError
 from dledger_kube.cluster import API, MERGE_PATCH, Object, parsed
 from dledger_kube.led import Led, led_group
 
@@ -90,7 +91,8 @@ async def renew(led: Led, ordinal: int) -> None:
     def pod_is_gone() -> bool:
         found = {each["metadata"]["name"]: each for each in led.namespace.get("pods")["items"]}
         if pod in found and "deletionTimestamp" in found[pod]["metadata"]:
-            led.namespace.delete_pod(pod)
+            with contextlib.suppress(RefusedError):  # its time of grace has just ended
+                led.namespace.delete_pod(pod)
         return pod not in found
 
     await led.until("the pod is removed", pod_is_gone)

@@ -304,9 +304,11 @@ def _base_on(records: FoundingRecords, manifest: Manifest) -> None:
         # A founding may have been recorded since (`founded_again`); the apply then conflicts.
         if settings.resource_version and "uid" in metadata:
             metadata["resourceVersion"] = settings.resource_version
-    if records.stateful_set is None:
-        # A founding that is recorded late, over what was read before, then conflicts as well.
-        metadata["annotations"] = {names.ATTEMPT_ANNOTATION: uuid.uuid4().hex}
+    # A founding that is recorded late, over what was read before, then conflicts as well.
+    made = records.stateful_set is not None
+    attempt = (settings.attempt if settings else "") if made else uuid.uuid4().hex
+    if attempt:
+        metadata["annotations"] = {names.ATTEMPT_ANNOTATION: attempt}
 
 
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:
