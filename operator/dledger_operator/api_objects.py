@@ -173,8 +173,8 @@ class SettingsView:
     """The replicas of a StatefulSet that the operator makes again; empty if it makes none."""
     superseded: frozenset[int] = frozenset()
     """The numbers of first voters of earlier foundings, none of which has begun."""
-    attempt: str = ""
-    """Another text for each time that a StatefulSet was about to be made; empty before."""
+    stateful_set: str = ""
+    """The StatefulSet that it is about (`founded_again.fence`); empty if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,8 +43,10 @@ APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"
 APPROVED_REVISION_ANNOTATION: Final = "dledger.io/approved-revision"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 REPLICAS_NOTE_ANNOTATION: Final = "dledger.io/replicas-to-restore"
-ATTEMPT_ANNOTATION: Final = "dledger.io/stateful-set-attempt"
-"""On the same ConfigMap: another value each time that a StatefulSet is about to be made."""
+STATEFUL_SET_ANNOTATION: Final = "dledger.io/stateful-set-uid"
+"""On the same ConfigMap: the uid of the StatefulSet of a group that is to be founded again, or the
+one after which another is made.
+"""
 SUPERSEDED_ANNOTATION: Final = "dledger.io/superseded-first-voters"
 """On the ConfigMap with a group's settings: the numbers of first voters of its earlier foundings,
 none of which has begun, separated by commas.

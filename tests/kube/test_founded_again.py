@@ -8,7 +8,7 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import node_status
 from dledger_operator.api_objects import StatefulSetView
-from dledger_operator.behaviours.members.founded_again import Unbegun, Watch, applies
+from dledger_operator.behaviours.members.founded_again import Unbegun, Watch, applies, fence
 from dledger_operator.behaviours.members.founded_again import next_step as next_step_at
 from dledger_operator.behaviours.members.steps import FoundAgain, SetPods, Wait
 from dledger_operator.spec.shape import Shape
@@ -143,3 +143,16 @@ def test_the_absence_of_removed_pods_counts_from_when_none_was_seen() -> None:
     assert [seconds(5, is_seen=False), seconds(6), seconds(7)] == [0, 0, 0.5]
     scaled = replace(made, generation=2)
     assert [seconds(8, scaled), seconds(10, scaled)] == [0, 1.5], "a pod may have come and gone"
+
+
+def test_the_settings_change_once_before_another_stateful_set_is_made() -> None:
+    """A founding that is recorded late, over what was read before, then conflicts."""
+    assert fence("", "", again=False) == fence("u", "", again=False) == ""
+    named = fence("u", "", again=True)
+    assert named == "u"
+    assert fence("u", named, again=False) == named
+    after = fence("", named, again=True)
+    assert after not in ("", named)
+    assert fence("", after, again=True) == after, "a StatefulSet that is refused makes no loop"
+    assert fence("v", after, again=False) == after
+    assert fence("v", after, again=True) == "v"

@@ -170,7 +170,7 @@ def test_at_most_one_founding_of_a_group_ever_begins(part: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "first_seed"), [("waits for no pods", 170), ("asks for no unheard voter", 0)]
+    ("fault", "first_seed"), [("waits for no pods", 250), ("asks for no unheard voter", 0)]
 )
 def test_the_model_finds_operators_that_conclude_too_early(
     fault: str, first_seed: int, monkeypatch: pytest.MonkeyPatch

@@ -47,16 +47,3 @@ async def test_the_records_of_a_founding_are_written_only_over_those_that_were_r
 
     sent = next(each for each in api.sent if each["kind"] == "ConfigMap")
     assert sent["metadata"]["resourceVersion"] == "41"
-
-
-async def test_the_settings_change_before_a_stateful_set_is_made() -> None:
-    """A founding that another process records late, over what it read before, then conflicts."""
-    attempts = []
-    for _ in range(2):
-        api = Applied(settings=founded_again(3, superseded=5))
-        await reconcile(api, group_body(), IMAGES, now=NOW, led=False, voters=3)
-        kinds = [each["kind"] for each in api.sent]
-        assert kinds.index("ConfigMap") < kinds.index("StatefulSet")
-        attempts.append(api.sent[kinds.index("ConfigMap")]["metadata"]["annotations"])
-
-    assert attempts[0] != attempts[1]

@@ -178,7 +178,7 @@ def settings_view(config_map: ConfigMap) -> SettingsView:
         resource_version=(metadata.resourceVersion if metadata else None) or "",
         note=annotations.get(names.REPLICAS_NOTE_ANNOTATION, ""),
         superseded=frozenset(int(each) for each in superseded if each in _COUNTS),
-        attempt=annotations.get(names.ATTEMPT_ANNOTATION, ""),
+        stateful_set=annotations.get(names.STATEFUL_SET_ANNOTATION, ""),
     )
 
 

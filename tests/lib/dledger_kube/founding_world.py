@@ -27,6 +27,7 @@ from dledger_operator.behaviours.children.founding import (
     find_shape,
     is_founded_again,
 )
+from dledger_operator.behaviours.members import founded_again
 from dledger_operator.behaviours.members.founded_again import IN_FLIGHT_S_MAX
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.resources import config_map
@@ -70,6 +71,8 @@ class FoundingWorld:
         self.records = Shape.of_new(first_voters)
         self.superseded: frozenset[int] = frozenset()
         self.records_version = 0
+        self.named = ""
+        """What the ConfigMap says of the StatefulSet."""
         self.status = first_voters
         self.made: Made | None = None
         self.controller: Made | None = None
@@ -252,6 +255,7 @@ class FoundingWorld:
             data=config_map.founding(group(), self.records),
             resource_version=str(self.records_version),
             superseded=self.superseded,
+            stateful_set=self.named,
         )
 
     async def record_founding(
@@ -288,17 +292,35 @@ class FoundingWorld:
             return None
         assert shape.state is GroupState.NEW
         if made is None and not (is_founded_again(records) and self.processes):
-            pause()
-            if settings.resource_version != str(self.records_version):
+            if not await self._fence(settings, "", replicas, shape, pause):
                 return None
-            self.records_version += 1
             pause()
             if self.made is not None:
                 return None
             self._uid += 1
             self.made = Made(self._uid, shape.first_voters, shape.pods)
+        elif made is not None and not await self._fence(settings, made.uid, replicas, shape, pause):
+            return None
         self.status = shape.first_voters
         return shape
+
+    async def _fence(
+        self,
+        settings: SettingsView,
+        uid: str,
+        replicas: int,
+        shape: Shape,
+        pause: Callable[[], None],
+    ) -> bool:
+        """Apply what the ConfigMap says of the StatefulSet; return False on a conflict."""
+        pause()
+        if settings.resource_version != str(self.records_version):
+            return False
+        again = founded_again.applies(replicas, shape)
+        named = founded_again.fence(uid, settings.stateful_set, again=again)
+        self.records_version += named != self.named
+        self.named = named
+        return True
 
     def answers(self) -> dict[str, NodeStatus]:
         """Ask all members that run, which first read some of what has reached their hosts."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -53,6 +52,7 @@ from dledger_operator.behaviours.children.policies import (
     wait_for_approval,
 )
 from dledger_operator.behaviours.children.recreation import RecreationApi, recreate_if_outgrown
+from dledger_operator.behaviours.members import founded_again
 from dledger_operator.behaviours.rolls.permission import (
     Cause,
     Held,
@@ -260,7 +260,8 @@ async def _apply_children(
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
         if kind == "ConfigMap":
-            _base_on(records, manifest)
+            again = founded_again.applies(group.replicas, shape)
+            _base_on(records, manifest, again=again)
         if kind == "StatefulSet":
             metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
         if kind == "StatefulSet" and stateful_set:
@@ -295,20 +296,18 @@ async def _apply_children(
     )
 
 
-def _base_on(records: FoundingRecords, manifest: Manifest) -> None:
-    """Complete the ConfigMap by what was read of it."""
-    metadata, settings = manifest["metadata"], records.settings
+def _base_on(records: FoundingRecords, manifest: Manifest, *, again: bool) -> None:
+    """Complete the ConfigMap by what was read of it. `again` is from `founded_again.applies`."""
+    metadata, settings, made = manifest["metadata"], records.settings, records.stateful_set
     if settings is not None:
         # Pods of an earlier release read all their settings from it when they restart.
         manifest["data"] = {**settings.data, **manifest["data"]}
         # A founding may have been recorded since (`founded_again`); the apply then conflicts.
         if settings.resource_version and "uid" in metadata:
             metadata["resourceVersion"] = settings.resource_version
-    # A founding that is recorded late, over what was read before, then conflicts as well.
-    made = records.stateful_set is not None
-    attempt = (settings.attempt if settings else "") if made else uuid.uuid4().hex
-    if attempt:
-        metadata["annotations"] = {names.ATTEMPT_ANNOTATION: attempt}
+    uid, known = (each or "" for each in (made and made.uid, settings and settings.stateful_set))
+    if named := founded_again.fence(uid, known, again=again):
+        metadata["annotations"] = {names.STATEFUL_SET_ANNOTATION: named}
 
 
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:

@@ -22,7 +22,7 @@ leader and never will:
    being deleted, its controller makes no pods. Only then are the new first voters recorded, over
    the ConfigMap as it was before the deletion. If this is interrupted, the next reconciliation
    makes the StatefulSet again with the first voters that are recorded. It changes the ConfigMap
-   before (`reconcile`), so a record that is late is refused.
+   before (`fence`), so a record that is late is refused.
 """
 
 from collections.abc import Mapping
@@ -38,6 +38,7 @@ from dledger_operator.behaviours.members.steps import FoundAgain, SetPods, Wait
 from dledger_operator.spec.shape import Shape
 
 FOUNDING_AGAIN: Final = "FoundingAgain"
+_AFTER: Final = "after "
 IN_FLIGHT_S_MAX: Final = 5.0
 """What a pod has sent reaches others at most this long after the API server says that it is gone.
 Its kubelet has ended its processes, and so its connections, before.
@@ -99,6 +100,18 @@ def applies(replicas: int, shape: Shape) -> bool:
     instead of more. One that is to have more begins as it was founded, and grows.
     """
     return shape.state is GroupState.NEW and replicas < shape.first_voters
+
+
+def fence(uid: str, known: str, *, again: bool) -> str:
+    """Return what the ConfigMap says of the StatefulSet, in place of `known`; empty for nothing.
+
+    `uid` is that of the StatefulSet, empty if there is none, and `again` is from `applies`. A
+    founding is recorded over a ConfigMap that names the StatefulSet which was deleted, and only if
+    nobody has changed it. Whoever makes another StatefulSet changes it before, once.
+    """
+    if uid:
+        return uid if again else known
+    return known if not known or known.startswith(_AFTER) else f"{_AFTER}{known}"
 
 
 def next_step(
