@@ -260,8 +260,7 @@ async def _apply_children(
         # The object that was judged, or none: another object of that name is never applied over.
         metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
         if kind == "ConfigMap":
-            again = founded_again.applies(group.replicas, shape)
-            _base_on(records, manifest, again=again)
+            _base_on(records, manifest, group, shape)
         if kind == "StatefulSet":
             metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
         if kind == "StatefulSet" and stateful_set:
@@ -296,16 +295,17 @@ async def _apply_children(
     )
 
 
-def _base_on(records: FoundingRecords, manifest: Manifest, *, again: bool) -> None:
-    """Complete the ConfigMap by what was read of it. `again` is from `founded_again.applies`."""
+def _base_on(records: FoundingRecords, manifest: Manifest, group: Group, shape: Shape) -> None:
+    """Complete the ConfigMap by what was read of it."""
     metadata, settings, made = manifest["metadata"], records.settings, records.stateful_set
     if settings is not None:
         # Pods of an earlier release read all their settings from it when they restart.
         manifest["data"] = {**settings.data, **manifest["data"]}
         # A founding may have been recorded since (`founded_again`); the apply then conflicts.
-        if settings.resource_version and "uid" in metadata:
+        if shape.state is GroupState.NEW and settings.resource_version and "uid" in metadata:
             metadata["resourceVersion"] = settings.resource_version
     uid, known = (each or "" for each in (made and made.uid, settings and settings.stateful_set))
+    again = founded_again.applies(group.replicas, shape)
     if named := founded_again.fence(uid, known, again=again):
         metadata["annotations"] = {names.STATEFUL_SET_ANNOTATION: named}
 
