@@ -99,6 +99,7 @@ class RenewedLock:
 
         def renew() -> None:
             while not ended.wait(RENEWAL_S):
+                # What fails here fails again in `check` before the run publishes something.
                 with contextlib.suppress(Exception):
                     self.check()
 

@@ -232,17 +232,18 @@ class MessageReader:
 
     def timestamp(self, queue: QueueId, offset: int) -> int:
         """Return when a message was stored, in ms. Raises as `pull` does."""
-        units = self._store.units(queue.topic, queue.queue_id, offset, 1)
-        if not units:
-            raise UnitRefusedError(f"{queue} has no unit {offset}")
-        return self._entry(queue, offset, self._runs(units), 0)[2].store_timestamp
+        runs = self._runs([self._unit(queue, offset)])
+        return self._entry(queue, offset, runs, 0)[2].store_timestamp
 
     def position(self, queue: QueueId, offset: int) -> int:
         """Return where the log has a message, as its unit says. Raises UnitRefusedError."""
+        return self._unit(queue, offset).physical_offset
+
+    def _unit(self, queue: QueueId, offset: int) -> Unit:
         units = self._store.units(queue.topic, queue.queue_id, offset, 1)
         if not units:
             raise UnitRefusedError(f"{queue} has no unit {offset}")
-        return units[0].physical_offset
+        return units[0]
 
     def _runs(self, units: Sequence[Unit]) -> EntryRuns:
         return EntryRuns(self._stored_at, units)

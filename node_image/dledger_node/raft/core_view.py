@@ -176,7 +176,9 @@ class CoreView:
         it may (`joining.unheard`).
         """
         member = self._member
-        return joining.unheard(member, member.joining) if member.joining is not None else []
+        if member.joining is None:
+            return []
+        return joining.unheard(member, member.joining, joining.memberships_of(member, None))
 
     @property
     def joined_index(self) -> int:

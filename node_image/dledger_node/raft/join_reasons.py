@@ -7,6 +7,7 @@ from dledger_node.raft.joining import (
     lacks_seed,
     memberships_of,
     others,
+    unheard,
 )
 from dledger_node.raft.log_terms import Seed
 from dledger_node.raft.member_state import MemberState
@@ -25,8 +26,7 @@ def _awaited(member: MemberState, joining: Joining) -> str:
     known = max(leading, key=lambda answer: answer.term, default=None)
     memberships = memberships_of(member, known)
     peers = others(member, memberships)
-    silent = [peer_id for peer_id in peers if peer_id not in joining.answers]
-    if silent:
+    if silent := unheard(member, joining, memberships):
         return f"waits for {', '.join(silent)}: all others must answer before it may vote"
     if joining.seed is not None and (waits := _with_seed(member, joining, joining.seed, known)):
         return waits

@@ -210,13 +210,13 @@ def others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
                   - {member.self_id})  # fmt: skip
 
 
-def unheard(member: MemberState, joining: Joining) -> list[str]:
-    """Return the other voters by the settings that have not answered since this start.
+def unheard(member: MemberState, joining: Joining, memberships: Iterable[Membership]) -> list[str]:
+    """Return the other members of these memberships that have not answered since this start.
 
-    While the membership never changed, this member does not vote before all of them have: both ways
-    to become a voter need their answers.
+    This member does not vote before all of those in effect have: both ways to become a voter need
+    their answers.
     """
-    peers = others(member, memberships_of(member, None))
+    peers = others(member, memberships)
     return [peer_id for peer_id in peers if peer_id not in joining.answers]
 
 

@@ -147,13 +147,7 @@ class GroupSnapshot:
 
         One of them must be master: members that have just started may not know their identity yet.
         """
-        answers = self.answers or {}
-        asked = {pod.member_id: answers.get(pod.uid) for pod in self.followed.pods}
-        told = {
-            member_id: answer
-            for member_id, answer in asked.items()
-            if answer is not None and answer.self_id == member_id
-        }
+        told = observe.by_member(self.followed.pods, self.answers or {})
         voters = self.membership.voters
         if not voters or not voters <= told.keys():
             return None

@@ -305,9 +305,10 @@ class GroupWorker:
         if group is None or applied.shape is None or applied.problem or not (is_current and asked):
             return None
         made = await api.stateful_set(self.namespace, names.stateful_set(self.name))
-        if made is None or (made.first_voters != applied.shape.first_voters and not made.leaving):
+        is_other = made is None or made.first_voters != applied.shape.first_voters
+        if made is None or (is_other and not made.leaving):
             self._wake("reconcile")
-        if made is None or made.leaving or made.first_voters != applied.shape.first_voters:
+        if made is None or is_other or made.leaving:
             return WAITING_INTERVAL_S
         pods, unbegun, clock = snapshot.followed.pods, None, self._context.clock
         if group.hibernate:  # all pods go in one step, so the members are asked right before it

@@ -251,8 +251,9 @@ class QueueOffsets:
 
 
 def young_bytes(memory_limit_bytes: int) -> int:
-    """Return how far from the end of the log a queue's first message may lie while it is young, for
-    a member with this limit; 0 for a member that may use the whole memory of its host.
+    """Return how far from the end of the log a queue's first message may lie while it is young.
+
+    A limit of 0 means that the member may use the whole memory of its host.
     """
     host_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return int(YOUNG_SHARE * (memory_limit_bytes or host_bytes))

@@ -74,7 +74,7 @@ class LogFront:
     @property
     def written_bytes(self) -> int:
         """Size of all data segments; of the last one, the part that is written."""
-        if self._log.end_index < self._log.begin_index:
+        if self._log.is_empty:
             return 0
         data = self._files.data
         sealed = len(data.files_between(data.start, self._log.end_pos)) - 1

@@ -35,9 +35,8 @@ class LogReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no entry. It may then end before its first index: the leader's log,
-        which was to replace it, found no room."""
-        return self._log.end_index < self._log.begin_index
+        """Whether the log has no entry (`LogWriter.is_empty`)."""
+        return self._log.is_empty
 
     @property
     def end_term(self) -> int:

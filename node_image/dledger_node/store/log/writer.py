@@ -46,6 +46,13 @@ class LogWriter:
         return self.begin.first_index
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the log has no entry. It then ends before its first index. A log that was to be
+        replaced by the leader's, which found no room, may have a first index above 0.
+        """
+        return self.end_index < self.begin_index
+
+    @property
     def end_term(self) -> int:
         """Term of the last entry; -1 for an empty log."""
         return self.term_runs[-1][1] if self.term_runs else -1

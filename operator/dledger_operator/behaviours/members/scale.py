@@ -218,7 +218,7 @@ class Scaler:
         name = names.settings_config_map(group.name)
         settings = await self._api.settings(group.namespace, name)
         if settings is None or settings.stateful_set != stateful_set.uid:
-            return  # the spec has changed since it was applied
+            return  # the next reconciliation names the StatefulSet in it
         await self._api.delete_stateful_set(stateful_set)
         begun = replace(Shape.of_new(first_voters), identity=shape.identity)
         data = config_map.founding(group, begun)

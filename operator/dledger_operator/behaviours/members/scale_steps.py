@@ -146,8 +146,13 @@ def _without_leader(state: ScaleState) -> Step | None:
     members. Every other step needs a leader.
     """
     if state.unbegun and not state.hibernate:
-        known = state.unbegun, state.answers
-        return founded_again.next_step(state.replicas, state.shape, *known, absent_s=state.absent_s)
+        return founded_again.next_step(
+            state.replicas,
+            state.shape,
+            state.unbegun,
+            state.answers,
+            absent_s=state.absent_s,
+        )
     members = state.membership.voters | state.membership.learners
     pods = max(_pods_needed(members), min(state.replicas, state.shape.first_voters))
     if state.shape.pods < pods:
