@@ -1,7 +1,8 @@
-"""The control groups of a cluster's nodes: created before a kubelet starts, removed after it ends.
+"""The control groups of a cluster: created before its programs start, removed after they end.
 
-A kubelet accepts a cgroup root only if it exists in every hierarchy. Both cgroup versions are
-supported: version 1 has one hierarchy per controller, version 2 a single one.
+Each node has one for its pods, and the control plane has one for its programs. A kubelet accepts
+a cgroup root only if it exists in every hierarchy. Both cgroup versions are supported: version 1
+has one hierarchy per controller, version 2 a single one.
 """
 
 from __future__ import annotations
@@ -16,23 +17,39 @@ from .waiting import wait_until
 MOUNT = Path("/sys/fs/cgroup")
 REMOVE_SECONDS = 10.0
 # The cluster's CPU weight, as a multiple of one process outside of any cgroup.
-CPU_WEIGHT = 8
+CLUSTER_WEIGHT = 8
 
 
-def is_version_2(mount: Path = MOUNT) -> bool:
-    return (mount / "cgroup.controllers").exists()
+def is_version_2() -> bool:
+    return (MOUNT / "cgroup.controllers").exists()
 
 
-def hierarchies(mount: Path = MOUNT) -> list[Path]:
+def hierarchies() -> list[Path]:
     """Return the root folder of every hierarchy."""
-    if is_version_2(mount):
-        return [mount]
+    if is_version_2():
+        return [MOUNT]
     # A symbolic link, such as cpu -> cpu,cpuacct, only names another hierarchy.
-    return sorted(entry for entry in mount.iterdir() if entry.is_dir() and not entry.is_symlink())
+    return sorted(entry for entry in MOUNT.iterdir() if entry.is_dir() and not entry.is_symlink())
 
 
 def create(cgroup: str) -> None:
-    """Create a cgroup such as `cluster/node1` in every hierarchy."""
+    """Create a cgroup such as `cluster/node1` in every hierarchy, for a kubelet."""
+    _make(cgroup)
+    if is_version_2():
+        _delegate_controllers(MOUNT / cgroup)
+
+
+def create_for_programs(cgroup: str, cpu_weight: int) -> list[str]:
+    """Create a cgroup that weighs as much as `cpu_weight` nodes; return the beginning of a command
+    that runs a program in it.
+    """
+    _make(cgroup)
+    _weigh(cgroup, cpu_weight)
+    root = MOUNT if is_version_2() else MOUNT / "cpu"
+    return ["/bin/sh", "-ec", 'echo $$ >"$0"; exec "$@"', str(root / cgroup / "cgroup.procs")]
+
+
+def _make(cgroup: str) -> None:
     for root in hierarchies():
         folder = root
         for part in Path(cgroup).parts:
@@ -42,9 +59,9 @@ def create(cgroup: str) -> None:
                 _delegate_controllers(parent)
             else:
                 _inherit_cpus(parent, folder)
-    if is_version_2():
-        _delegate_controllers(MOUNT / cgroup)
-    _weigh(Path(cgroup).parts[0])
+    # By default, one process outside of any cgroup weighs as much as the whole cluster, so on a
+    # busy machine the cluster would get almost no CPU time.
+    _weigh(Path(cgroup).parts[0], CLUSTER_WEIGHT)
 
 
 def _delegate_controllers(parent: Path) -> None:
@@ -53,17 +70,13 @@ def _delegate_controllers(parent: Path) -> None:
     (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
 
 
-def _weigh(cgroup: str) -> None:
-    """Set the cluster's CPU weight.
-
-    By default, one process outside of any cgroup weighs as much as all pods of the cluster
-    together, so on a busy machine the pods would get almost no CPU time.
-    """
+def _weigh(cgroup: str, cpu_weight: int) -> None:
+    """Set a cgroup's CPU weight, as a multiple of the default."""
     version_1, version_2 = MOUNT / "cpu" / cgroup / "cpu.shares", MOUNT / cgroup / "cpu.weight"
     if version_1.exists():
-        version_1.write_text(str(CPU_WEIGHT * 1024))
+        version_1.write_text(str(cpu_weight * 1024))
     elif version_2.exists():
-        version_2.write_text(str(CPU_WEIGHT * 100))
+        version_2.write_text(str(cpu_weight * 100))
 
 
 def _inherit_cpus(parent: Path, folder: Path) -> None:

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import processes
+from . import cgroups, processes
 from .commands import run
 from .errors import LocalClusterError, with_log
 from .layout import API_PORT, DIRECT_ENVIRONMENT, Layout
 from .waiting import answers, wait_until
 
 READY_SECONDS = 60.0
+# Its CPU weight, in nodes. Outside of the cluster's cgroup, busy pods would leave it almost no CPU
+# time, unlike a control plane that has a machine of its own.
+CPU_WEIGHT = 2
 
 # The controller manager creates volumes with mode 0750. It runs under the user id of the project's
 # images, so that their pods can write; the capabilities let it read its keys and delete files of
@@ -231,8 +234,9 @@ def log(layout: Layout, name: str) -> Path:
 
 def ensure_started(layout: Layout, program: Program) -> None:
     if processes.read_record(record(layout, program.name)) is None:
+        within = cgroups.create_for_programs(layout.control_plane_cgroup, CPU_WEIGHT)
         processes.start(
-            program.command,
+            [*within, *program.command],
             record=record(layout, program.name),
             log=log(layout, program.name),
             owner=layout.folder,

@@ -139,6 +139,10 @@ class Layout:
         return f"dledger-{self.name}"
 
     @property
+    def control_plane_cgroup(self) -> str:
+        return f"{self.cgroup}/control-plane"
+
+    @property
     def host_address(self) -> str:
         return f"198.18.{16 * self.slot}.1"
 

@@ -3,11 +3,46 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Final
 
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.loops import GROUP_PACES, Wake, repeat
 
 Run = Callable[[], Awaitable[float | None]]
+
+LEADER_FIRST_S_MAX: Final = 1.0
+"""How long loops wait for the labels of a new leader, which there may never be."""
+
+
+class LeaderFirst:
+    """Lets loops wait from when a leader is lost until the pods have the labels of the next one.
+
+    All loops have something to do at that moment. Their requests would compete with those that move
+    the Service, for the API server and for this process.
+    """
+
+    def __init__(self) -> None:
+        self._were_right = False
+        self._free = asyncio.Event()
+        self._free.set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def labels(self, *, right: bool) -> None:
+        """Note whether there is a leader whose labels the pods have."""
+        if self._were_right and not right:
+            self._free.clear()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(LEADER_FIRST_S_MAX, self._free.set)
+        elif right:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._free.set()
+        self._were_right = right
+
+    async def run(self, run: Run) -> float | None:
+        """Run once the leader is labeled, or `LEADER_FIRST_S_MAX` after the last one was lost."""
+        await self._free.wait()
+        return await run()
 
 
 class GroupLoops:
@@ -16,6 +51,7 @@ class GroupLoops:
     def __init__(self, context: Context, what: str) -> None:
         """Create loops that stand by; `what` names the group in log lines."""
         self.wakes = {loop: Wake() for loop in GROUP_PACES}
+        self.leader_first = LeaderFirst()
         self.epoch: object = None
         """What `act` was called with last. Another value means that another process may have acted
         since then.
@@ -51,8 +87,10 @@ class GroupLoops:
                     self._asked.clear()
                     if self.acts and not acting:
                         acting = [
-                            tasks.create_task(self._repeat(*each, phase_s))
-                            for each in others.items()
+                            tasks.create_task(
+                                self._repeat(loop, partial(self.leader_first.run, run), phase_s)
+                            )
+                            for loop, run in others.items()
                         ]
                     elif not self.acts and acting:
                         await self._stop(acting)

@@ -13,7 +13,7 @@
     report      observed state             -> status, metrics, Events
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
-leader. On a replica of the operator that does not hold the Lease, only `follow` runs, and what the
+leader. After a change of the leader, the others let it relabel the pods first. On a replica of the operator that does not hold the Lease, only `follow` runs, and what the
 holder has found is taken from the group's status.
 """
 
@@ -46,7 +46,7 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.report.group_counts import GroupCounts
-from dledger_operator.behaviours.report.group_events import leader_change_event, seed_unused_events
+from dledger_operator.behaviours.report.group_events import leader_events
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
@@ -221,10 +221,11 @@ class GroupWorker:
 
     def _on_decision(self, decision: Decision) -> None:
         """Record a new leader as soon as it is proven, before the pods are relabeled."""
-        before, leader = self._snapshot.history.leader, decision.leader
+        snapshot, before, leader = self._snapshot, self._snapshot.history.leader, decision.leader
+        self.loops.leader_first.labels(right=leader is not None and not decision.patches)
         if leader is None:
             return
-        phases = self._snapshot.history.proven(
+        phases = snapshot.history.proven(
             self._context.clock(),
             self._context.now(),
             leader,
@@ -233,11 +234,10 @@ class GroupWorker:
         )
         self._counts.phases(phases)
         if leader != before and self.loops.acts:
-            change = self._snapshot.history.changes[0]
-            note = leader_change_event(change)
-            logger.info("%s/%s: %s", self.namespace, self.name, note.message)
-            unused = seed_unused_events(self._snapshot.group, self._snapshot.reconciled.shape)
-            for each in (note, *(unused if before is None else ())):
+            change, shape = snapshot.history.changes[0], snapshot.reconciled.shape
+            notes = leader_events(change, snapshot.group, shape, is_first=before is None)
+            logger.info("%s/%s: %s", self.namespace, self.name, notes[0].message)
+            for each in notes:
                 self._reporter.add_event(each)
             self._counts.leader_change(change.reason)
         if before is None:

@@ -50,6 +50,9 @@ LOOK_AGAIN_S: Final = 10.0
 # How long a replica that does not act leaves the labels to the one that does. That one needs three
 # requests; one that was lost together with the leader costs its clients this time.
 HEAD_START_S: Final = 0.5
+# How often a replica that does not act looks at the pods. If it looked at each event, it would ask
+# the API server as much as the one that acts, just then.
+STANDING_BY_GAP_S: Final = 0.2
 # So that one of the times above is over, and not just about to be, when the operator looks again.
 CLOCK_S: Final = 0.05
 # Conflicts are caused by kubelets that update pod statuses, and end when the pods settle.
@@ -119,6 +122,8 @@ class LeaderFollower:
         """Whether a watch event has told of a pod since the last run began."""
         self._seen: frozenset[Observation] = frozenset()
         """What the members had said when the last run began."""
+        self._looked_at_s: float | None = None
+        """When the last run began."""
         self._left_since_s: float | None = None
         """Since when patches are left to the replica that acts."""
         self._calm = False
@@ -135,6 +140,10 @@ class LeaderFollower:
         Returns in how many seconds to look again, although nothing may have changed by then; None
         if there is no such time. Raises UnavailableError after too many conflicts.
         """
+        now = self._clock()
+        if (too_soon_s := self._too_soon_s(now)) > 0:
+            return too_soon_s
+        self._looked_at_s = now
         group = await self._with_applied_roles(group)
         # A run that nothing called for looks for what no event has told.
         seen = frozenset(self._polls.observations())
@@ -227,6 +236,12 @@ class LeaderFollower:
             fresh = {pod.uid: pod for pod in changed if isinstance(pod, PodView)}
             pods = [fresh.get(pod.uid, pod) for pod in pods]
         return False
+
+    def _too_soon_s(self, now: float) -> float:
+        """Return how long a replica that does not act waits before it looks again."""
+        if self._looked_at_s is None or not self._stands_by():
+            return 0.0
+        return self._looked_at_s + STANDING_BY_GAP_S - now
 
     def _leaves_it(self) -> bool:
         """Return whether to leave the patches to the replica that acts, which has a head start."""

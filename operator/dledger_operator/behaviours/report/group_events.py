@@ -32,6 +32,13 @@ def leader_change_event(change: LeaderChange) -> EventNote:
     )
 
 
+def leader_events(
+    change: LeaderChange, group: Group | None, shape: Shape | None, *, is_first: bool
+) -> list[EventNote]:
+    """Return the Events for a leader change, which itself comes first."""
+    return [leader_change_event(change), *(seed_unused_events(group, shape) if is_first else ())]
+
+
 def seed_unused_events(group: Group | None, shape: Shape | None) -> list[EventNote]:
     """Return the Event for a group whose first leader did not begin it, although it has `seed`."""
     if group is None or group.seed is None or shape is None or shape.state is GroupState.NEW:

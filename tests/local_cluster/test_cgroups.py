@@ -1,0 +1,65 @@
+"""The control groups of a local cluster, in folders that look like mounted hierarchies."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.local_cluster import cgroups
+
+
+@pytest.fixture
+def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for controller in ("cpu", "memory"):
+        (tmp_path / controller).mkdir()
+    monkeypatch.setattr(cgroups, "MOUNT", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for folder in (tmp_path, tmp_path / "cluster", tmp_path / "cluster" / "programs"):
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.controllers").write_text("cpu memory")
+    monkeypatch.setattr(cgroups, "MOUNT", tmp_path)
+    return tmp_path
+
+
+def run_within(prefix: list[str]) -> int:
+    """Run a program that prints its process id; return that."""
+    program = [sys.executable, "-c", "import os; print(os.getpid())"]
+    return int(subprocess.run([*prefix, *program], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def test_a_program_enters_its_cgroup_before_it_begins(version_1: Path) -> None:
+    prefix = cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+    pid = run_within(prefix)
+
+    entered = version_1 / "cpu" / "cluster" / "programs" / "cgroup.procs"
+    assert entered.read_text().split() == [str(pid)]
+
+
+def test_a_program_enters_its_cgroup_also_where_there_is_one_hierarchy(version_2: Path) -> None:
+    prefix = cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+    pid = run_within(prefix)
+
+    assert (version_2 / "cluster/programs/cgroup.procs").read_text().split() == [str(pid)]
+
+
+def test_only_cgroups_without_programs_of_their_own_delegate_controllers(version_2: Path) -> None:
+    """In version 2, a cgroup that delegates controllers may hold no process."""
+    cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+
+    assert (version_2 / "cluster/cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert not (version_2 / "cluster/programs/cgroup.subtree_control").exists()
+
+
+def test_programs_weigh_as_much_as_was_asked_for(version_1: Path) -> None:
+    for folder in ("cluster", "cluster/programs"):
+        (version_1 / "cpu" / folder).mkdir(parents=True, exist_ok=True)
+        (version_1 / "cpu" / folder / "cpu.shares").write_text("1024")
+    cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+
+    assert (version_1 / "cpu/cluster/cpu.shares").read_text() == str(8 * 1024)
+    assert (version_1 / "cpu/cluster/programs/cpu.shares").read_text() == str(2 * 1024)
