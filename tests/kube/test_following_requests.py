@@ -11,7 +11,11 @@ import pytest
 from dledger_kube.objects import group, leads, membership, pod, says
 from dledger_kube.pod_store import PodStore
 from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
-from dledger_operator.behaviours.leader.follow_leader import CLOCK_S, HEAD_START_S
+from dledger_operator.behaviours.leader.follow_leader import (
+    CLOCK_S,
+    HEAD_START_S,
+    STANDING_BY_GAP_S,
+)
 
 N2_LEADS = [says(0, 8, "n2"), says(1, 8, "n2"), leads(2, 8)]
 
@@ -153,6 +157,19 @@ async def test_each_change_of_the_leader_has_a_head_start_of_its_own(world: Worl
     world.operator.observations = {each.pod_uid: each for each in (says(0, 10, "n2"), leads(2, 10))}
     await world.operator.turn()
     assert world.roles() == ["slave", "master", "slave"]
+
+
+async def test_a_replica_that_does_not_act_looks_once_in_a_while_however_many_events_come(
+    world: World,
+) -> None:
+    world.stands_by = True
+    await world.operator.turn()
+
+    assert not await world.lists_of(lambda: world.operator.saw(world.store.pods()[0]))
+    assert world.operator.looks_again_s == pytest.approx(STANDING_BY_GAP_S)
+    world.now_s += STANDING_BY_GAP_S
+    newest = max(int(each.resource_version) for each in world.store.pods())
+    assert await world.lists_of() == [newest]
 
 
 async def test_a_replica_that_begins_to_act_waits_no_longer(world: World) -> None:

@@ -1,4 +1,8 @@
-"""Runs the loops of one group: following the leader always, the others while asked to act."""
+"""Runs the loops of one group: following the leader always, the others while asked to act.
+
+Each loop is a task of its own, so that a member that does not answer cannot delay following the
+leader. Once a leader is lost, the others wait for a moment, until the next one is labeled.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +21,7 @@ LEADER_FIRST_S_MAX: Final = 1.0
 class LeaderFirst:
     """Lets loops wait from when a leader is lost until the pods have the labels of the next one.
 
-    All loops have something to do at that moment. Their requests would compete with those that move
+    Each loop has something to do at that moment. Its requests would compete with those that move
     the Service, for the API server and for this process.
     """
 

@@ -12,9 +12,8 @@
     audit       spec, time, audits         -> DLedgerAudits
     report      observed state             -> status, metrics, Events
 
-Each loop is a task of its own, so that a member that does not answer cannot delay following the
-leader. After a change of the leader, the others let it relabel the pods first. On a replica of the operator that does not hold the Lease, only `follow` runs, and what the
-holder has found is taken from the group's status.
+On a replica of the operator that does not hold the Lease, only `follow` runs, and what the holder
+has found is taken from the group's status.
 """
 
 import logging
