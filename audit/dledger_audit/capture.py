@@ -1,6 +1,6 @@
 """The members' manifests, requested once: the state of the group that an audit judges."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -10,6 +10,7 @@ from dledger_audit.checks.electorate import Electorate, Held, cuts_of, is_counte
 from dledger_audit.verdict import (
     BEGINS_LATER,
     CHANGED,
+    FOREIGN_FILE,
     INFO,
     NOT_COUNTED,
     NOTHING_COMMITTED,
@@ -24,6 +25,8 @@ from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import check_names
 
 ASKED_AT_ONCE_MAX: Final = 16
+NAMED_MAX: Final = 3
+"""Files that a finding names."""
 
 
 class ManifestSource(Protocol):
@@ -124,13 +127,14 @@ def ask_again(captured: Capture, connect: Connect = HttpFiles) -> dict[str, Mani
 def shortfalls(
     manifests: Mapping[str, Manifest], electorate: Electorate, highest_index: int
 ) -> list[Finding]:
-    """Report members whose copies do not count, and members that hold less than the others.
+    """Report members whose copies do not count, that hold less than the others, or something else.
 
     `highest_index` is the highest index that any member was known to hold as committed.
     """
     return [
         *_not_counted(manifests, electorate.voters),
         *_late_or_empty(manifests, electorate.held, highest_index),
+        *_foreign(manifests),
     ]
 
 
@@ -218,6 +222,25 @@ def _late_or_empty(
         and manifests[member].retention is None
         and is_counted(manifests[member].status)
     ]
+
+
+def _foreign(manifests: Mapping[str, Manifest]) -> list[Finding]:
+    """Report files in the folders of segments that are none."""
+    return [
+        _warning(
+            member,
+            FOREIGN_FILE,
+            f"{_named(manifest.foreign)}: no segment of the log, so it was not read, and the "
+            "member does not open its log at its next start; move it out of the folder",
+        )
+        for member, manifest in sorted(manifests.items())
+        if manifest.foreign
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    others = " and others" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + others
 
 
 def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:

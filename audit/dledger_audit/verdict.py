@@ -28,6 +28,7 @@ REMOVED: Final = "removed"
 UNRECORDED: Final = "unrecorded"
 BAD_INDEX_UNIT: Final = "bad_index_unit"
 UNKNOWN_ENTRY: Final = "unknown_entry"
+FOREIGN_FILE: Final = "foreign_file"
 BAD_SNAPSHOT: Final = "bad_snapshot"
 SNAPSHOT_TERM: Final = "snapshot_term"
 SNAPSHOT_AHEAD: Final = "snapshot_ahead"
@@ -48,7 +49,7 @@ DIVERGENCE: Final = frozenset({MINORITY, NO_MAJORITY, HISTORY, SNAPSHOT_DIFFERS}
 OMISSION: Final = frozenset(
     {
         UNREACHABLE, NOT_COUNTED, NOTHING_COMMITTED, BEGINS_LATER, UNREADABLE, UNKNOWN_ENTRY,
-        CHANGED, SNAPSHOT_UNREAD,
+        CHANGED, SNAPSHOT_UNREAD, FOREIGN_FILE,
     }
 )  # fmt: skip
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from dledger_formats.http.status import FlushDiskType, Manifest, NodeStatus, Role, SegmentFile
+from dledger_formats.http.status import (
+    FlushDiskType,
+    Manifest,
+    NodeStatus,
+    Role,
+    SegmentFile,
+    foreign_names,
+)
 from dledger_formats.log import disk, properties
 from pyspark_dledger.files import AnswerError, DiskError, GoneError
 
@@ -85,7 +92,8 @@ def manifest_of(folder: Path) -> Manifest:
         peers={},
         version="",
     )
-    return Manifest(status=status, data=data, index=list(_index_files(folder)))
+    index = list(_index_files(folder))
+    return Manifest(status=status, data=data, index=index, foreign=_foreign(folder))
 
 
 def _properties(folder: Path, name: str) -> dict[str, str]:
@@ -115,14 +123,31 @@ def _index_files(folder: Path) -> Iterator[SegmentFile]:
         )
 
 
+def _foreign(folder: Path) -> list[str]:
+    """Name what is no segment in the folders of segments."""
+    kinds = [folder / kind for kind in (disk.DATA_FOLDER, disk.INDEX_FOLDER)]
+    return foreign_names(
+        f"{kind.name}/{path.name}"
+        for kind in kinds
+        for path in (kind.iterdir() if kind.is_dir() else ())
+        if not _is_segment(path)
+    )
+
+
+def _is_segment(path: Path) -> bool:
+    """Tell whether a file is named like a segment."""
+    try:
+        disk.start_offset(path.name)
+    except ValueError:
+        return False
+    return True
+
+
 def _sized(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files of a folder that are named like segments, and their sizes in bytes."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        try:
-            disk.start_offset(path.name)
-        except ValueError:
-            continue
-        yield path, path.stat().st_size
+        if _is_segment(path):
+            yield path, path.stat().st_size
 
 
 def _first_index(path: Path, size: int) -> int:

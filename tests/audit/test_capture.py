@@ -117,3 +117,20 @@ def test_there_is_no_agreed_index_if_no_member_answers() -> None:
 
     assert found.agreed_index == -1
     assert found.manifests == {}
+
+
+def test_a_member_with_files_that_are_no_segments_is_reported(log: Log) -> None:
+    odd = replace(manifest(log, "n1"), foreign=["data/notes.txt", "index/7"])
+
+    found = captured(n0=manifest(log, "n0"), n1=odd)
+
+    assert checks(found) == [("foreign_file", "n1")]
+    assert found.findings[0].detail.startswith("data/notes.txt, index/7: ")
+
+
+def test_of_many_foreign_files_some_are_named(log: Log) -> None:
+    odd = replace(manifest(log, "n0"), foreign=[f"data/{number:02}" for number in range(20)])
+
+    (finding,) = captured(n0=odd).findings
+
+    assert finding.detail.startswith("data/00, data/01, data/02 and others: ")

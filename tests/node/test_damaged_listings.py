@@ -80,6 +80,24 @@ def test_an_audit_names_the_damage_of_a_member_that_is_out_of_service(tmp_path: 
     assert first.first_index == first.last_index
 
 
+def test_an_audit_names_a_file_that_is_no_segment_and_the_member_goes_on(tmp_path: Path) -> None:
+    with NodeGroup(tmp_path) as group:
+        asyncio.run(append(group))
+        odd = group.running()[0]
+        file = group.store_folder(odd) / disk.DATA_FOLDER / "notes.txt"
+        file.write_text("not a segment")
+
+        summary = audited(group)
+        file.unlink()
+
+        assert {(each.check, each.member) for each in summary.first_findings} == {
+            ("foreign_file", odd)
+        }
+        assert summary.verdict is Verdict.INCOMPLETE
+        assert audited(group).verdict is Verdict.SOUND
+        asyncio.run(append(group))
+
+
 def test_what_is_listed_is_what_lies_on_the_disk_and_changes_with_it(tmp_path: Path) -> None:
     with group_that_heals_nothing(tmp_path) as group:
         hurt = hurt_follower(group)

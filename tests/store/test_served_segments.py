@@ -1,9 +1,14 @@
 """The lists of segments: right after every change of the log, and cheap for a long one."""
 
+import os
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from dledger_formats.log import disk
+from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import flush
@@ -104,3 +109,45 @@ def test_a_second_list_reads_the_index_once_however_many_segments_there_are(
     store.front.sealed_segments()
 
     assert read == [store.end_index] * 2
+
+
+def test_what_is_no_segment_in_the_folders_is_named(open_store: OpenStore, folder: Path) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    assert store.segments.foreign() == []
+    odd = ["data/notes.txt", f"data/{disk.file_name(1)}", "index/00000"]
+    for name in odd:
+        (folder / name).write_bytes(b"")
+    (folder / "data" / os.fsdecode(b"\xff")).mkdir()
+
+    assert set(store.segments.foreign()) == {*odd, "data/\\xff"}
+
+
+def test_what_is_named_as_no_segment_stops_the_next_start(
+    open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    store.close()
+    (folder / "data" / "notes.txt").write_bytes(b"")
+
+    with pytest.raises(StoreDamagedError, match=r"notes.txt.*move it away"):
+        open_store()
+
+
+def test_segments_that_come_and_go_are_never_named(open_store: OpenStore) -> None:
+    store, named, ended = open_store(), [], threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            named.extend(store.segments.foreign())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for term in range(1, 20):
+        store.append_bodies(BODIES, term=term)
+        store.truncate(store.end_index - len(BODIES) + 2)
+    ended.set()
+    thread.join()
+
+    assert named == []

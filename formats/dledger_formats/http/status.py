@@ -6,6 +6,8 @@ does not decide on a guess.
 """
 
 import enum
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -254,6 +256,17 @@ class SegmentFile:
     """Time of the last write to a data file, since the epoch; -1 if it is not known."""
 
 
+FOREIGN_MAX: Final = 20
+"""Foreign files that a manifest names."""
+
+
+def foreign_names(names: Iterable[str]) -> list[str]:
+    """Return the first names as a manifest has them: a file's name need not be text."""
+    return [
+        os.fsencode(name).decode(errors="backslashreplace") for name in sorted(names)[:FOREIGN_MAX]
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The files that an auditor may read from this member, at one instant."""
@@ -267,6 +280,10 @@ class Manifest:
     """
     retention: RetentionState | None = None
     """None from a member that is out of service, or of an earlier release."""
+    foreign: list[str] = field(default_factory=list)
+    """Files in the folders of segments that are none, such as `data/notes.txt`; the first
+    `FOREIGN_MAX` of them.
+    """
 
     @property
     def is_unlisted(self) -> bool:

@@ -111,7 +111,10 @@ class MemberView:
         retention = self.upkeep.retention_state()
         data = await asyncio.to_thread(self.store.segments.data, committed_index)
         index = self.store.segments.index(committed_index)
-        return Manifest(status=status, data=data, index=index, life=life, retention=retention)
+        foreign = await asyncio.to_thread(self.store.segments.foreign)
+        return Manifest(
+            status=status, data=data, index=index, life=life, retention=retention, foreign=foreign
+        )
 
     async def readable_bytes(self, folder: Folder, name: str) -> int | None:
         """Return how much of a file may be read; None if it is not in the manifest."""

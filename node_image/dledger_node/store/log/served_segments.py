@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from dledger_formats.http.status import SegmentFile
+from dledger_formats.http.status import SegmentFile, foreign_names
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE
 from dledger_node import passing_reads
@@ -55,6 +55,18 @@ class ServedSegments:
             _segment_file(file, end_pos, max(file.start // INDEX_UNIT_SIZE, begin_index))
             for file in self._files.index.files
         ]
+
+    def foreign(self) -> list[str]:
+        """Name what is no segment in the folders of segments; blocks. The log works without it,
+        but neither the next start nor Java accepts such a folder.
+        """
+        files = self._files
+        named = [
+            f"{kind}/{name}"
+            for kind, list_ in ((disk.DATA_FOLDER, files.data), (disk.INDEX_FOLDER, files.index))
+            for name in list_.foreign()
+        ]
+        return foreign_names(named)
 
     def readable_bytes(
         self, folder: Literal["data", "index"], name: str, limit_index: int

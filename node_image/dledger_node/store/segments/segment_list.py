@@ -10,6 +10,8 @@ a zero as the end of the log, and an old record cannot reappear after a newer on
 
 import contextlib
 import itertools
+import os
+import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +90,29 @@ class SegmentList:
         if number < 0:
             raise IndexError(f"no file of {self.folder} holds position {pos}")
         return files[number]
+
+    def foreign(self) -> list[str]:
+        """Return the names of files in the folder that `load` would not accept; blocks.
+
+        Segments join and leave the list meanwhile, so a file must be foreign at two looks.
+        """
+        return sorted(self._not_listed() & self._not_listed())
+
+    def _not_listed(self) -> set[str]:
+        """A segment that leaves the list is left out: it lies before the first or behind the last
+        one, as one that is about to join the list does.
+        """
+        end = self.end
+        names = os.listdir(self.folder)
+        end = max(end, self.end) if self.files else sys.maxsize
+        return {name for name in names if not self._is_expected(name, end)}
+
+    def _is_expected(self, name: str, end: int) -> bool:
+        try:
+            start = disk.start_offset(name)
+        except ValueError:
+            return False
+        return start % self.file_size == 0 and start <= end
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the segments that hold positions from `start` up to, but not including, `end`."""
