@@ -61,9 +61,11 @@ def test_nothing_is_left_out_of_the_sample_of_all() -> None:
     assert chosen(ALL, "seeds", NAMES, 1) == set(NAMES)
 
 
-def run(folder: Path, *options: str) -> str:
-    """Run the module's tests and return what pytest prints."""
+def run(folder: Path, *options: str, copies: int = 0) -> str:
+    """Run the module's tests, and those of copies of it; return what pytest prints."""
     (folder / "test_module.py").write_text(MODULE)
+    for number in range(copies):
+        (folder / f"test_copy_{number}.py").write_text(MODULE)
     (folder / "conftest.py").write_text(CONFTEST)
     done = subprocess.run(
         [
@@ -102,3 +104,17 @@ def test_other_samples_keep_other_parts(tmp_path: Path) -> None:
     ]
 
     assert passed[0] != passed[1]
+
+
+def test_a_share_keeps_whole_files_of_each_sample(tmp_path: Path) -> None:
+    printed = run(tmp_path, "--sample=642dab44", "--share=0.5", copies=3)
+
+    passed = [line for line in printed.splitlines() if "PASSED" in line]
+    assert len({line.split("::")[0] for line in passed}) == 2
+    assert len([line for line in passed if "::test_always" in line]) == 2
+    assert len([line for line in passed if "::test_seeds" in line]) == 4
+    assert "50% of the files" in printed
+
+
+def test_a_share_leaves_nothing_out_of_the_sample_of_all(tmp_path: Path) -> None:
+    assert "deselected" not in run(tmp_path, "--share=0.5", copies=3)

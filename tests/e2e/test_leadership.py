@@ -50,6 +50,7 @@ def test_the_leadership_moves_again_and_again_under_load(
     assert gaps.longest_s < PAUSE_S_MAX
 
 
+@pytest.mark.sampled(1, among="drains on the cluster")
 def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

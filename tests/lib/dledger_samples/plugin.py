@@ -1,11 +1,15 @@
-"""A pytest plugin for the marker `sampled` and the option `--sample`.
+"""A pytest plugin for the marker `sampled` and the options `--sample` and `--share`.
 
 `@pytest.mark.sampled(3)` keeps three cases of a parametrized test in each sample. `by` names a
 parameter whose values are chosen instead of cases: `sampled(1, by="java")` keeps all cases of one
 value of `java`, and cases without that parameter. `among` names a set that several tests share:
 `sampled(1, among="growth")` keeps one case of all tests that name it.
+
+`--share=0.5` keeps half of the files in each sample, as a whole: what the tests of a file set up,
+such as a group of members, they share.
 """
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -32,6 +36,12 @@ def add_option(parser: pytest.Parser) -> None:
         help="run a part of each test that is marked `sampled`; the name, for example a commit, "
         f"determines the part; {ALL}, the default: everything",
     )
+    parser.addoption(
+        "--share",
+        type=float,
+        default=1.0,
+        help="run this share of the files in a sample, for example 0.5 for half of them",
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -48,9 +58,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     kept = {among: chosen(sample, among, names[among], counts[among]) for among in names}
     left_out = {item for item, place in places.items() if place.name not in kept[place.among]}
+    left_out |= _in_other_files(sample, config.getoption("--share"), items)
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def _in_other_files(sample: str, share: float, items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return the tests in files that a share leaves out."""
+    files = {item.nodeid.partition("::")[0] for item in items}
+    kept = chosen(sample, "files", files, math.ceil(share * len(files)))
+    return {item for item in items if item.nodeid.partition("::")[0] not in kept}
 
 
 def pytest_terminal_summary(
@@ -59,8 +77,11 @@ def pytest_terminal_summary(
     """Say how the same part of the tests runs again, which a failure needs."""
     sample = config.getoption("--sample")
     if sample != ALL:
+        share = config.getoption("--share")
+        files = f", and {share:.0%} of the files," if share < 1 else ""
         terminalreporter.write_line(
-            f"Tests that are marked `sampled` ran in part; --sample={sample} runs that part again."
+            f"Tests that are marked `sampled`{files} ran in part; --sample={sample} runs that part "
+            "again."
         )
 
 
