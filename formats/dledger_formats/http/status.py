@@ -6,7 +6,6 @@ does not decide on a guess.
 """
 
 import enum
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -263,7 +262,8 @@ FOREIGN_MAX: Final = 20
 def foreign_names(names: Iterable[str]) -> list[str]:
     """Return the first names as a manifest has them: a file's name need not be text."""
     return [
-        os.fsencode(name).decode(errors="backslashreplace") for name in sorted(names)[:FOREIGN_MAX]
+        name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        for name in sorted(names)[:FOREIGN_MAX]
     ]
 
 
