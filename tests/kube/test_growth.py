@@ -125,17 +125,6 @@ def test_a_small_volume_grows_although_xfs_keeps_64_mib_of_it_for_its_journal() 
     assert [each.size for each in found] == [str(448 << 20)]
 
 
-def test_only_the_member_of_a_volume_is_believed_about_it() -> None:
-    pods = [pod(0), pod(1), pod(2, leaving=True)]
-    told = replace(node_status("n0"), volume_size_bytes=100, volume_available_bytes=5)
-
-    found = volume_use(pods, {"uid-0": told, "uid-1": told, "uid-2": told})
-
-    assert found == {"data-flights-0": VolumeUse(size_bytes=100, available_bytes=5)}
-    assert found["data-flights-0"].used_percent == 95
-    assert VolumeUse(size_bytes=0, available_bytes=0).used_percent == 0, "nothing is known"
-
-
 def test_a_growth_that_kubernetes_cannot_carry_out_is_stalled() -> None:
     going = claim(0, "20Gi", capacity="10Gi", resizing="FileSystemResizePending: waits for a pod")
     failed = claim(1, "20Gi", capacity="10Gi", resizing="ControllerResizeInfeasible",
@@ -214,3 +203,14 @@ async def test_a_claim_that_cannot_grow_keeps_no_other_from_it(
 def test_a_rule_that_makes_no_sense_is_refused_in_a_stored_group(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecError, match=r"spec\.storage\.autoGrow"):
         of("10Gi", AUTO | change)
+
+
+def test_a_volume_is_as_full_as_its_member_says_unless_its_pod_leaves() -> None:
+    pods = [pod(0), pod(1), pod(2, leaving=True)]
+    told = replace(node_status("n0"), volume_size_bytes=100, volume_available_bytes=5)
+
+    found = volume_use(pods, {"uid-0": told, "uid-2": told})
+
+    assert found == {"data-flights-0": VolumeUse(size_bytes=100, available_bytes=5)}
+    assert found["data-flights-0"].used_percent == 95
+    assert VolumeUse(size_bytes=0, available_bytes=0).used_percent == 0, "nothing is known"

@@ -124,12 +124,6 @@ def test_members_report_their_identity_once_one_of_them_is_master() -> None:
     assert snapshot_of(serving).reported_identities() == {"a"}
 
 
-def test_an_answer_of_another_member_reports_no_identity() -> None:
-    answers = {"n0": node_status("n2"), "n1": leader_status("n1"), "n2": node_status("n2")}
-
-    assert snapshot_of(answers).reported_identities() is None
-
-
 def test_members_that_know_their_identity_keep_it_if_all_records_are_lost() -> None:
     """The volumes were kept when a group of an earlier release was deleted."""
     claims = [claim(0, ""), claim(1, "")]

@@ -89,7 +89,7 @@ def _grown_by_itself(
 
 def volume_use(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> dict[str, VolumeUse]:
     """Return how full the members say that their volumes are, by the name of the claim. `answers`
-    are by pod uid; one that names another member is not believed.
+    are by pod uid.
     """
     told = ((pod, answers.get(pod.uid)) for pod in pods if not pod.leaving)
     return {
@@ -97,7 +97,7 @@ def volume_use(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> di
             size_bytes=answer.volume_size_bytes, available_bytes=answer.volume_available_bytes
         )
         for pod, answer in told
-        if answer is not None and answer.self_id == pod.member_id
+        if answer is not None
     }
 
 

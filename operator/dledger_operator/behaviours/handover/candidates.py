@@ -58,15 +58,10 @@ def find_candidates(
     staying: Sequence[str],
     rolling_out: frozenset[str] = frozenset(),
 ) -> Candidates:
-    """Return the members with a pod. `answers` are by pod uid; an answer that names another member
-    is not believed. `staying` are the members that the spec asks for, `rolling_out` the names of
-    the pods that a roll will replace.
+    """Return the members with a pod. `answers` are by pod uid. `staying` are the members that the
+    spec asks for, `rolling_out` the names of the pods that a roll will replace.
     """
-    told = {
-        pod.uid: answers[pod.uid]
-        for pod in pods
-        if pod.uid in answers and answers[pod.uid].self_id == pod.member_id
-    }
+    told = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
     leading = proven_leader(list(told.values()))
     members = [
         Candidate(

@@ -80,11 +80,8 @@ async def creation_failures(api: CreationApi, namespace: str, group: str) -> lis
 
 
 def by_member(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> dict[str, NodeStatus]:
-    """Return answers by member id instead of pod uid, without those of another member: the address
-    of a pod that has ended may be another's.
-    """
-    told = {pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers}
-    return {each: answer for each, answer in told.items() if answer.self_id == each}
+    """Return answers by member id instead of pod uid."""
+    return {pod.member_id: answers[pod.uid] for pod in pods if pod.uid in answers}
 
 
 async def unbegun(
@@ -136,7 +133,8 @@ async def statuses(
     is_stranger: Callable[[NodeStatus], bool] = lambda _: False,
 ) -> dict[str, NodeStatus]:
     """Ask all members concurrently. Return the answers by pod uid, without those of silent members
-    and of strangers, whose answers came from an address that has passed to another group.
+    and of others: an address may have passed to a member of another group, which `is_stranger`
+    tells, or of this one.
     """
 
     async def ask(pod: PodView) -> NodeStatus | None:
@@ -150,7 +148,7 @@ async def statuses(
     return {
         pod.uid: answer
         for pod, answer in zip(asked, answers, strict=True)
-        if answer and not is_stranger(answer)
+        if answer and answer.self_id == pod.member_id and not is_stranger(answer)
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final
 from dledger_operator import names
 from dledger_operator.api_objects import VolumeClaimView
 from dledger_operator.behaviours.loops import Pace
+from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.group_now import GroupNow, look
 from dledger_operator.behaviours.members.membership import proven_leader
 from dledger_operator.behaviours.one_off.stepped import RUNNING, SteppedWorker
@@ -88,12 +89,7 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
         claim: VolumeClaimView | None,
     ) -> ReplaceState:
         pods = now.pods if now else ()
-        told = now.answers if now else {}
-        answers = {
-            pod.member_id: told[pod.uid]
-            for pod in pods
-            if pod.uid in told and told[pod.uid].self_id == pod.member_id
-        }
+        answers = observe.by_member(pods, now.answers if now else {})
         made = now.stateful_set if now else None
         pod = next((pod for pod in pods if pod.member_id == request.member), None)
         return ReplaceState(

@@ -31,18 +31,13 @@ def roll_state(
     since_s: Mapping[str, float] = MappingProxyType({}),
     leaderless_s_min: float = LEADERLESS_S_MIN,
 ) -> RollState:
-    """Return the state of a roll to the revision `wanted`. `answers` are by pod uid; a member whose
-    answer names another member is not believed. `begins`: members must be told to begin the group.
-    `emptied` has the uids of the pods whose nodes are being emptied. `template_hash` is that of the
-    template which makes pods of `wanted`; `since_s` tells by pod uid for how many seconds the pod
-    has been ready or not, as it is now.
+    """Return the state of a roll to the revision `wanted`. `answers` are by pod uid. `begins`:
+    members must be told to begin the group. `emptied` has the uids of the pods whose nodes are
+    being emptied. `template_hash` is that of the template which makes pods of `wanted`; `since_s`
+    tells by pod uid for how many seconds the pod has been ready or not, as it is now.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
-    told = {
-        pod.uid: answers[pod.uid]
-        for pod in pods
-        if pod.uid in answers and answers[pod.uid].self_id == pod.member_id
-    }
+    told = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
     leading = proven_leader(list(told.values()))
     return RollState(
         pods=[
@@ -102,11 +97,7 @@ def blank_claims(
         names.volume_claim(pod.name): answers.get(pod.uid) for pod in pods if not pod.leaving
     }
     held = [(claim, holders.get(claim.name)) for claim in claims if not claim.leaving]
-    return frozenset(
-        claim.name
-        for claim, answer in held
-        if answer and answer.self_id == names.member_id(claim.ordinal) and is_blank(answer)
-    )
+    return frozenset(claim.name for claim, answer in held if answer and is_blank(answer))
 
 
 def is_blank(answer: NodeStatus) -> bool:
