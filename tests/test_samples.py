@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dledger_samples.choice import ALL, chosen
+import pytest
+
+from dledger_samples.choice import ALL, chosen, within
 
 LIBRARY = Path(__file__).resolve().parent / "lib"
 NAMES = [f"case {number}" for number in range(40)]
@@ -61,6 +63,29 @@ def test_nothing_is_left_out_of_the_sample_of_all() -> None:
     assert chosen(ALL, "seeds", NAMES, 1) == set(NAMES)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_share_has_about_its_part_of_the_names(share: float) -> None:
+    names = {f"file {number}" for number in range(1000)}
+
+    assert len(within("642dab44", "files", names, share)) == pytest.approx(1000 * share, abs=50)
+
+
+def test_a_name_is_in_a_share_whatever_else_there_is() -> None:
+    names = set(NAMES)
+    kept = within("642dab44", "files", names, 0.5)
+
+    for name in kept:
+        others = {each for each in names if each <= name}
+        assert name in within("642dab44", "files", others, 0.5)
+
+
+def test_shares_take_turns_and_are_never_empty() -> None:
+    parts = [within(f"commit {number}", "files", {"a", "b", "c"}, 0.1) for number in range(40)]
+
+    assert all(parts)
+    assert set.union(*parts) == {"a", "b", "c"}
+
+
 def run(folder: Path, *options: str, copies: int = 0) -> str:
     """Run the module's tests, and those of copies of it; return what pytest prints."""
     (folder / "test_module.py").write_text(MODULE)
@@ -94,7 +119,7 @@ def test_a_sample_keeps_part_of_each_test_that_is_sampled(tmp_path: Path) -> Non
         for test in ("test_seeds", "test_versions", "test_growth", "test_always")
     }
     assert counts == {"test_seeds": 2, "test_versions": 2, "test_growth": 1, "test_always": 1}
-    assert "--sample=642dab44 runs that part again" in printed
+    assert "--sample=642dab44 runs it again" in printed
 
 
 def test_other_samples_keep_other_parts(tmp_path: Path) -> None:
@@ -107,13 +132,14 @@ def test_other_samples_keep_other_parts(tmp_path: Path) -> None:
 
 
 def test_a_share_keeps_whole_files_of_each_sample(tmp_path: Path) -> None:
-    printed = run(tmp_path, "--sample=642dab44", "--share=0.5", copies=3)
+    printed = run(tmp_path, "--sample=642dab44", "--share=0.5", copies=15)
 
     passed = [line for line in printed.splitlines() if "PASSED" in line]
-    assert len({line.split("::")[0] for line in passed}) == 2
-    assert len([line for line in passed if "::test_always" in line]) == 2
-    assert len([line for line in passed if "::test_seeds" in line]) == 4
-    assert "50% of the files" in printed
+    files = {line.split("::")[0] for line in passed}
+    assert 0 < len(files) < 16
+    assert len([line for line in passed if "::test_always" in line]) == len(files)
+    assert len([line for line in passed if "::test_seeds" in line]) == 2 * len(files)
+    assert "50% of the files; --sample=642dab44 --share=0.5 runs it again" in printed
 
 
 def test_a_share_leaves_nothing_out_of_the_sample_of_all(tmp_path: Path) -> None:

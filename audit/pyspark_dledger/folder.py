@@ -5,6 +5,7 @@ later entries may not be the group's.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,25 +130,34 @@ def _foreign(folder: Path) -> list[str]:
     return foreign_names(
         f"{kind.name}/{path.name}"
         for kind in kinds
-        for path in (kind.iterdir() if kind.is_dir() else ())
-        if not _is_segment(path)
+        for path in _paths(kind) - {segment for segment, _ in _sized(kind)}
     )
 
 
-def _is_segment(path: Path) -> bool:
+def _sized(folder: Path) -> list[tuple[Path, int]]:
+    """Return the segments of a folder, in order, and their sizes in bytes. All that are whole have
+    one size, and begin at a multiple of it.
+    """
+    sizes = {path: path.stat().st_size for path in sorted(_paths(folder)) if _is_named(path)}
+    whole = Counter(sizes.values()).most_common(1)
+    return [
+        (path, size)
+        for path, size in sizes.items()
+        if not whole[0][0] or disk.start_offset(path.name) % whole[0][0] == 0
+    ]
+
+
+def _paths(folder: Path) -> set[Path]:
+    return set(folder.iterdir()) if folder.is_dir() else set()
+
+
+def _is_named(path: Path) -> bool:
     """Tell whether a file is named like a segment."""
     try:
         disk.start_offset(path.name)
     except ValueError:
         return False
     return True
-
-
-def _sized(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files of a folder that are named like segments, and their sizes in bytes."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if _is_segment(path):
-            yield path, path.stat().st_size
 
 
 def _first_index(path: Path, size: int) -> int:

@@ -1,6 +1,7 @@
 """`dledger append`: input, output and exit codes."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,12 @@ def test_append_prints_each_outcome_and_the_summary_as_json(
 ) -> None:
     group_in_thread["n0"].script.extend([Code.SUCCESS, Code.UNSUPPORTED, Fault.DISCONNECT])
 
+    before = round(time.time(), 4)
     main(["append", str(lines_file), "--output", "json"])
 
     *outcomes, last = json_lines(capsys)
+    times = [before, *(outcome.pop("time") for outcome in outcomes), round(time.time(), 4)]
+    assert times == sorted(times)
     assert outcomes[0] == {
         "number": 0, "outcome": "acknowledged", "index": 0, "term": 1, "attempts": 1,
     }  # fmt: skip

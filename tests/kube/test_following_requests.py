@@ -172,6 +172,31 @@ async def test_a_replica_that_does_not_act_looks_once_in_a_while_however_many_ev
     assert await world.lists_of() == [newest]
 
 
+async def test_a_replica_that_does_not_act_looks_again_at_once_after_a_failure(
+    world: World,
+) -> None:
+    """The pause after failures is the loop's: a run that asks nothing would end it."""
+    world.stands_by = True
+    for _ in range(2):
+        before = len(world.store.lists)
+        world.operator.begin()
+        await settle()
+        await world.operator.let_on(0, Outcome.REFUSED)
+        assert len(world.store.lists) == before
+        assert not world.operator.runs
+
+
+async def test_events_do_not_put_off_the_end_of_the_head_start(world: World) -> None:
+    world.stands_by = True
+    await world.operator.turn()
+    world.now_s += HEAD_START_S - STANDING_BY_GAP_S / 2
+    await world.operator.turn()
+    world.now_s += STANDING_BY_GAP_S / 2
+    await world.operator.turn()
+
+    assert world.roles() == ["slave", "slave", "master"]
+
+
 async def test_a_replica_that_begins_to_act_waits_no_longer(world: World) -> None:
     world.stands_by = True
     await world.operator.turn()

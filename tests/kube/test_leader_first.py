@@ -1,11 +1,23 @@
 """The other loops of a group let the pods be relabeled first after a change of the leader."""
 
 import asyncio
+import contextlib
+from random import Random
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from dledger_kube.objects import IMAGES, NOW, group_body, pod
 from dledger_operator.behaviours import group_loops
-from dledger_operator.behaviours.group_loops import LeaderFirst
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_loops import GroupLoops, LeaderFirst
+from dledger_operator.behaviours.group_worker import GroupWorker
+from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.leader.role_decision import Decision, RolePatch
+from dledger_operator.behaviours.phases import Phases
+from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.observed_state import Leader
 
 WAIT_S = 10.0
 TICKS = 20
@@ -45,7 +57,10 @@ async def test_loops_run_while_the_labels_are_right() -> None:
     assert await Others(leader_first).ran_at_once()
 
 
-async def test_loops_wait_from_the_loss_of_a_leader_until_the_next_one_is_labeled() -> None:
+async def test_loops_wait_from_the_loss_of_a_leader_until_the_next_one_is_labeled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_loops, "LEADER_FIRST_S_MAX", WAIT_S)
     leader_first = LeaderFirst()
     leader_first.labels(right=True)
     for _ in range(3):
@@ -85,3 +100,62 @@ async def test_each_loss_of_a_leader_has_a_time_of_its_own(monkeypatch: pytest.M
     assert not others.task.done()
     leader_first.labels(right=True)
     assert await others.result() == 7.0
+
+
+def context() -> Context:
+    made = SimpleNamespace(
+        api=None, member_http=None, leader_requests=None, canaries=None, nodes=Nodes(),
+        authorized_requests=lambda *_: None, count_failure=lambda *_: None, phases=Phases(),
+        metrics=OperatorMetrics(clock=lambda: 0.0), node_image=IMAGES, random=Random(1),
+        clock=lambda: 0.0, now=lambda: NOW,
+    )  # fmt: skip
+    return cast("Context", made)
+
+
+async def test_only_following_the_leader_runs_while_labels_are_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_loops, "LEADER_FIRST_S_MAX", WAIT_S)
+    ran, followed, reported = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def follow() -> None:
+        ran.append("follow")
+        followed.set()
+
+    async def report() -> None:
+        ran.append("report")
+        reported.set()
+
+    loops = GroupLoops(context(), "air/flights")
+    for right in (True, False):
+        loops.leader_first.labels(right=right)
+    loops.act(None)
+    running = asyncio.create_task(loops.run(follow, {"report": report}))
+    async with asyncio.timeout(WAIT_S):
+        await followed.wait()
+        for _ in range(TICKS):
+            await asyncio.sleep(0)
+        assert ran == ["follow"]
+        loops.leader_first.labels(right=True)
+        await reported.wait()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_worker_lets_its_loops_wait_by_what_following_the_leader_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_loops, "LEADER_FIRST_S_MAX", WAIT_S)
+    worker = GroupWorker(group_body(), context(), lambda: None)
+    leader = Leader(term=3, member_id="n1")
+    patch = RolePatch(pod=pod(1), role="master", term=3)
+
+    async def holds_up(decided: Leader | None, *patches: RolePatch) -> bool:
+        worker._on_decision(Decision(leader=decided, disputed=False, patches=patches))
+        return not await Others(worker.loops.leader_first).ran_at_once()
+
+    assert not await holds_up(leader)
+    assert await holds_up(None)
+    assert await holds_up(leader, patch)
+    assert not await holds_up(leader)

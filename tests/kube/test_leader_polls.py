@@ -157,3 +157,18 @@ async def test_only_those_that_were_not_silent_yet_are_asked_again() -> None:
         ended = {name.rpartition("-")[2] for name, each in tasks.items() if each.cancelling()}
         assert ended == {"0"}
         await polled.polls.stop()
+
+
+async def test_a_member_that_answers_at_the_address_of_another_is_silence() -> None:
+    """The address of a pod that has ended may be another's; its word would count twice."""
+    async with members(2) as (nodes, client):
+        polled = Polled()
+        polled.polls = LeaderPolls(client, Random(1), polled.on_change)
+        await nodes[1].say(7, "n1")
+        polled.polls.sync([pod(0, ip=nodes[1].ip), pod(1, ip=nodes[1].ip)])
+
+        await polled.until(lambda seen: len(seen) == 2)
+
+        said = {each.member_id: each.answers for each in polled.polls.observations()}
+        assert said == {"n0": False, "n1": True}
+        await polled.polls.stop()

@@ -1,7 +1,5 @@
 """The control groups of a local cluster, in folders that look like mounted hierarchies."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,25 +24,18 @@ def version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_within(prefix: list[str]) -> int:
-    """Run a program that prints its process id; return that."""
-    program = [sys.executable, "-c", "import os; print(os.getpid())"]
-    return int(subprocess.run([*prefix, *program], stdout=subprocess.PIPE, check=True).stdout)
+def test_a_process_enters_its_cgroup_where_each_controller_has_a_hierarchy(version_1: Path) -> None:
+    cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+    cgroups.enter("cluster/programs", 4711)
+
+    assert (version_1 / "cpu/cluster/programs/cgroup.procs").read_text() == "4711"
 
 
-def test_a_program_enters_its_cgroup_before_it_begins(version_1: Path) -> None:
-    prefix = cgroups.create_for_programs("cluster/programs", cpu_weight=2)
-    pid = run_within(prefix)
+def test_a_process_enters_its_cgroup_where_there_is_one_hierarchy(version_2: Path) -> None:
+    cgroups.create_for_programs("cluster/programs", cpu_weight=2)
+    cgroups.enter("cluster/programs", 4711)
 
-    entered = version_1 / "cpu" / "cluster" / "programs" / "cgroup.procs"
-    assert entered.read_text().split() == [str(pid)]
-
-
-def test_a_program_enters_its_cgroup_also_where_there_is_one_hierarchy(version_2: Path) -> None:
-    prefix = cgroups.create_for_programs("cluster/programs", cpu_weight=2)
-    pid = run_within(prefix)
-
-    assert (version_2 / "cluster/programs/cgroup.procs").read_text().split() == [str(pid)]
+    assert (version_2 / "cluster/programs/cgroup.procs").read_text() == "4711"
 
 
 def test_only_cgroups_without_programs_of_their_own_delegate_controllers(version_2: Path) -> None:

@@ -12,6 +12,7 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import flush
+from dledger_store_files.small_log import SEGMENT_BYTES
 
 OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(120)]
@@ -144,10 +145,46 @@ def test_segments_that_come_and_go_are_never_named(open_store: OpenStore) -> Non
 
     thread = threading.Thread(target=look)
     thread.start()
-    for term in range(1, 20):
-        store.append_bodies(BODIES, term=term)
-        store.truncate(store.end_index - len(BODIES) + 2)
-    ended.set()
-    thread.join()
+    try:
+        for term in range(1, 20):
+            store.append_bodies(BODIES, term=term)
+            store.truncate(store.end_index - len(BODIES) + 2)
+        flush(store)
+        store.save_checkpoint(store.end_index)
+        for sealed in store.front.sealed_segments():
+            begin = store.front.save_begin(sealed.last_index + 1)
+            store.front.delete(store.front.forget_before(begin))
+    finally:
+        ended.set()
+        thread.join()
 
     assert named == []
+
+
+@pytest.mark.parametrize("size_bytes", [SEGMENT_BYTES, 1])
+def test_a_segment_that_came_back_before_the_front_is_named_if_the_next_start_refuses_it(
+    size_bytes: int, open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    flush(store)
+    store.save_checkpoint(store.end_index)
+    sealed = store.front.sealed_segments()
+    begin = store.front.save_begin(sealed[2].last_index + 1)
+    store.front.delete(store.front.forget_before(begin))
+    came_back = 2 * SEGMENT_BYTES if size_bytes == 1 else 0
+    (folder / "data" / disk.file_name(came_back)).write_bytes(bytes(size_bytes))
+
+    assert store.segments.foreign() == [f"data/{disk.file_name(came_back)}"]
+    store.close()
+    with pytest.raises(StoreDamagedError):
+        open_store()
+
+
+def test_a_folder_that_cannot_be_listed_names_nothing(open_store: OpenStore, folder: Path) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    (folder / "index").rename(folder / "elsewhere")
+
+    assert store.segments.foreign() == []
+    (folder / "elsewhere").rename(folder / "index")

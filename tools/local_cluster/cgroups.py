@@ -39,14 +39,16 @@ def create(cgroup: str) -> None:
         _delegate_controllers(MOUNT / cgroup)
 
 
-def create_for_programs(cgroup: str, cpu_weight: int) -> list[str]:
-    """Create a cgroup that weighs as much as `cpu_weight` nodes; return the beginning of a command
-    that runs a program in it.
-    """
+def create_for_programs(cgroup: str, cpu_weight: int) -> None:
+    """Create a cgroup that weighs as much as `cpu_weight` nodes, for programs to enter."""
     _make(cgroup)
     _weigh(cgroup, cpu_weight)
+
+
+def enter(cgroup: str, pid: int) -> None:
+    """Give a process its part of a cgroup's share of the CPU."""
     root = MOUNT if is_version_2() else MOUNT / "cpu"
-    return ["/bin/sh", "-ec", 'echo $$ >"$0"; exec "$@"', str(root / cgroup / "cgroup.procs")]
+    (root / cgroup / "cgroup.procs").write_text(str(pid))
 
 
 def _make(cgroup: str) -> None:

@@ -5,6 +5,7 @@ It runs on the machine itself, not on a node, so the loss of a node does not aff
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -233,14 +234,15 @@ def log(layout: Layout, name: str) -> Path:
 
 
 def ensure_started(layout: Layout, program: Program) -> None:
-    if processes.read_record(record(layout, program.name)) is None:
-        within = cgroups.create_for_programs(layout.control_plane_cgroup, CPU_WEIGHT)
-        processes.start(
-            [*within, *program.command],
-            record=record(layout, program.name),
-            log=log(layout, program.name),
-            owner=layout.folder,
-        )
+    process = processes.read_record(record(layout, program.name)) or processes.start(
+        program.command,
+        record=record(layout, program.name),
+        log=log(layout, program.name),
+        owner=layout.folder,
+    )
+    cgroups.create_for_programs(layout.control_plane_cgroup, CPU_WEIGHT)
+    with contextlib.suppress(ProcessLookupError):  # it has ended, which `wait_ready` tells
+        cgroups.enter(layout.control_plane_cgroup, process.pid)
 
 
 def wait_ready(layout: Layout, program: Program) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
@@ -254,7 +255,8 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     number = fields.pop("number")
     if isinstance(outcome, Refused):
         fields["code"] = outcome.code.value
-    return {"number": number, "outcome": type(outcome).__name__.lower(), **fields}
+    kind = type(outcome).__name__.lower()
+    return {"number": number, "outcome": kind, "time": round(time.time(), 4), **fields}
 
 
 def _report(

@@ -1,7 +1,7 @@
 """Runs the loops of one group: following the leader always, the others while asked to act.
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
-leader. Once a leader is lost, the others wait for a moment, until the next one is labeled.
+leader. While pods are to be relabeled, the others wait for a moment.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ LEADER_FIRST_S_MAX: Final = 1.0
 
 
 class LeaderFirst:
-    """Lets loops wait from when a leader is lost until the pods have the labels of the next one.
+    """Lets loops wait while pods are to be relabeled, or a leader is lost.
 
-    Each loop has something to do at that moment. Its requests would compete with those that move
-    the Service, for the API server and for this process.
+    After a change of the leader, each loop has something to do. Its requests would compete with
+    those that move the Service, for the API server and for this process.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class LeaderFirst:
         self._timer: asyncio.TimerHandle | None = None
 
     def labels(self, *, right: bool) -> None:
-        """Note whether there is a leader whose labels the pods have."""
+        """Note whether there is a leader, and no label to change."""
         if self._were_right and not right:
             self._free.clear()
             loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class LeaderFirst:
         self._were_right = right
 
     async def run(self, run: Run) -> float | None:
-        """Run once the leader is labeled, or `LEADER_FIRST_S_MAX` after the last one was lost."""
+        """Run once the labels are right, or `LEADER_FIRST_S_MAX` after they ceased to be."""
         await self._free.wait()
         return await run()
 

@@ -46,7 +46,7 @@ class GrowthWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.grown_at_s: dict[str, float] = {}
-        """The time of `time.monotonic` at which each pod's volume was first seen larger."""
+        """The time, since the epoch, at which each pod's volume was first seen larger."""
 
     def __enter__(self) -> Self:
         """Start to watch."""
@@ -68,7 +68,7 @@ class GrowthWatch:
         while left and not self._stopping.wait(POLL_S):
             for pod, before in list(left.items()):
                 if _size_bytes(self._volumes[pod]) > before:
-                    self.grown_at_s[pod] = time.monotonic()
+                    self.grown_at_s[pod] = time.time()
                     del left[pod]
 
 

@@ -31,6 +31,7 @@ class Acknowledgment:
     number: int
     index: int
     at_s: float
+    """When the client knew it, since the epoch, by its own clock."""
 
 
 class Load:
@@ -148,8 +149,9 @@ class Load:
             self._finished += "outcome" in outcome
             match outcome.get("outcome"):
                 case "acknowledged":
-                    now_s = time.monotonic()
-                    acknowledgment = Acknowledgment(outcome["number"], outcome["index"], now_s)
+                    acknowledgment = Acknowledgment(
+                        outcome["number"], outcome["index"], outcome["time"]
+                    )
                     self.acknowledged.append(acknowledgment)
                 case "unknown":
                     self.unknown += 1

@@ -6,6 +6,7 @@ from typing import Final
 
 ALL: Final = "all"
 """The name of the sample that leaves nothing out."""
+_RANK_BITS: Final = 256
 
 
 def chosen(sample: str, among: str, names: Iterable[str], count: int) -> set[str]:
@@ -16,6 +17,18 @@ def chosen(sample: str, among: str, names: Iterable[str], count: int) -> set[str
     if sample == ALL:
         return set(names)
     return set(sorted(set(names), key=lambda name: _rank(sample, among, name))[:count])
+
+
+def within(sample: str, among: str, names: set[str], share: float) -> set[str]:
+    """Return about this share of the names, and at least one. Each is chosen by itself, so what
+    else there is does not matter.
+    """
+    if sample == ALL or not names:
+        return names
+    first = min(names, key=lambda name: _rank(sample, among, name))
+    limit = share * 2**_RANK_BITS
+    ranks = {name: int.from_bytes(_rank(sample, among, name)) for name in names}
+    return {name for name, rank in ranks.items() if rank < limit or name == first}
 
 
 def _rank(sample: str, among: str, name: str) -> bytes:

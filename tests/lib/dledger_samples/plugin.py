@@ -9,13 +9,12 @@ value of `java`, and cases without that parameter. `among` names a set that seve
 such as a group of members, they share.
 """
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 
 import pytest
 
-from dledger_samples.choice import ALL, chosen
+from dledger_samples.choice import ALL, chosen, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _in_other_files(sample: str, share: float, items: list[pytest.Item]) -> set[pytest.Item]:
     """Return the tests in files that a share leaves out."""
     files = {item.nodeid.partition("::")[0] for item in items}
-    kept = chosen(sample, "files", files, math.ceil(share * len(files)))
+    kept = within(sample, "files", files, share)
     return {item for item in items if item.nodeid.partition("::")[0] not in kept}
 
 
@@ -78,10 +77,11 @@ def pytest_terminal_summary(
     sample = config.getoption("--sample")
     if sample != ALL:
         share = config.getoption("--share")
-        files = f", and {share:.0%} of the files," if share < 1 else ""
+        files = f", of {share:.0%} of the files" if share < 1 else ""
+        again = f"--sample={sample}" + (f" --share={share:g}" if share < 1 else "")
         terminalreporter.write_line(
-            f"Tests that are marked `sampled`{files} ran in part; --sample={sample} runs that part "
-            "again."
+            f"A part of the tests ran: a sample of those that are marked `sampled`{files}; {again} "
+            "runs it again."
         )
 
 

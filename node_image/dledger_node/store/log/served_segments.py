@@ -59,14 +59,16 @@ class ServedSegments:
     def foreign(self) -> list[str]:
         """Name what is no segment in the folders of segments; blocks. The log works without it,
         but neither the next start nor Java accepts such a folder.
+
+        A folder that cannot be listed names nothing: who reads its files learns that.
         """
         files = self._files
-        named = [
-            f"{kind}/{name}"
-            for kind, list_ in ((disk.DATA_FOLDER, files.data), (disk.INDEX_FOLDER, files.index))
-            for name in list_.foreign()
-        ]
-        return foreign_names(named)
+        kinds = (disk.DATA_FOLDER, files.data), (disk.INDEX_FOLDER, files.index)
+        with contextlib.suppress(OSError):
+            return foreign_names(
+                f"{kind}/{name}" for kind, list_ in kinds for name in list_.foreign()
+            )
+        return []
 
     def readable_bytes(
         self, folder: Literal["data", "index"], name: str, limit_index: int

@@ -99,20 +99,29 @@ class SegmentList:
         return sorted(self._not_listed() & self._not_listed())
 
     def _not_listed(self) -> set[str]:
-        """A segment that leaves the list is left out: it lies before the first or behind the last
-        one, as one that is about to join the list does.
-        """
         end = self.end
-        names = os.listdir(self.folder)
-        end = max(end, self.end) if self.files else sys.maxsize
-        return {name for name in names if not self._is_expected(name, end)}
+        names = set(os.listdir(self.folder))
+        files = self.files
+        begin, end = self.start, max(end, files[-1].end) if files else sys.maxsize
+        others = names - {file.path.name for file in files}
+        return {name for name in others if not self._joins_or_leaves(name, others, begin, end)}
 
-    def _is_expected(self, name: str, end: int) -> bool:
+    def _joins_or_leaves(self, name: str, others: set[str], begin: int, end: int) -> bool:
+        """Return whether a file may be a segment that is about to join a list of these bounds, or
+        has just left it: behind the last one, or before the first one without a gap, since
+        retention removes the oldest file first.
+        """
         try:
             start = disk.start_offset(name)
+            if (self.folder / name).stat().st_size != self.file_size:
+                return False
         except ValueError:
             return False
-        return start % self.file_size == 0 and start <= end
+        except FileNotFoundError:
+            return True
+        before = range(start, begin, self.file_size)
+        is_in_order = all(disk.file_name(each) in others for each in before)
+        return start % self.file_size == 0 and start <= end and is_in_order
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the segments that hold positions from `start` up to, but not including, `end`."""

@@ -123,7 +123,7 @@ class LeaderFollower:
         self._seen: frozenset[Observation] = frozenset()
         """What the members had said when the last run began."""
         self._looked_at_s: float | None = None
-        """When the last run began."""
+        """When the last run that did not fail began."""
         self._left_since_s: float | None = None
         """Since when patches are left to the replica that acts."""
         self._calm = False
@@ -143,7 +143,6 @@ class LeaderFollower:
         now = self._clock()
         if (too_soon_s := self._too_soon_s(now)) > 0:
             return too_soon_s
-        self._looked_at_s = now
         group = await self._with_applied_roles(group)
         # A run that nothing called for looks for what no event has told.
         seen = frozenset(self._polls.observations())
@@ -159,6 +158,7 @@ class LeaderFollower:
                 self._count_conflicts([error])
                 continue
             if await self._settle(group, membership, pods):
+                self._looked_at_s = now
                 return self._next_look_s()
         raise UnavailableError(
             f"gave up relabeling the pods of {group.namespace}/{group.name} after {ATTEMPTS_MAX} "
@@ -241,7 +241,10 @@ class LeaderFollower:
         """Return how long a replica that does not act waits before it looks again."""
         if self._looked_at_s is None or not self._stands_by():
             return 0.0
-        return self._looked_at_s + STANDING_BY_GAP_S - now
+        due_s = self._looked_at_s + STANDING_BY_GAP_S
+        if self._left_since_s is not None:
+            due_s = min(due_s, self._left_since_s + HEAD_START_S)
+        return due_s - now
 
     def _leaves_it(self) -> bool:
         """Return whether to leave the patches to the replica that acts, which has a head start."""

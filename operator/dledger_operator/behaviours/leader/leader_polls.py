@@ -136,6 +136,8 @@ class _Poll:
                         f"{self._pod.ip} answers as a member of another group: {view.group} "
                         f"{view.group_identity}"
                     )
+                if view.self_id != self._pod.member_id:
+                    raise MemberSilentError(f"{self._pod.ip} answers as member {view.self_id}")
             except MemberSilentError as error:
                 failures += 1
                 since = ""

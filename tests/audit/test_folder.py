@@ -1,0 +1,49 @@
+"""The manifest of a member's folder."""
+
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.log import disk, properties
+from dledger_logs.histories import history, small_shape
+from dledger_logs.layout import Log
+from dledger_logs.write import write_log
+from pyspark_dledger.folder import manifest_of
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    written = write_log(tmp_path / "dledger-n0", history(200), small_shape())
+    said = {"committedIndex": written.last_index, "endIndex": written.last_index}
+    (written.root / "checkpoint").write_bytes(properties.encode(said))
+    return written
+
+
+def test_a_folder_with_nothing_but_segments_has_no_foreign_files(log: Log) -> None:
+    found = manifest_of(log.root)
+
+    assert found.foreign == []
+    assert [each.name for each in found.data] == sorted({place.segment for place in log.places})
+
+
+def test_what_is_no_segment_is_named_and_not_listed(log: Log) -> None:
+    before = manifest_of(log.root)
+    odd = ["data/notes.txt", f"data/{disk.file_name(1)}", "index/7"]
+    for name in odd:
+        (log.root / name).write_bytes(b"x")
+
+    found = manifest_of(log.root)
+
+    assert found.foreign == sorted(odd)
+    assert (found.data, found.index) == (before.data, before.index)
+
+
+def test_a_segment_that_was_cut_short_is_listed(log: Log) -> None:
+    first = log.root / disk.DATA_FOLDER / log.places[0].segment
+    with first.open("r+b") as file:
+        file.truncate(100)
+
+    found = manifest_of(log.root)
+
+    assert found.foreign == []
+    assert found.data[0].size_bytes == 100
