@@ -9,6 +9,8 @@ from dledger_node.raft.config import RaftConfig
 
 # With coarser ticks two followers campaign at the same moment more often; finer ones cost wake-ups.
 TICK_MS: Final = 10
+# More than 200 appends a second tell the followers soon enough what is committed.
+NOTICES_PER_TICK_MAX: Final = 2
 
 
 def raft_config(settings: NodeSettings) -> RaftConfig:
@@ -21,6 +23,7 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         needs_seed=settings.first_log == ARCHIVE,
         heartbeat_ticks=max(1, settings.heartbeat_interval_ms // TICK_MS),
         election_ticks=max(2, settings.election_timeout_ms // TICK_MS),
+        notices_per_tick_max=NOTICES_PER_TICK_MAX,
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         confirms_unflushed=settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH,
     )

@@ -30,6 +30,7 @@ Election
 Replication
     entry_pusher        leader: find where logs agree, push entries, commit
     progress            leader: its knowledge of one peer's log
+    commit_moves        leader: how often its committed index moves
     entry_handler       follower: append, truncate, confirm, commit
 Membership
     changes             when a leader accepts a membership change

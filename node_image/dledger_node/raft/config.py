@@ -35,6 +35,10 @@ class RaftConfig:
     """How long a member that starts with its disk waits for the marks of all others before it makes
     new promises (`recalling`). 0 disables recalling.
     """
+    notices_per_tick_max: int = 0
+    """How often the committed index may move in a tick for peers to be told by a heartbeat at once.
+    If it moves more often, or if this is 0, they learn it with the next push or heartbeat round.
+    """
     confirms_unflushed: bool = False
     """Whether a loss of power may take the end of the log, which this member has confirmed
     (AsyncFlush). Term and vote are always on disk.

@@ -278,6 +278,7 @@ class Raft(CoreView):
             reads.release_confirmed(member, member.role_state)
             if member.role_state.push_due:
                 entry_pusher.send_due(member, member.role_state)
+            heartbeats.send_notices(member, member.role_state)
         if member.joining is not None:
             joining.become_voter_if_safe(member, member.joining)
         if not member.flushed:

@@ -4,7 +4,7 @@ Rules: Raft paper, section 5.3, with the conflict hints at its end, and 5.4.2 fo
 be committed by counting. DLedger's counterpart is `EntryDispatcher`.
 """
 
-from dledger_node.raft import changes, marks, quorum
+from dledger_node.raft import changes, heartbeats, marks, quorum
 from dledger_node.raft.log_terms import BEFORE_FIRST
 from dledger_node.raft.member_state import Leader, MemberState
 from dledger_node.raft.messages import (
@@ -120,6 +120,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
             )
         )
         progress.pushed(last_index, member.now_ticks)
+        heartbeats.note_told(member, progress, min(member.advertised_committed_index, last_index))
 
 
 def _send_probe(member: MemberState, peer_id: str, progress: Progress) -> None:

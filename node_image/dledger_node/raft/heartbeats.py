@@ -6,6 +6,7 @@ Rules: Raft paper, section 5.2; check-quorum: Raft dissertation, section 6.2.
 from dledger_node.raft import quorum
 from dledger_node.raft.member_state import Leader, MemberState
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
+from dledger_node.raft.progress import Progress
 
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
@@ -50,16 +51,52 @@ def confirmed_sent_tick(leader: Leader) -> int | None:
 
 def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
     """Send one peer a heartbeat, with the committed index or the peer's match index if lower."""
-    match_index = leader.progress[peer_id].match_index
+    progress = leader.progress[peer_id]
+    committed_index = min(member.advertised_committed_index, progress.match_index)
+    note_told(member, progress, committed_index)
     member.send(
         HeartBeatRequest(
             sender=member.self_id,
             receiver=peer_id,
             term=member.term,
-            committed_index=min(member.advertised_committed_index, match_index),
+            committed_index=committed_index,
             round=leader.heartbeat_round,
         )
     )
+
+
+def note_told(member: MemberState, progress: Progress, committed_index: int) -> None:
+    """Record that a message tells a peer this committed index."""
+    if member.config.notices_per_tick_max:
+        progress.told_index = max(progress.told_index, committed_index)
+
+
+def notices_due(member: MemberState, leader: Leader) -> list[str]:
+    """Return the peers that do not know how far the entries that they hold are committed.
+
+    Readers wait for that at a follower. Under load, the next push tells it soon enough.
+    """
+    if not member.config.notices_per_tick_max:
+        return []
+    advertised_index = member.advertised_committed_index
+    return [
+        peer_id
+        for peer_id, progress in leader.progress.items()
+        if progress.told_index < min(advertised_index, progress.match_index)
+    ]
+
+
+def send_notices(member: MemberState, leader: Leader) -> None:
+    """Tell peers the committed index by a heartbeat of this round, unless it moves so often that
+    the next push soon tells it; then they are told once it moves less often.
+    """
+    due = notices_due(member, leader)
+    if not due:
+        return
+    index, now_ticks = member.advertised_committed_index, member.elapsed_ticks
+    if leader.commit_moves.per_tick(index, now_ticks) <= member.config.notices_per_tick_max:
+        for peer_id in due:
+            send_to(member, leader, peer_id)
 
 
 def answer(member: MemberState, request: HeartBeatRequest) -> None:

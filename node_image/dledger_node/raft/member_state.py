@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dledger_node.raft.commit_moves import CommitMoves
 from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.election_causes import Election, ElectionCause
 from dledger_node.raft.invariants import InvariantError
@@ -133,6 +134,7 @@ class Leader:
     """Whether a transfer has begun in this term, which ends the read lease."""
     push_due: bool = True
     """Whether a push or a probe may be due, so that `entry_pusher.send_due` must check."""
+    commit_moves: CommitMoves = field(default_factory=CommitMoves)
     transfer: Transfer | None = None
     preferred_peer_id: str | None = None
     """The peer that is fit to lead and more preferred than this leader."""

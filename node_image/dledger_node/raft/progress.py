@@ -72,6 +72,10 @@ class Progress:
     """Whether the peer, by its last heartbeat response, is not joining (`joining`)."""
     is_full: bool = False
     """Whether the peer's volume, by its last heartbeat response, is full."""
+    told_index: int = -1
+    """The committed index that the peer has been told, as far as it can commit. It is only kept if
+    `RaftConfig.notices_per_tick_max` is set.
+    """
     declined_tick: int | None = None
     """The tick at which the peer last declined the leadership (`yielding`); None if it has not."""
 

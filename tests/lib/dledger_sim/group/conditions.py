@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Self
 
+from dledger_node.raft.config import RaftConfig
 from dledger_sim.group.disk import Keep
 
 TICK_US = 10_000
@@ -26,6 +27,8 @@ class Conditions:
     clock_drift: int = 0
     """Maximum deviation of a clock's speed, in thousandths."""
     lease_ticks: int = 0
+    notices_per_tick_max: int = 0
+    """See `RaftConfig`."""
     recall_ticks: int = 0
     """How long a recalling member waits for its peers' marks; 0 for not at all."""
     preferred_count: int = 0
@@ -114,6 +117,23 @@ class Conditions:
     """Names of the moments (`Moment`) at which the nemesis may strike."""
     faults: tuple[str, ...] = ()
     """Names of the allowed strikes (`nemesis.FAULTS`)."""
+
+    def raft_config(self, member_id: str, *, async_flush: bool) -> RaftConfig:
+        """Return the settings of a member's core."""
+        return RaftConfig(
+            self_id=member_id,
+            voters=self.voter_ids,
+            addable_ids=self.member_ids[len(self.voter_ids) :],
+            heartbeat_ticks=self.heartbeat_ticks,
+            election_ticks=self.election_ticks,
+            push_entries_max=self.push_entries_max,
+            inflight_ranges_max=self.inflight_ranges_max,
+            lease_ticks=self.lease_ticks,
+            recall_ticks=self.recall_ticks,
+            notices_per_tick_max=self.notices_per_tick_max,
+            confirms_unflushed=async_flush,
+            preferred_leader_ids=self.preferred_leader_ids,
+        )
 
     @property
     def reshapes(self) -> bool:

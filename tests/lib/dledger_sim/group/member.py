@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger_node.errors import StoreDamagedError
-from dledger_node.raft.config import RaftConfig
 from dledger_node.raft.core import Raft
 from dledger_node.raft.member_state import Role
 from dledger_node.raft.membership import Membership
@@ -119,19 +118,7 @@ class SimMember:
         in_sync = self._world.choices.chance(f"sync {self.member_id}", conditions.flush_switches)
         async_flush = self.disk.starts(in_sync=in_sync)
         self.raft = Raft(
-            RaftConfig(
-                self_id=self.member_id,
-                voters=conditions.voter_ids,
-                addable_ids=conditions.member_ids[len(conditions.voter_ids) :],
-                heartbeat_ticks=conditions.heartbeat_ticks,
-                election_ticks=conditions.election_ticks,
-                push_entries_max=conditions.push_entries_max,
-                inflight_ranges_max=conditions.inflight_ranges_max,
-                lease_ticks=conditions.lease_ticks,
-                recall_ticks=conditions.recall_ticks,
-                confirms_unflushed=async_flush,
-                preferred_leader_ids=conditions.preferred_leader_ids,
-            ),
+            conditions.raft_config(self.member_id, async_flush=async_flush),
             self.disk.hard_state,
             self.disk.log_terms(),
             committed_index=self.committed_index,

@@ -8,6 +8,7 @@ of every seed.
 import dataclasses
 import random
 
+from dledger_node.config import NOTICES_PER_TICK_MAX
 from dledger_sim.group.conditions import (
     CLOCK_DRIFT_MAX,
     RECALL_FOREVER_TICKS,
@@ -100,6 +101,7 @@ def _all_sorts(rng: random.Random, faults: tuple[str, ...]) -> Conditions:
         ambush=rng.choice((0.0, 0.0, 0.05, 0.5, 0.9)),
         moments=tuple(moment.value for moment in ANY_MOMENT if rng.random() < 0.5),
         faults=tuple(fault for fault in faults if rng.random() < 0.4),
+        notices_per_tick_max=rng.choice((0, NOTICES_PER_TICK_MAX, 8)),
     )
 
 
@@ -209,6 +211,7 @@ def follower_reads(rng: random.Random) -> Conditions:
         strike_interval_us=rng.choice((1, 2)) * election_ticks * TICK_US,
         leader_bias=rng.choice((0.2, 0.9)),
         faults=rng.choice(FOLLOWER_READS_FAULTS),
+        notices_per_tick_max=rng.choice((0, NOTICES_PER_TICK_MAX)),
     )
 
 

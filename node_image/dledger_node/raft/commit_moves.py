@@ -1,0 +1,25 @@
+"""How often a leader's committed index moves, which says whether its next push comes soon."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class CommitMoves:
+    """Counts the moves of the committed index in this tick and in the one before."""
+
+    _index: int = -1
+    """The committed index when it was last counted."""
+    _at_ticks: int = 0
+    """The tick that `_moves` counts, by the time that has passed."""
+    _moves: int = 0
+    _moves_before: int = 0
+
+    def per_tick(self, committed_index: int, now_ticks: int) -> int:
+        """Count the index, if it has moved, and return how often it moves in a tick."""
+        if self._at_ticks != now_ticks:
+            self._moves_before = self._moves if self._at_ticks == now_ticks - 1 else 0
+            self._at_ticks, self._moves = now_ticks, 0
+        if self._index < committed_index:
+            self._index = committed_index
+            self._moves += 1
+        return max(self._moves, self._moves_before)
