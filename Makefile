@@ -55,8 +55,8 @@ GROUP_TESTS := tests/audit/test_real_members.py tests/bench tests/broker tests/c
 # Tests that are marked `sampled` run in part. The commit chooses the part, or the day where there is none; `all` leaves nothing out.
 SAMPLE ?= $(shell git -c safe.directory='*' rev-parse --short=8 HEAD 2>/dev/null || date --utc +%F)
 PYTEST := $(RUN) -m pytest -q --sample=$(SAMPLE) --durations=10 --durations-min=5
-# Stages that would take more than a few minutes run half of their files, so that `make test` ends within half an hour.
-HALF := $(PYTEST) --share=0.5
+# The long stages run two fifths of their files, so that `make test` ends within half an hour on two cores.
+PART := $(PYTEST) --share=0.4
 
 .PHONY: test-fast
 test-fast: setup ## Run the tests that need no cluster, Spark, killed members or campaign (about four minutes on two cores)
@@ -66,13 +66,13 @@ test-fast: setup ## Run the tests that need no cluster, Spark, killed members or
 test: setup programs check ## Run all checks, and a sample of the tests (half an hour); SAMPLE=642dab44 repeats that commit's sample
 	@printf '\n== sample %s\n' '$(SAMPLE)'
 	$(call stage,fast tests,$(PYTEST) -n $(WORKERS) --dist worksteal -m "$(FAST)" --ignore=tests/test_tidy.py)
-	$(call stage,node group tests,$(HALF) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
+	$(call stage,node group tests,$(PART) -n $(WORKERS) -m group tests/audit tests/bench tests/broker tests/client tests/kube tests/node)
 	$(call stage,hostile bytes,$(PYTEST) -n $(WORKERS) -m fuzz tests/fuzz)
-	$(call stage,floods,$(HALF) -m fuzz tests/broker tests/node)
+	$(call stage,floods,$(PART) -m fuzz tests/broker tests/node)
 	$(call stage,power cuts,$(PYTEST) -n $(WORKERS) -m powercut tests/store)
 	$(call stage,store faults,$(PYTEST) -n $(WORKERS) -m storefaults tests/store)
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) spark-tests system-tests
-	$(call stage,Java DLedger tests,$(HALF) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
+	$(call stage,Java DLedger tests,$(PART) -n $(WORKERS) --dist loadgroup -m interop tests/interop)
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory SAMPLE=$(SAMPLE) end-to-end-tests simulator-tests
 
 .PHONY: test-all
@@ -88,12 +88,12 @@ programs: setup ## Build the programs that tests need: of the cluster, of Java D
 # Run at the same time: the system tests mostly wait, and the Spark tests use little over one core.
 .PHONY: spark-tests system-tests
 spark-tests:
-	$(call stage,Spark tests,$(HALF) -m spark tests/audit tests/kube)
+	$(call stage,Spark tests,$(PART) -m spark tests/audit tests/kube)
 
 system-tests:
-	$(call stage,local group tests,$(PYTEST) -m local tests/client)
-	$(call stage,storage fault tests,$(HALF) -n $(WORKERS) -m storage tests/node)
-	$(call stage,API server tests,$(HALF) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
+	$(call stage,local group tests,$(PART) -m local tests/client)
+	$(call stage,storage fault tests,$(PART) -n $(WORKERS) -m storage tests/node)
+	$(call stage,API server tests,$(PART) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "apiserver and not spark" tests/kube)
 
 # The cluster leaves two cores partly idle; the simulator runs on the rest at the lowest priority. More at the same time would only make
 # tests late that have a time to keep.

@@ -88,6 +88,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.sampled(1, among="executors of Spark")
 def test_two_executors_give_the_result_and_the_archive_of_one_process(tmp_path: Path) -> None:
     logs: dict[str, Log] = {
         member: write_log(tmp_path / member, key_history(2000, 3), small_shape())
@@ -148,6 +149,7 @@ def children(process: "subprocess.Popen[bytes]") -> list[int]:
     return [int(word) for each in found for word in each.read_text().split()]
 
 
+@pytest.mark.sampled(1, among="executors of Spark")
 def test_an_executor_that_is_lost_midway_changes_nothing(tmp_path: Path) -> None:
     logs: dict[str, Log] = {
         member: write_log(tmp_path / member, key_history(2000, 3), small_shape())

@@ -21,6 +21,7 @@ def test_the_table_has_sixty_tries_and_no_internal_error() -> None:
 
 
 @pytest.mark.group
+@pytest.mark.sampled(1, among="tries")
 def test_the_tries_still_say_what_the_table_says(tmp_path: Path) -> None:
     """After a change that is meant, run `tries.py`, and read the difference."""
     out = io.StringIO()
@@ -34,6 +35,7 @@ def test_the_tries_still_say_what_the_table_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.group
+@pytest.mark.sampled(1, among="tries")
 def test_tries_on_an_unwell_group_end_as_the_table_says(tmp_path: Path) -> None:
     """What was tried last differs from run to run, and what members say of themselves."""
     out = io.StringIO()

@@ -36,7 +36,7 @@ def assert_served(group: Group, load: Load, watch: PodWatch, gaps_s: list[float]
     assert_nothing_was_lost(group, load)
 
 
-@pytest.mark.sampled(1, among="drains on the cluster")
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_two_nodes_are_drained_at_once_and_one_member_goes_at_a_time(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,7 +92,7 @@ def cannot_pull(pod: dict[str, Any]) -> bool:
     return any(reason in ("ErrImagePull", "ImagePullBackOff") for reason in reasons)
 
 
-@pytest.mark.sampled(1, among="drains on the cluster")
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
     group: Group, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,7 +56,7 @@ def test_the_leaders_pod_is_deleted_again_and_again_under_load(
     assert all(terms == sorted(terms) for terms in watch.terms.values()), "a pod's term decreased"
 
 
-@pytest.mark.sampled(2, among="failovers on the cluster")
+@pytest.mark.sampled(1, among="failovers on the cluster")
 def test_acknowledged_appends_survive_the_deletion_of_all_pods_at_once(group: Group) -> None:
     with Load(group) as load:
         load.wait_for_more(2_000)
@@ -67,7 +67,7 @@ def test_acknowledged_appends_survive_the_deletion_of_all_pods_at_once(group: Gr
     assert_nothing_was_lost(group, load)
 
 
-@pytest.mark.sampled(2, among="failovers on the cluster")
+@pytest.mark.sampled(1, among="failovers on the cluster")
 def test_a_new_operator_corrects_the_service_after_a_failover(group: Group) -> None:
     """The group elects a leader without any operator; new ones then update the labels."""
     operators = group.deployment.operator_pods()
@@ -84,7 +84,7 @@ def test_a_new_operator_corrects_the_service_after_a_failover(group: Group) -> N
     wait_for(lambda: old in group.pods(), f"{old} is recreated")
 
 
-@pytest.mark.sampled(2, among="failovers on the cluster")
+@pytest.mark.sampled(1, among="failovers on the cluster")
 def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_leader(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +109,7 @@ def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_lead
     assert_nothing_was_lost(group, load)
 
 
-@pytest.mark.sampled(2, among="failovers on the cluster")
+@pytest.mark.sampled(1, among="failovers on the cluster")
 def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,7 +147,7 @@ def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
     assert_nothing_was_lost(group, load)
 
 
-@pytest.mark.sampled(2, among="failovers on the cluster")
+@pytest.mark.sampled(1, among="failovers on the cluster")
 def test_a_follower_with_an_empty_volume_rejoins_before_the_leader_is_killed(group: Group) -> None:
     """With an empty volume, it must not help to elect a member that lacks its old entries."""
     with Load(group) as load:

@@ -87,7 +87,7 @@ def test_an_invalid_change_is_refused_and_no_pod_is_replaced(
     assert uids(calm_group) == before
 
 
-@pytest.mark.sampled(2, among="groups in trouble on the cluster")
+@pytest.mark.sampled(1, among="groups in trouble on the cluster")
 def test_the_condition_degraded_names_an_image_that_cannot_be_pulled(
     make_group: Callable[..., Group],
 ) -> None:
@@ -101,7 +101,7 @@ def test_the_condition_degraded_names_an_image_that_cannot_be_pulled(
     assert group.condition("Ready")["status"] != "True"
 
 
-@pytest.mark.sampled(2, among="groups in trouble on the cluster")
+@pytest.mark.sampled(1, among="groups in trouble on the cluster")
 def test_a_new_image_that_does_not_exist_replaces_no_running_pod(group: Group) -> None:
     before = uids(group)
 
@@ -118,7 +118,7 @@ def test_a_new_image_that_does_not_exist_replaces_no_running_pod(group: Group) -
     group.wait_for_condition("Ready", "True")
 
 
-@pytest.mark.sampled(2, among="groups in trouble on the cluster")
+@pytest.mark.sampled(1, among="groups in trouble on the cluster")
 def test_the_condition_degraded_names_a_storage_class_that_does_not_exist(
     make_group: Callable[..., Group],
 ) -> None:
@@ -129,7 +129,7 @@ def test_the_condition_degraded_names_a_storage_class_that_does_not_exist(
     assert degraded["status"] == "True"
 
 
-@pytest.mark.sampled(2, among="groups in trouble on the cluster")
+@pytest.mark.sampled(1, among="groups in trouble on the cluster")
 def test_a_full_volume_is_reported_and_no_acknowledged_append_is_lost(
     deployed: Deployment, make_group: Callable[..., Group]
 ) -> None:

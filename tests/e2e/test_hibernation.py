@@ -11,7 +11,7 @@ from dledger_e2e.waiting import wait_for
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.sampled(1, among="planned changes on the cluster"),
+    pytest.mark.sampled(2, among="planned changes on the cluster"),
 ]
 
 ROUNDS = 2

@@ -23,6 +23,7 @@ def assert_no_append_failed(load: Load) -> None:
     assert (load.refused, load.unknown) == (0, 0), load.failures
 
 
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_the_leadership_moves_again_and_again_under_load(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,7 +57,7 @@ def test_the_leadership_moves_again_and_again_under_load(
     assert gaps.longest_s < PAUSE_S_MAX
 
 
-@pytest.mark.sampled(1, among="drains on the cluster")
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
     group: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from tools.local_cluster import images
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.sampled(1, among="planned changes on the cluster"),
+    pytest.mark.sampled(2, among="planned changes on the cluster"),
 ]
 
 PREVIOUS_TAG = "previous"

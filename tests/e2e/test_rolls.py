@@ -13,7 +13,7 @@ from dledger_e2e.waiting import wait_for
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.sampled(1, among="planned changes on the cluster"),
+    pytest.mark.sampled(2, among="planned changes on the cluster"),
 ]
 
 ROLLED_S = 240.0

@@ -23,7 +23,7 @@ PAUSE_S_MAX = 10.0
 """Far above what is seen, because the machine may be busy with other tests."""
 
 
-@pytest.mark.sampled(1, among="growth on the cluster")
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group) -> None:
     with Load(group, per_second=500) as load:
         scale(group, 5)
@@ -46,7 +46,7 @@ def test_a_group_grows_to_five_and_shrinks_to_three_without_a_loss(group: Group)
     assert_nothing_was_lost(group, load)
 
 
-@pytest.mark.sampled(1, among="growth on the cluster")
+@pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_a_group_grows_through_every_size_and_shrinks_to_one_under_load(
     make_group: Callable[..., Group], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ async def driver_of(cluster: Cluster, folder: Path, **executors: object) -> Driv
     return Driver(cluster, "first", folder)
 
 
+@pytest.mark.sampled(1, among="executors of Spark")
 async def test_spark_makes_two_restricted_pods_that_give_the_result_of_one_process(
     cluster: Cluster, tmp_path: Path
 ) -> None:
