@@ -4,13 +4,14 @@ The folder is only read. Its manifest ends at the committed index that its `chec
 later entries may not be the group's.
 """
 
+import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from dledger_formats.http.status import (
     FlushDiskType,
@@ -25,6 +26,8 @@ from pyspark_dledger.files import AnswerError, DiskError, GoneError
 
 UNKNOWN_TERM: Final = (1 << 63) - 1
 """The term of a folder without `currterm`: no entry is above it."""
+_Segment: TypeAlias = tuple[Path, int]
+"""A file that is named like a segment, and its size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,9 @@ def manifest_of(folder: Path) -> Manifest:
             f"{folder} has no sound checkpoint, so nothing tells which of its entries are "
             "committed; read the running member instead"
         ) from error
-    data = list(_files(folder / disk.DATA_FOLDER))
+    data_segments, foreign_data = _listed(folder / disk.DATA_FOLDER)
+    index_segments, foreign_index = _listed(folder / disk.INDEX_FOLDER)
+    data = list(_data_files(data_segments))
     begins = [file.first_index for file in data if file.first_index >= 0]
     begin_index, term = min(begins, default=0), _properties(folder, "currterm").get("currTerm", "")
     status = NodeStatus(
@@ -93,8 +98,9 @@ def manifest_of(folder: Path) -> Manifest:
         peers={},
         version="",
     )
-    index = list(_index_files(folder))
-    return Manifest(status=status, data=data, index=index, foreign=_foreign(folder))
+    index = list(_index_files(index_segments))
+    foreign = foreign_names(foreign_data + foreign_index)
+    return Manifest(status=status, data=data, index=index, foreign=foreign)
 
 
 def _properties(folder: Path, name: str) -> dict[str, str]:
@@ -105,59 +111,41 @@ def _properties(folder: Path, name: str) -> dict[str, str]:
         return {}
 
 
-def _files(folder: Path) -> Iterator[SegmentFile]:
-    for path, size in _sized(folder):
+def _data_files(segments: Sequence[_Segment]) -> Iterator[SegmentFile]:
+    for path, size in segments:
         try:
             first_index = _first_index(path, size)
         except OSError:
             first_index = -1
-        yield SegmentFile(
-            name=path.name, size_bytes=size, readable_bytes=size, first_index=first_index
-        )
+        yield _file(path, size, first_index)
 
 
-def _index_files(folder: Path) -> Iterator[SegmentFile]:
-    for path, size in _sized(folder / disk.INDEX_FOLDER):
-        first_index = disk.start_offset(path.name) // disk.INDEX_UNIT_SIZE
-        yield SegmentFile(
-            name=path.name, size_bytes=size, readable_bytes=size, first_index=first_index
-        )
+def _index_files(segments: Sequence[_Segment]) -> Iterator[SegmentFile]:
+    for path, size in segments:
+        yield _file(path, size, disk.start_offset(path.name) // disk.INDEX_UNIT_SIZE)
 
 
-def _foreign(folder: Path) -> list[str]:
-    """Name what is no segment in the folders of segments."""
-    kinds = [folder / kind for kind in (disk.DATA_FOLDER, disk.INDEX_FOLDER)]
-    return foreign_names(
-        f"{kind.name}/{path.name}"
-        for kind in kinds
-        for path in _paths(kind) - {segment for segment, _ in _sized(kind)}
+def _file(path: Path, size: int, first_index: int) -> SegmentFile:
+    return SegmentFile(
+        name=path.name, size_bytes=size, readable_bytes=size, first_index=first_index
     )
 
 
-def _sized(folder: Path) -> list[tuple[Path, int]]:
-    """Return the segments of a folder, in order, and their sizes in bytes. All that are whole have
-    one size, and begin at a multiple of it.
+def _listed(folder: Path) -> tuple[list[_Segment], list[str]]:
+    """Return the segments of a folder, in order, and the names of all else. Those that are whole
+    have one size, and begin at a multiple of it.
     """
-    sizes = {path: path.stat().st_size for path in sorted(_paths(folder)) if _is_named(path)}
+    starts, sizes = dict[Path, int](), dict[Path, int]()
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    for path in paths:
+        with contextlib.suppress(ValueError):
+            starts[path] = disk.start_offset(path.name)
+            sizes[path] = path.stat().st_size
     whole = Counter(sizes.values()).most_common(1)
-    return [
-        (path, size)
-        for path, size in sizes.items()
-        if not whole[0][0] or disk.start_offset(path.name) % whole[0][0] == 0
-    ]
-
-
-def _paths(folder: Path) -> set[Path]:
-    return set(folder.iterdir()) if folder.is_dir() else set()
-
-
-def _is_named(path: Path) -> bool:
-    """Tell whether a file is named like a segment."""
-    try:
-        disk.start_offset(path.name)
-    except ValueError:
-        return False
-    return True
+    size = whole[0][0] if whole else 0
+    segments = [(path, sizes[path]) for path, at in starts.items() if not size or at % size == 0]
+    found = {path for path, _ in segments}
+    return segments, [f"{folder.name}/{path.name}" for path in paths if path not in found]
 
 
 def _first_index(path: Path, size: int) -> int:
