@@ -1,22 +1,20 @@
 """What is to be told of a calm group is told at once, not with its next report."""
 
-from random import Random
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, NOW, group_body
+from dledger_kube.objects import IMAGES, group_body
+from dledger_kube.worker_context import unconnected
 from dledger_operator.api_objects import TokenSecretView
 from dledger_operator.behaviours.admin_tokens.group_tokens import REFUSED, TAKEN, GroupTokens
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.group_worker import GroupWorker
-from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.clients.errors import KubeError, RefusedError
-from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.resources.event import WARNING
 
 NOTE = EventNote(severity=WARNING, reason="ChildContested", message="leave it alone")
@@ -42,20 +40,7 @@ class TokenSecrets:
 
 def context_of(secrets: TokenSecrets | None = None) -> Context:
     api = SimpleNamespace(tokens=secrets, custom_objects=getattr(secrets, "custom_objects", None))
-    made = SimpleNamespace(
-        api=api,
-        member_http=None,
-        leader_requests=None,
-        authorized_requests=lambda *_: None,
-        canaries=None,
-        nodes=Nodes(),
-        metrics=OperatorMetrics(clock=lambda: 0.0),
-        node_image=IMAGES,
-        clock=lambda: 0.0,
-        now=lambda: NOW,
-        random=Random(1),
-    )
-    return cast("Context", made)
+    return unconnected(api)
 
 
 async def is_woken(worker: GroupWorker, loop: str) -> bool:

@@ -21,6 +21,7 @@ from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.command import Command
 from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
+from dledger_store_files.upkeep import remove_before
 
 OpenStore = Callable[..., LogStore]
 
@@ -43,8 +44,7 @@ class FolderPeer:
 
 
 def remove_front(store: LogStore, first_index: int = FIRST_LEFT) -> None:
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, first_index)
 
 
 @pytest.fixture

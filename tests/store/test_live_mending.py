@@ -15,6 +15,7 @@ from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.served_segments import stored_bytes
 from dledger_store_files.contents import bodies_of, flush
 from dledger_store_files.damage import flip
+from dledger_store_files.upkeep import remove_before
 
 OpenStore = Callable[..., LogStore]
 
@@ -104,8 +105,7 @@ def test_what_retention_removes_meanwhile_is_not_missed(
     place = mender.first_place()
     assert place is not None
     first_index = next(i for i in range(100) if store.position(i).pos == 2 * 4096)
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, first_index)
 
     scanned = mender.step(place, 1 << 20)
 

@@ -8,6 +8,7 @@ from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment import Segment
 from dledger_node.store.small_files.checkpoint import load_checkpoint
 from dledger_store_files.contents import bodies_of, flush
+from dledger_store_files.upkeep import remove_front
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]
@@ -23,14 +24,6 @@ def store(open_store: OpenStore) -> LogStore:
     flush(opened)
     opened.save_checkpoint(39)
     return opened
-
-
-def remove(store: LogStore, segments: int) -> int:
-    """Remove segments from the front; return the first remaining entry."""
-    first_index = store.front.sealed_segments()[segments - 1].last_index + 1
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
-    return first_index
 
 
 def test_all_segments_but_the_last_are_sealed(store: LogStore) -> None:
@@ -49,7 +42,7 @@ def test_an_empty_log_has_no_sealed_segments(open_store: OpenStore) -> None:
 
 
 def test_a_log_continues_after_its_front_is_removed(store: LogStore, folder: Path) -> None:
-    begin_index = remove(store, 2)
+    begin_index = remove_front(store, 2)
 
     assert store.begin_index == begin_index > 10
     assert bodies_of(store) == BODIES[begin_index:]
@@ -66,7 +59,7 @@ def test_a_log_continues_after_its_front_is_removed(store: LogStore, folder: Pat
 def test_a_log_without_its_front_is_the_same_after_a_restart(
     store: LogStore, open_store: OpenStore
 ) -> None:
-    begin_index = remove(store, 2)
+    begin_index = remove_front(store, 2)
     runs = store.term_runs()
     store.close()
 
@@ -100,7 +93,7 @@ def test_a_start_finishes_a_removal_that_a_crash_interrupted(
     with monkeypatch.context() as patched:
         patched.setattr(Segment, "remove", remove_some)
         with pytest.raises(Crash):
-            remove(store, 2)
+            remove_front(store, 2)
 
     again = open_store(crashed(store))
 
@@ -158,7 +151,7 @@ def test_uncommitted_entries_are_not_removed(open_store: OpenStore) -> None:
     store.save_checkpoint(3)
 
     with pytest.raises(StoreError, match="are not committed"):
-        remove(store, 1)
+        remove_front(store, 1)
     assert bodies_of(store) == BODIES
 
 
@@ -182,7 +175,7 @@ def test_a_truncation_during_a_removal_does_not_move_the_beginning_back(
 def test_a_removal_does_not_disturb_a_flush_or_a_checkpoint(store: LogStore) -> None:
     store.append_bodies(BODIES, term=9)
     target = store.flush_target()
-    remove(store, 3)
+    remove_front(store, 3)
 
     store.flush(target)
     store.flushed(target)

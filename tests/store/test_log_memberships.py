@@ -14,16 +14,8 @@ from dledger_node.store.derived.membership_bodies import body_of
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import checkpoint
-from dledger_store_files.memberships import (
-    ENTRIES,
-    GONE,
-    LEARNS,
-    VOTES,
-    change,
-    commit,
-    fill,
-    remove_front,
-)
+from dledger_store_files.memberships import ENTRIES, GONE, LEARNS, VOTES, change, fill
+from dledger_store_files.upkeep import commit, remove_front
 
 OpenStore = Callable[..., LogStore]
 Crashed = Callable[[LogStore], Path]

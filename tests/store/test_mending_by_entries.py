@@ -18,6 +18,7 @@ from dledger_store_files.contents import flush
 from dledger_store_files.damage import flip, poke
 from dledger_store_files.folder_peer import FolderPeer
 from dledger_store_files.small_log import SEGMENT_BYTES, data_of, shape_of
+from dledger_store_files.upkeep import remove_before
 
 OpenStore = Callable[..., LogStore]
 
@@ -52,8 +53,7 @@ def members(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
 def members_without_front(open_store: OpenStore, folder: Path, tmp_path: Path) -> list[Path]:
     """As `members`, after retention has removed the entries before FIRST_LEFT."""
     store = store_with_entries(open_store)
-    begin = store.front.save_begin(FIRST_LEFT)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, FIRST_LEFT)
     store.close()
     return with_twins(folder, tmp_path)
 

@@ -21,6 +21,7 @@ from dledger_store_files.producers import (
     mark_stable,
     register,
 )
+from dledger_store_files.upkeep import remove_before
 
 OpenStore = Callable[..., LogStore]
 
@@ -68,8 +69,7 @@ def test_the_producers_file_of_another_log_is_ignored(
 def remove_front(store: LogStore) -> int:
     """Remove all segments but the last; return the first remaining entry."""
     first_index = store.front.sealed_segments()[-1].last_index + 1
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, first_index)
     return first_index
 
 

@@ -13,7 +13,8 @@ from dledger_node.store.log.front import LogFront
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment_list import SegmentList
 from dledger_node.store.small_files import checkpoint
-from dledger_store_files.memberships import ENTRIES, VOTES, commit, fill, remove_front
+from dledger_store_files.memberships import ENTRIES, VOTES, fill
+from dledger_store_files.upkeep import commit, remove_front
 
 OpenStore = Callable[..., LogStore]
 

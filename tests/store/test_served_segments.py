@@ -13,6 +13,7 @@ from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.contents import flush
 from dledger_store_files.small_log import SEGMENT_BYTES
+from dledger_store_files.upkeep import commit, remove_before, remove_front
 
 OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(120)]
@@ -54,8 +55,7 @@ def test_the_first_entries_of_segments_are_right_after_the_front_is_removed(
     store.save_checkpoint(len(BODIES) - 1)
     listed(store)
     first_index = store.front.sealed_segments()[1].last_index + 1
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, first_index)
 
     assert listed(store) == first_entries(store)
     assert store.front.sealed_segments()[0].last_index + 1 == listed(store)[1]
@@ -149,11 +149,9 @@ def test_segments_that_come_and_go_are_never_named(open_store: OpenStore) -> Non
         for term in range(1, 20):
             store.append_bodies(BODIES, term=term)
             store.truncate(store.end_index - len(BODIES) + 2)
-        flush(store)
-        store.save_checkpoint(store.end_index)
+        commit(store, store.end_index)
         for sealed in store.front.sealed_segments():
-            begin = store.front.save_begin(sealed.last_index + 1)
-            store.front.delete(store.front.forget_before(begin))
+            remove_before(store, sealed.last_index + 1)
     finally:
         ended.set()
         thread.join()
@@ -167,11 +165,8 @@ def test_a_segment_that_came_back_before_the_front_is_named_if_the_next_start_re
 ) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)
-    flush(store)
-    store.save_checkpoint(store.end_index)
-    sealed = store.front.sealed_segments()
-    begin = store.front.save_begin(sealed[2].last_index + 1)
-    store.front.delete(store.front.forget_before(begin))
+    commit(store, store.end_index)
+    remove_front(store, 3)
     came_back = 2 * SEGMENT_BYTES if size_bytes == 1 else 0
     (folder / "data" / disk.file_name(came_back)).write_bytes(bytes(size_bytes))
 

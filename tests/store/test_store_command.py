@@ -21,6 +21,7 @@ from dledger_store_files.archives import extract
 from dledger_store_files.command import Command
 from dledger_store_files.contents import COMMAND_BODIES, bodies_of, files_under, flush
 from dledger_store_files.damage import flip, poke
+from dledger_store_files.upkeep import remove_before
 
 GOLDEN = Path(__file__).parent.parent / "formats" / "golden"
 OpenStore = Callable[..., LogStore]
@@ -247,8 +248,7 @@ def test_a_log_without_its_front_needs_a_snapshot_if_there_were_any(
 ) -> None:
     store = open_store(written)
     begin_index = store.front.sealed_segments()[0].last_index + 1
-    begin = store.front.save_begin(begin_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, begin_index)
     store.close()
     assert store_command("verify", written) == ExitCode.OK
 

@@ -13,6 +13,7 @@ from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 from dledger_store_files.contents import flush
+from dledger_store_files.upkeep import remove_before
 
 OpenStore = Callable[..., LogStore]
 BODIES = [bytes([number]) * (number * 37 % 900) for number in range(40)]
@@ -89,8 +90,7 @@ def test_a_range_that_is_not_in_memory_is_not_read_without_a_wait(
 def test_a_range_of_a_removed_segment_has_moved(store: LogStore) -> None:
     stored = found(store, 0)
     first_index = store.front.sealed_segments()[0].last_index + 1
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
+    remove_before(store, first_index)
 
     assert not store.still_holds(stored)
     for read in (stored.read_cached, lambda: stored.read(0), lambda: found(store, 0)):

@@ -30,19 +30,3 @@ def fill(store: LogStore) -> None:
         change(store, membership)
         store.append_bodies([bytes(900)] * 2, term=1)
     store.append_bodies([bytes(900)], term=1)
-
-
-def commit(store: LogStore, index: int) -> None:
-    """Make the log durable and committed up to an index, as the upkeep does."""
-    target = store.flush_target()
-    store.flush(target)
-    store.flushed(target)
-    store.save_checkpoint(index)
-
-
-def remove_front(store: LogStore, segments: int) -> int:
-    """Remove segments as retention does; return the first remaining entry."""
-    first_index = store.front.sealed_segments()[segments - 1].last_index + 1
-    begin = store.front.save_begin(first_index)
-    store.front.delete(store.front.forget_before(begin))
-    return first_index
