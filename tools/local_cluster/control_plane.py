@@ -240,7 +240,6 @@ def ensure_started(layout: Layout, program: Program) -> None:
         log=log(layout, program.name),
         owner=layout.folder,
     )
-    cgroups.create_for_programs(layout.control_plane_cgroup, CPU_WEIGHT)
     with contextlib.suppress(ProcessLookupError):  # it has ended, which `wait_ready` tells
         cgroups.enter(layout.control_plane_cgroup, process.pid)
 
@@ -264,6 +263,7 @@ def wait_ready(layout: Layout, program: Program) -> None:
 
 def start(layout: Layout, programs: Path) -> None:
     """Start the missing programs; return when the API serves. Its clients may take longer."""
+    cgroups.create_for_programs(layout.control_plane_cgroup, CPU_WEIGHT)
     layout.volumes.mkdir(exist_ok=True)
     os.chown(layout.volumes, int(VOLUME_OWNER), int(VOLUME_OWNER))
     for program in (etcd(layout, programs), api_server(layout, programs)):
