@@ -94,6 +94,7 @@ def link_restored(leader: Leader, peer_id: str) -> None:
 def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
     """Send ranges, each of one term, until the window is full or the log ends."""
     log, limits, memberships = member.log, member.config, member.memberships
+    committed_index = member.advertised_committed_index
     while (
         progress.next_index <= log.end_index and len(progress.inflight) < limits.inflight_ranges_max
     ):
@@ -111,7 +112,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
                 first_index=first_index,
                 last_index=last_index,
                 entries_term=log.term_at(first_index),
-                committed_index=member.advertised_committed_index,
+                committed_index=committed_index,
                 memberships=(
                     memberships.between(first_index, last_index)
                     if first_index <= memberships.last_index
@@ -120,7 +121,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
             )
         )
         progress.pushed(last_index, member.now_ticks)
-        heartbeats.note_told(member, progress, min(member.advertised_committed_index, last_index))
+        heartbeats.note_told(member, progress, min(committed_index, last_index))
 
 
 def _send_probe(member: MemberState, peer_id: str, progress: Progress) -> None:
