@@ -11,6 +11,7 @@ from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.segments.segment_list import SegmentList
 from dledger_store_files.contents import flush
 from dledger_store_files.small_log import SEGMENT_BYTES
 from dledger_store_files.upkeep import commit, remove_before, remove_front
@@ -183,3 +184,24 @@ def test_a_folder_that_cannot_be_listed_names_nothing(open_store: OpenStore, fol
 
     assert store.segments.foreign() == []
     (folder / "elsewhere").rename(folder / "index")
+
+
+def test_a_long_front_that_is_being_removed_costs_one_look_at_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs of files would cost minutes of the processor for a large log."""
+    count, names = 300, list[int]()
+    for number in range(count):
+        (tmp_path / disk.file_name(number * SEGMENT_BYTES)).write_bytes(bytes(SEGMENT_BYTES))
+    segments = SegmentList.load(tmp_path, SEGMENT_BYTES)
+    segments.take_before((count - 1) * SEGMENT_BYTES)
+    name_of = disk.file_name
+
+    def counted(start: int) -> str:
+        names.append(start)
+        return name_of(start)
+
+    monkeypatch.setattr(disk, "file_name", counted)
+
+    assert segments.foreign() == []
+    assert len(names) <= 2 * count

@@ -99,29 +99,30 @@ class SegmentList:
         return sorted(self._not_listed() & self._not_listed())
 
     def _not_listed(self) -> set[str]:
+        """Leave out what may be a segment that is about to join the list, or has just left it:
+        behind the last one, or before the first one without a gap, since retention removes the
+        oldest file first.
+        """
         end = self.end
         names = set(os.listdir(self.folder))
         files = self.files
         begin, end = self.start, max(end, files[-1].end) if files else sys.maxsize
         others = names - {file.path.name for file in files}
-        return {name for name in others if not self._joins_or_leaves(name, others, begin, end)}
+        leaving = begin
+        while leaving and disk.file_name(leaving - self.file_size) in others:
+            leaving -= self.file_size
+        return {name for name in others if not self._is_segment(name, leaving, end)}
 
-    def _joins_or_leaves(self, name: str, others: set[str], begin: int, end: int) -> bool:
-        """Return whether a file may be a segment that is about to join a list of these bounds, or
-        has just left it: behind the last one, or before the first one without a gap, since
-        retention removes the oldest file first.
-        """
+    def _is_segment(self, name: str, begin: int, end: int) -> bool:
+        """Return whether a file is gone, or may be a segment that begins at or between these."""
         try:
             start = disk.start_offset(name)
-            if (self.folder / name).stat().st_size != self.file_size:
-                return False
+            size = (self.folder / name).stat().st_size
         except ValueError:
             return False
         except FileNotFoundError:
             return True
-        before = range(start, begin, self.file_size)
-        is_in_order = all(disk.file_name(each) in others for each in before)
-        return start % self.file_size == 0 and start <= end and is_in_order
+        return size == self.file_size and start % size == 0 and begin <= start <= end
 
     def files_between(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the segments that hold positions from `start` up to, but not including, `end`."""
