@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger_formats.protocol import frames, requests
 from dledger_formats.protocol.codes import RequestCode
@@ -58,6 +60,10 @@ def loop() -> Loop:
 
 @pytest.fixture
 def turns(loop: Loop) -> InputTurns:
+    return turns_of(loop)
+
+
+def turns_of(loop: Loop) -> InputTurns:
     return InputTurns(lambda run: loop.due.append(run), lambda: loop.now_s)
 
 
@@ -81,11 +87,31 @@ def test_no_turn_begins_with_more_input_than_its_slice(loop: Loop, turns: InputT
     assert not any(sender.parts for sender in senders)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["before", "behind"]), st.integers(1, 9)), max_size=40),
+)
+def test_input_before_and_behind_the_slice_of_a_turn_counts_with_it(
+    entries: list[tuple[str, int]],
+) -> None:
+    """Reads let connections go on anywhere in a turn, so input took two slices of it."""
+    loop = Loop()
+    turns = turns_of(loop)
+    for place, parts in entries:
+        began_s = loop.now_s
+        if place == "before":
+            turns.ready(Sender(loop, parts))
+        loop.turn()
+        if place == "behind":
+            turns.ready(Sender(loop, parts))
+        assert loop.now_s - began_s <= 1.5 * SLICE_S
+
+
 def test_clients_take_turns(loop: Loop, turns: InputTurns) -> None:
     greedy, modest = Sender(loop, 1000), Sender(loop, 1)
     turns.ready(greedy)
     turns.ready(modest)
 
+    loop.turn()  # the first input was handled in this turn
     loop.turn()
 
     assert (modest.parts, greedy.parts > 900) == (0, True)

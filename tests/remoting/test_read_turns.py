@@ -82,11 +82,31 @@ def test_no_turn_takes_longer_than_a_slice_and_one_read(loop: Loop, turns: ReadT
     assert all(reader.answers == [0, 1, 2, 3, 4] for reader in readers)
 
 
+@given(st.lists(st.tuples(st.sampled_from(["before", "behind"]), st.integers(1, 9)), max_size=40))
+def test_reads_before_and_behind_the_slice_of_a_turn_count_with_it(
+    entries: list[tuple[str, int]],
+) -> None:
+    loop = Loop()
+    turns, reader = turns_of(loop), Reader(loop)
+
+    def submit(count: int) -> None:
+        for number in range(count):
+            turns.submit(reader, reader.read(number))
+
+    for place, count in entries:
+        began_s = loop.now_s
+        submit(count if place == "before" else 0)
+        loop.turn()
+        submit(count if place == "behind" else 0)
+        assert loop.now_s - began_s <= SLICE_S + SLICE_S / 2
+
+
 def test_a_reader_with_many_reads_does_not_hold_up_another(loop: Loop, turns: ReadTurns) -> None:
     greedy, modest = Reader(loop), Reader(loop)
     for number in range(50):
         turns.submit(greedy, greedy.read(number))
     turns.submit(modest, modest.read(0))
+    loop.turn()  # the first reads were done in this turn
     loop.turn()
 
     assert modest.answers == [0]
@@ -116,6 +136,7 @@ def test_a_reader_goes_on_once_its_queue_has_room(loop: Loop, turns: ReadTurns) 
     while reader.reads_waiting < READS_WAITING_MAX:
         turns.submit(reader, reader.read(0))
     assert reader.went_on == 0
+    loop.turn()
     loop.turn()
 
     assert reader.went_on == 1

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from dledger_node.remoting.turn_time import TurnTime
+
 SLICE_S: Final = 0.002
 """A turn begins with no further input of clients once it has spent this much on it."""
 PEERS_SLICE_S: Final = 0.001
@@ -39,10 +41,9 @@ class InputTurns:
         slice_s: float = SLICE_S,
     ) -> None:
         """`call_soon` runs a function in the next turn of the loop."""
-        self._slice_s = slice_s
+        self._time = TurnTime(slice_s)
         self._call_soon = call_soon
         self._now_s = now_s
-        self._spent_s = 0.0
         self._turn_is_due = self._is_serving = self._is_closed = False
         # Connections with input, in the order of their turns.
         self._waiting: dict[Sender, None] = {}
@@ -72,16 +73,18 @@ class InputTurns:
             call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._turn_is_due, self._spent_s = False, 0.0
+        self._turn_is_due = False
+        self._time.callback_begins()
         if self._waiting:
             self._schedule()
             self._serve()
+        self._time.callback_ends()
 
     def _serve(self) -> None:
         """Serve one connection after the other until the turn's time is over."""
         self._is_serving = True  # what is served now may call `ready`
         try:
-            while self._waiting and self._spent_s < self._slice_s:
+            while self._waiting and self._time.left_s > 0:
                 self._serve_one(next(iter(self._waiting)))
         finally:
             self._is_serving = False
@@ -90,8 +93,8 @@ class InputTurns:
         began_s = self._now_s()
         more = False
         try:
-            more = sender.take_input(began_s + self._slice_s - self._spent_s)
+            more = sender.take_input(began_s + self._time.left_s)
         finally:
-            self._spent_s += self._now_s() - began_s
+            self._time.spend(self._now_s() - began_s)
             if self._waiting.pop(sender, sender) is None and more:  # else it was closed
                 self._waiting[sender] = None

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from dledger_node.remoting.caller import Caller
+from dledger_node.remoting.turn_time import TurnTime
 
 READS_WAITING_MAX: Final = 8
 """Reads of one connection that may wait. Its further requests are put off."""
@@ -45,7 +46,7 @@ class ReadTurns:
         """`call_soon` runs a function in the next turn of the loop."""
         self._call_soon = call_soon
         self._now_s = now_s
-        self._spent_s = 0.0
+        self._time = TurnTime(SLICE_S)
         self._turn_is_due = False
         self._waiting: dict[Reader, deque[Read]] = {}
         """The reads of each connection."""
@@ -64,7 +65,7 @@ class ReadTurns:
             return
         reader.reads_waiting += 1
         self._schedule()
-        has_time = self._spent_s < SLICE_S and not self._is_reading and not self._ready
+        has_time = self._time.left_s > 0 and not self._is_reading and not self._ready
         if has_time and reader.unread_since_s is None and reader not in self._waiting:
             self._do(reader, read)
             return
@@ -106,8 +107,9 @@ class ReadTurns:
 
     def _turn(self) -> None:
         """Serve reads until the turn's time is used up, rotating through the connections."""
-        self._turn_is_due, self._spent_s = False, 0.0
-        while self._ready and self._spent_s < SLICE_S:
+        self._turn_is_due = False
+        self._time.callback_begins()
+        while self._ready and self._time.left_s > 0:
             reader = next(iter(self._ready))
             del self._ready[reader]
             if reader.unread_since_s is not None:
@@ -120,6 +122,7 @@ class ReadTurns:
                 del self._waiting[reader]
             self._schedule()
             self._do(reader, read)
+        self._time.callback_ends()
         if self._ready:
             self._schedule()
 
@@ -129,5 +132,5 @@ class ReadTurns:
             read()
         finally:
             self._is_reading = False
-            self._spent_s += self._now_s() - began_s
+            self._time.spend(self._now_s() - began_s)
             self.release(reader)
