@@ -12,7 +12,7 @@ import pytest
 from dledger_kube.objects import NOW, group, member, membership, observed_group, pod
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import next_step
 from dledger_operator.behaviours.members.steps import SetPods, Wait
@@ -199,7 +199,7 @@ def falling_asleep(late: timedelta) -> ObservedGroup:
     """A group of which only n2 has a pod, whose end is this late."""
     pods = [pod(2, leaving=True, ready=False, node="worker-2", ends_by=NOW - late)]
     spec = group(replicas=3)
-    seen = observe.members(spec, pods, [], {}, membership(3), now=NOW)
+    seen = MemberJudge(spec, membership(3), now=NOW).members(MemberReads(pods))
     return observed_group(hibernate=True, leader=None, members=seen)
 
 

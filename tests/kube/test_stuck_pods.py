@@ -10,7 +10,7 @@ from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
-from dledger_operator.behaviours.members import observe
+from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 
 DELETE_NODE = "delete its Node, or give it the taint"
 FOREIGN = ("example.com/protect",)
@@ -35,10 +35,8 @@ def late_pod(**fields: Any) -> PodView:
 def said(node: Nodes, **fields: Any) -> str:
     """What the operator says about a pod whose end is 40 s late."""
     late = late_pod(**fields)
-    seen = observe.members(
-        group(replicas=3), [late], [], {}, membership(3), now=NOW, node_ready=node.is_ready
-    )
-    problem = seen[2].problem
+    judge = MemberJudge(group(replicas=3), membership(3), now=NOW, node_ready=node.is_ready)
+    problem = judge.members(MemberReads([late]))[2].problem
     assert problem is not None
     assert problem.reason == "PodTerminating"
     assert "pod flights-2 on node worker-2 should have ended by" in problem.message

@@ -25,6 +25,7 @@ from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.members import founded_again, observe
 from dledger_operator.behaviours.members.membership import recorded_membership
+from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.report.status import leader_changes_from_json
@@ -36,6 +37,7 @@ from dledger_operator.observed_state import (
     Membership,
     ObservedEndpoints,
     ObservedGroup,
+    ObservedMember,
     Placement,
     RollPlan,
 )
@@ -259,7 +261,8 @@ class GroupSnapshot:
         group, told = self.group_in_force, self.answers or {}
         if group is None or group.hibernate:
             return False
-        seen = observe.members(group, self.followed.pods, [], told, self.membership)
+        judge = MemberJudge(group, self.membership)
+        seen = judge.members(MemberReads(self.followed.pods, answers=told))
         ready = {each.member_id for each in seen if each.ready}
         return len(ready & self.membership.voters) < self.membership.quorum
 
@@ -296,22 +299,7 @@ class GroupSnapshot:
     ) -> ObservedGroup:
         """Combine all parts into the observed state; this may end the startup grace period."""
         group, followed, shape = self.group_in_force, self.followed, self.reconciled.shape
-        members = (
-            observe.members(
-                group,
-                followed.pods,
-                self.claims,
-                self.answers or {},
-                self.membership,
-                self.failures,
-                self.reconciled.wanted,
-                now,
-                nodes.is_ready,
-                self.reconciled.not_live,
-            )
-            if group
-            else ()
-        )
+        members = self._members(group, now, nodes) if group else ()
         return ObservedGroup(
             namespace=self.namespace,
             name=self.name,
@@ -342,3 +330,15 @@ class GroupSnapshot:
             copies_archive=self.history.leader is None
             and any(pod.copies_archive for pod in followed.pods),
         )
+
+    def _members(self, group: Group, now: datetime, nodes: Nodes) -> tuple[ObservedMember, ...]:
+        judge = MemberJudge(
+            group,
+            self.membership,
+            wanted=self.reconciled.wanted,
+            not_live=self.reconciled.not_live,
+            now=now,
+            node_ready=nodes.is_ready,
+        )
+        answers = self.answers or {}
+        return judge.members(MemberReads(self.followed.pods, self.claims, answers, self.failures))

@@ -1,41 +1,24 @@
-"""Observes a group's members: their pods, their volume claims and their own status."""
+"""Reads what members are judged by: their own status, their claims, and why pods are missing."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol
 
-from dledger_formats.http.status import MembershipRole, NodeStatus
+from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.api_objects import (
     CreationFailure,
     PodView,
-    Problem,
     StatefulSetView,
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children.claims import DELETE
-from dledger_operator.behaviours.members import stuck_pods
 from dledger_operator.behaviours.members.founded_again import Unbegun
-from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.clients.errors import KubeError, MemberSilentError
-from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.spec.group import Group
-from dledger_operator.spec.revision import Revision, why_behind
 
-VOLUME_TERMINATING: Final = "VolumeTerminating"
-VOLUME_LOST: Final = "VolumeLost"
-"""The reason of a claim in the phase Lost: its PersistentVolume is gone."""
-VOLUME_ELSEWHERE: Final = ("PersistentVolume's node affinity", "volume node affinity conflict")
-"""What schedulers of several releases say about a volume that no node has."""
-REPLACE_ADVICE: Final = (
-    f"; if the volume does not come back, give the member a new one with a {names.REPLACE_KIND}"
-)
 logger = logging.getLogger(__name__)
-
-FAILED_CREATE: Final = "FailedCreate"
-"""The reason of the StatefulSet controller's Event about a pod that it could not create."""
 
 
 class CreationApi(Protocol):
@@ -150,149 +133,3 @@ async def statuses(
         for pod, answer in zip(asked, answers, strict=True)
         if answer and answer.self_id == pod.member_id and not is_stranger(answer)
     }
-
-
-def members(
-    group: Group,
-    pods: Sequence[PodView],
-    claims: Sequence[VolumeClaimView],
-    answers: Mapping[str, NodeStatus],
-    membership: Membership,
-    failures: Sequence[CreationFailure] = (),
-    wanted: Revision | None = None,
-    now: datetime | None = None,
-    node_ready: Callable[[str], bool | None] = lambda _: None,
-    not_live: frozenset[str] = frozenset(),
-) -> tuple[ObservedMember, ...]:
-    """Return every member that the spec asks for, that has a pod, or that belongs to the group.
-
-    `failures` say why missing pods could not be created, latest first. `wanted` is the revision
-    that the spec asks for; None while it is not known. `now` tells whether a pod should have ended,
-    and `node_ready` whether the Node of that name is Ready, None if it is not known. `not_live` is
-    as in `WantedSettings`.
-    """
-    existing = {names.ordinal(pod.member_id) for pod in pods}
-    existing |= {names.ordinal(each) for each in membership.voters | membership.learners}
-    pod_of = {pod.name: pod for pod in pods}
-    claim_of = {claim.name: claim for claim in claims}
-    failure_of = {each.pod: each for each in reversed(failures)}
-    settings = WantedSettings(group, not_live) if wanted else None
-    return tuple(
-        _member(
-            group,
-            member_id,
-            pod_name,
-            pod_of.get(pod_name),
-            claim_of.get(names.volume_claim(pod_name)),
-            _problem(
-                pod_of.get(pod_name),
-                claim_of.get(names.volume_claim(pod_name)),
-                failure_of.get(pod_name),
-                now,
-                node_ready,
-            ),
-            _danger(pod_of.get(pod_name), claim_of.get(names.volume_claim(pod_name))),
-            answers,
-            membership.role_of(member_id),
-            wanted,
-            settings,
-        )
-        for ordinal in range(max(group.replicas, 1 + max(existing, default=-1)))
-        for member_id, pod_name in [(names.member_id(ordinal), names.pod(group.name, ordinal))]
-    )
-
-
-def _member(
-    group: Group,
-    member_id: str,
-    pod_name: str,
-    pod: PodView | None,
-    claim: VolumeClaimView | None,
-    problem: Problem | None,
-    danger: Problem | None,
-    answers: Mapping[str, NodeStatus],
-    membership: MembershipRole,
-    wanted: Revision | None,
-    settings: WantedSettings | None,
-) -> ObservedMember:
-    status = answers.get(pod.uid) if pod else None
-    reason = _why_not_ready(pod, status)
-    return ObservedMember(
-        member_id=member_id,
-        pod=pod_name,
-        role=_role(group, pod),
-        membership=membership,
-        exists=pod is not None,
-        leaving=pod is not None and pod.leaving,
-        ready=not reason,
-        reason=reason,
-        problem=problem,
-        danger=danger,
-        status=status,
-        image=pod.image if pod else "",
-        revision=pod.revision.name if pod and pod.revision else "",
-        behind=why_behind(pod.revision, wanted) if pod and wanted else "",
-        volume_requested=claim.requested if claim else "",
-        volume_capacity=claim.capacity if claim else "",
-        lacks=settings.lacking(status) if status and settings else "",
-    )
-
-
-def _role(group: Group, pod: PodView | None) -> str:
-    roles = {group.roles.master: names.ROLE_MASTER, group.roles.slave: names.ROLE_SLAVE}
-    return roles.get(pod.role(group.roles), names.ROLE_NONE) if pod else names.ROLE_NONE
-
-
-def _problem(
-    pod: PodView | None,
-    claim: VolumeClaimView | None,
-    failure: CreationFailure | None,
-    now: datetime | None,
-    node_ready: Callable[[str], bool | None],
-) -> Problem | None:
-    """Prefer the problem of the volume claim, which is the cause of the waiting pod's problem."""
-    if pod and now and (late := stuck_pods.stuck(pod, now, node_ready(pod.node))):
-        return late
-    if pod is None and failure:
-        return Problem(reason=FAILED_CREATE, message=failure.message)
-    found = claim.problem if claim and claim.problem else pod.problem if pod else None
-    if found is None:
-        return None
-    lost = found.reason == VOLUME_LOST or any(words in found.message for words in VOLUME_ELSEWHERE)
-    return Problem(reason=found.reason, message=found.message + REPLACE_ADVICE) if lost else found
-
-
-def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:
-    if pod is None or claim is None or not claim.leaving:
-        return None
-    if claim.replaced_by:
-        message = (
-            f"volume claim {claim.name} is gone as soon as pod {pod.name} ends: "
-            f"{names.REPLACE_KIND} {claim.replaced_by} gives {pod.member_id} a new volume, and "
-            "its status says how far it is"
-        )
-        return Problem(reason=VOLUME_TERMINATING, message=message)
-    message = (
-        f"volume claim {claim.name} was deleted and is gone as soon as pod {pod.name} ends, and "
-        "the member's log with it; once all other members are ready, delete the pod: the member "
-        "comes back empty and the leader sends it the log"
-    )
-    return Problem(reason=VOLUME_TERMINATING, message=message)
-
-
-def _why_not_ready(pod: PodView | None, status: NodeStatus | None) -> str:
-    if pod is None:
-        return "the pod does not exist"
-    if pod.leaving:
-        return "the pod is terminating"
-    if pod.problem:
-        return f"{pod.problem.reason}: {pod.problem.message}"
-    if not pod.ip:
-        return "the pod is starting"
-    if status is None:
-        return f"no answer on port {names.HTTP_PORT}"
-    if not status.ready:
-        return status.reason or "the member does not serve its role yet"
-    if not pod.ready:
-        return "the pod's readiness probe does not succeed yet"
-    return ""
