@@ -1,5 +1,6 @@
 """The control groups of a local cluster, in folders that look like mounted hierarchies."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_a_process_enters_its_cgroup_where_there_is_one_hierarchy(version_2: Pat
     assert (version_2 / "cluster/programs/cgroup.procs").read_text() == "4711"
 
 
+def test_a_command_enters_its_cgroup_before_it_runs(version_1: Path) -> None:
+    cgroups.create_for_programs("cluster/programs", cpu_weight=1)
+    command = cgroups.entering("cluster/programs", ["sh", "-c", "echo $$ 'as is'"])
+
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    entered = (version_1 / "cpu/cluster/programs/cgroup.procs").read_text()
+    assert said == f"{entered.strip()} as is\n"
+
+
 def test_only_cgroups_without_programs_of_their_own_delegate_controllers(version_2: Path) -> None:
     """In version 2, a cgroup that delegates controllers may hold no process."""
     cgroups.create_for_programs("cluster/programs", cpu_weight=2)
@@ -54,3 +65,11 @@ def test_programs_weigh_as_much_as_was_asked_for(version_1: Path) -> None:
 
     assert (version_1 / "cpu/cluster/cpu.shares").read_text() == str(8 * 1024)
     assert (version_1 / "cpu/cluster/programs/cpu.shares").read_text() == str(2 * 1024)
+
+
+def test_programs_may_weigh_a_part_of_the_default(version_1: Path) -> None:
+    (version_1 / "cpu/cluster/programs").mkdir(parents=True)
+    (version_1 / "cpu/cluster/programs/cpu.shares").write_text("1024")
+    cgroups.create_for_programs("cluster/programs", cpu_weight=1 / 8)
+
+    assert (version_1 / "cpu/cluster/programs/cpu.shares").read_text() == "128"

@@ -1,8 +1,8 @@
 """The control groups of a cluster: created before its programs start, removed after they end.
 
-Each node has one for its pods, and the control plane has one for its programs. A kubelet accepts
-a cgroup root only if it exists in every hierarchy. Both cgroup versions are supported: version 1
-has one hierarchy per controller, version 2 a single one.
+Each node has one for its pods, with a part for its network agents, and the control plane has one
+for its programs. A kubelet accepts a cgroup root only if it exists in every hierarchy. Both cgroup
+versions are supported: version 1 has one hierarchy per controller, version 2 a single one.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def create(cgroup: str) -> None:
         _delegate_controllers(MOUNT / cgroup)
 
 
-def create_for_programs(cgroup: str, cpu_weight: int) -> None:
-    """Create a cgroup that weighs as much as `cpu_weight` nodes, for programs to enter."""
+def create_for_programs(cgroup: str, cpu_weight: float) -> None:
+    """Create a cgroup for programs to enter; `cpu_weight` is a multiple of the default."""
     _make(cgroup)
     _weigh(cgroup, cpu_weight)
 
@@ -49,6 +49,13 @@ def enter(cgroup: str, pid: int) -> None:
     """Give a process its part of a cgroup's share of the CPU."""
     root = MOUNT if is_version_2() else MOUNT / "cpu"
     (root / cgroup / "cgroup.procs").write_text(str(pid))
+
+
+def entering(cgroup: str, command: list[str]) -> list[str]:
+    """Return a command that enters a cgroup and then becomes `command`."""
+    root = MOUNT if is_version_2() else MOUNT / "cpu"
+    file = root / cgroup / "cgroup.procs"
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(file), *command]
 
 
 def _make(cgroup: str) -> None:
@@ -72,13 +79,13 @@ def _delegate_controllers(parent: Path) -> None:
     (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
 
 
-def _weigh(cgroup: str, cpu_weight: int) -> None:
+def _weigh(cgroup: str, cpu_weight: float) -> None:
     """Set a cgroup's CPU weight, as a multiple of the default."""
     version_1, version_2 = MOUNT / "cpu" / cgroup / "cpu.shares", MOUNT / cgroup / "cpu.weight"
     if version_1.exists():
-        version_1.write_text(str(cpu_weight * 1024))
+        version_1.write_text(str(round(cpu_weight * 1024)))
     elif version_2.exists():
-        version_2.write_text(str(cpu_weight * 100))
+        version_2.write_text(str(round(cpu_weight * 100)))
 
 
 def _inherit_cpus(parent: Path, folder: Path) -> None:

@@ -89,6 +89,11 @@ class NodeLayout:
         return f"{self.cluster_cgroup}/{self.name}"
 
     @property
+    def agents_cgroup(self) -> str:
+        """The part of the node's cgroup for kube-proxy and the agent of NetworkPolicies."""
+        return f"{self.cgroup}/agents"
+
+    @property
     def containerd_socket(self) -> Path:
         return self.folder / "run-containerd" / "containerd.sock"
 
