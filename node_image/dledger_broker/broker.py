@@ -1,6 +1,7 @@
 """The broker around a member: its parts, its listener and its clock."""
 
 import asyncio
+import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,6 +36,7 @@ from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.names.addresses import Addresses
 from dledger_broker.names.announcer import Announcer
+from dledger_broker.pace import Pace
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.front_reading import FrontReading
@@ -49,7 +51,6 @@ from dledger_node.closing import Closing
 from dledger_node.config import store_folder
 from dledger_node.embedding import Member
 
-CLOCK_S: Final = 0.05
 PULL_THREADS: Final = 2
 OTHER_THREADS: Final = 2
 """For what is read besides pulls and delayed messages."""
@@ -122,6 +123,7 @@ class Broker:
         self._undelivered: UndeliveredMessages | None = None
         self._listeners: Listeners | None = None
         self._stop = PlannedStop(settings, member)
+        self._pace = Pace(self._is_idle, self._due_in_s)
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 
@@ -165,6 +167,7 @@ class Broker:
             services.of_the_leader(parts, reader),
             services.of_the_leader_to_members(parts, self._pulls),
             self._to_leader,
+            self._pace.hurry,
         )
         self._from_doors.open(requests.take_passed_on)
 
@@ -177,7 +180,7 @@ class Broker:
         self._announcer.start()
         try:
             while True:
-                await asyncio.sleep(CLOCK_S)
+                await self._pace.next_look()
                 self._tick()
                 await listeners.share(is_wanted=not self._isolation.is_isolated)
         finally:
@@ -191,11 +194,13 @@ class Broker:
             token = self._member.leader_token
             self._to_leader.leader_changed()
             self._presence.leader_changed()
+            self._pace.hurry()
             await self._member.leader_changed(token)
 
     async def drain(self) -> None:
         """Send clients away, and answer what was read; see `planned_stop`."""
         self._announcer.leave()
+        self._pace.hurry()
         if self._listeners is None or self._pulls is None or self._requests is None:
             return  # no client has been accepted
         await self._stop.run(self._listeners, self._requests, self._pulls, self._member.gate)
@@ -239,6 +244,7 @@ class Broker:
             self._pulls.forget(line)
         for membership in self._clients.forget(line):
             self._presence.gone(membership)
+        self._pace.hurry()
 
     def _covered_index(self) -> int:
         """Return the index up to which neither queues nor delayed messages need the log."""
@@ -255,8 +261,22 @@ class Broker:
     def _rebuilding(self) -> None:
         self._counters.values["queue_rebuilds"] += 1
 
-    def _has_answered_all(self) -> bool:
-        """Tell whether no request waits for its answer, held pulls apart."""
+    def _is_idle(self) -> bool:
+        """Tell whether nothing has to be looked after soon."""
+        return (
+            self._has_decided_all()
+            and self._proofs.is_idle
+            and self._presence.is_idle
+            and not (self._leases.is_sweeping or self._figures.is_counting)
+            and not self._stop.has_begun
+            and self._member.leader_id is not None
+        )
+
+    def _due_in_s(self) -> float:
+        return self._walker.due_in_s() if self._walker is not None else math.inf
+
+    def _has_decided_all(self) -> bool:
+        """Tell whether nothing waits for the leader, or for the log."""
         return (
             self._to_leader.count == 0
             and self._member.drafts.pending_count == 0
@@ -265,11 +285,14 @@ class Broker:
             and self._changes.is_idle
             and self._commits.is_idle
             and self._heartbeats.is_idle
-            and not any(
-                guest.reads_waiting
-                for guest in self._member.gate.everyone()
-                if isinstance(guest, BrokerConnection)
-            )
+        )
+
+    def _has_answered_all(self) -> bool:
+        """Tell whether no request waits for its answer, held pulls apart."""
+        return self._has_decided_all() and not any(
+            guest.reads_waiting
+            for guest in self._member.gate.everyone()
+            if isinstance(guest, BrokerConnection)
         )
 
     def _tick(self) -> None:

@@ -37,6 +37,11 @@ class StateFigures:
         self._lags: Counter[str] = Counter()
         self._begin_s = now_s()
 
+    @property
+    def is_counting(self) -> bool:
+        """Whether the next tick counts further lags."""
+        return self._rest is not None
+
     def tick(self) -> None:
         """Take the simple figures, and count a part of the lags."""
         tables = self._state().tables

@@ -185,6 +185,11 @@ class ClientLeases:
         ]
         self._changes.propose(records, ended, arrived_s=arrived_s)
 
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether the next tick looks at further clients."""
+        return bool(self._unswept)
+
     def tick(self) -> None:
         """Remove the clients whose time is up. Call it on the leader and on the others alike."""
         now_s = self._now_s()

@@ -7,6 +7,7 @@ in the log once.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -85,6 +86,27 @@ class DelayWalker:
             level.busy = True
             has_all = self._feed.has_all
             self._loop.create_task(self._deliver(level, position, end, now_ms, has_all=has_all))
+
+    def due_in_s(self) -> float:
+        """Return the time until the next message is due, as far as it is known; it may be past."""
+        if not self._owner.is_proven or self._term != self._owner.term:
+            return math.inf
+        now_ms, now_s = self._owner.wall_ms(), self._loop.time()
+        if any(level.busy for level in self._levels):
+            return 0.0  # when the next message of such a level is due will soon be known
+        return min(
+            (
+                max((level.next_ms - now_ms) / 1000, level.pause_until_s - now_s)
+                for number, level in enumerate(self._levels, 1)
+                if self._has_more(number, level)
+            ),
+            default=math.inf,
+        )
+
+    def _has_more(self, number: int, level: Level) -> bool:
+        """Tell whether a level has messages that are not proposed."""
+        position = self._owner.state.delay_position(number)
+        return level.proposed <= position < self._owner.state.next_offset(*level.queue)
 
     async def _deliver(
         self, level: Level, position: int, end: int, now_ms: int, *, has_all: bool

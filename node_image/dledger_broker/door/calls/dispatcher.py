@@ -3,17 +3,20 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from dledger_broker.door.calls.call import Call, Door
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.frames import RemotingCommand
-from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_node.remoting.dispatch import Line
 from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
+
+PULLS: Final = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
+"""Requests that may be held for long, and need no look before."""
 
 Serve = Callable[[Call], None]
 """Answers a call, now or later. Raises FormatError and RefusedError."""
@@ -35,15 +38,18 @@ class BrokerRequests:
         leaders: Mapping[int, Serve],
         members: Mapping[int, Serve],
         door: Leaders,
+        hurry: Callable[[], None],
     ) -> None:
         """`services` has the service for each code, `leaders` those that only the leader offers.
 
-        `members` has those that the leader offers to the other members, not to clients.
+        `members` has those that the leader offers to the other members, not to clients. `hurry` is
+        called when something may have to wait: on each request but a pull.
         """
         self._services = services
         self._leaders = leaders
         self._members = {**leaders, **members}
         self._door = door
+        self._hurry = hurry
         self._goes_away = False
         self._now_s = asyncio.get_running_loop().time
 
@@ -77,13 +83,17 @@ class BrokerRequests:
                 if self._goes_away and line.knows_go_away and not command.is_oneway:
                     call.answer(ResponseCode.GO_AWAY, remark="this member stops")
                 elif command.code in self._leaders:
+                    self._hurry()
                     self._door.take(call)
                 else:
+                    if command.code not in PULLS:
+                        self._hurry()
                     _serve(call, self._services.get(command.code))
 
     def take_passed_on(self, call: Call) -> None:
         """Take a request that another member has passed on."""
         if call.command.code in self._members:
+            self._hurry()
             self._door.take(call)
         else:
             _serve(call, None)

@@ -71,6 +71,11 @@ class Presence:
         self._last = 0
         """The number of the last note."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the leader knows of all clients, as far as it can be told."""
+        return not (self._is_waiting or self._changes)
+
     def seen(self, membership: Membership) -> None:
         """Take note of a heartbeat."""
         self._changes[membership] = True

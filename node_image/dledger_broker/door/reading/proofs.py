@@ -61,6 +61,11 @@ class Proofs:
         self._new.append(_Asked(call, decided, until_s))
         self._ask_soon()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits."""
+        return not (self._new or self._asking or self._unapplied)
+
     def go_on(self) -> None:
         """End the waits of those whose entries are applied now."""
         while self._unapplied and self._unapplied[0][0] <= self._member.applied_index:
