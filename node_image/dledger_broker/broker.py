@@ -237,6 +237,7 @@ class Broker:
         self._clients.notify_changed()
         self._changes.go_on()
         self._proofs.go_on()
+        self._pace.hurry()
 
     def _forget(self, line: BrokerConnection) -> None:
         """Forget a connection that is gone."""
