@@ -22,7 +22,7 @@ from dledger_broker.door.consumer_groups.presence import Presence
 from dledger_broker.door.passing_on.from_doors import FromDoors
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.reading.proofs import Proofs
-from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.door.reading.pulls import CachedReads, Pulls
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.sends import Sends
 from dledger_broker.door.sending_away.isolation import Isolation
@@ -38,6 +38,7 @@ from dledger_broker.names.addresses import Addresses
 from dledger_broker.names.announcer import Announcer
 from dledger_broker.pace import Pace
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.cached_reads import cached_reader
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.front_reading import FrontReading
 from dledger_broker.queues.log_front import LogFront
@@ -149,6 +150,9 @@ class Broker:
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._pull_threads, member,
             self._proofs, self._to_leader.take,
+            CachedReads(
+                cached_reader(store, member, self._owner.created_index), member.read_turns
+            ),
         )  # fmt: skip
         self._isolation = Isolation(self._settings.node, member, self._pulls)
         self._walker = DelayWalker(

@@ -25,6 +25,7 @@ from dledger_node.state_machine.apply import BATCH_BYTES_MAX, entries_of
 from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry, NamedMachine, StateMachine
 from dledger_node.store.derived.producers import Finding
+from dledger_node.store.segments import page_cache
 
 MachineT = TypeVar("MachineT", bound=StateMachine)
 
@@ -45,6 +46,8 @@ class Member:
         self.gate: Gate = clients.gate
         self.read_turns: ReadTurns = clients.read_turns
         self.drafts: Drafts = clients.drafts
+        self._begun_at = (-1, -1, 0)
+        """Where the log began last: the first index, the log's generation, and the position."""
 
     def own(self, owner: Owner) -> None:
         """Let the program own the log: clients may no longer append entries of their own."""
@@ -194,11 +197,24 @@ class Member:
 
     @property
     def begin_pos(self) -> int:
-        """Position of the first entry in the log; 0 for an empty one."""
+        """Position of the first entry in the log; 0 for an empty one. May block."""
         begin_index = self._store.begin_index
         if begin_index > self._store.end_index:
             return 0
-        return self._store.positions(begin_index, begin_index)[0]
+        known = begin_index, self._store.generation
+        begun_at = self._begun_at
+        if begun_at[:2] != known:
+            begun_at = self._begun_at = *known, self._store.positions(begin_index, begin_index)[0]
+        return begun_at[2]
+
+    @property
+    def known_begin_pos(self) -> int | None:
+        """The same without a read of the log; None if that takes one."""
+        begin_index = self._store.begin_index
+        begun_at = self._begun_at
+        if begun_at[:2] == (begin_index, self._store.generation):
+            return begun_at[2]
+        return 0 if begin_index > self._store.end_index else None
 
     def read(
         self, first_index: int, last_index: int, bytes_max: int = BATCH_BYTES_MAX
@@ -222,6 +238,14 @@ class Member:
     def stored_at(self, pos: int, size: int) -> bytes:
         """Return stored bytes (`LogReader.stored_at`); blocks."""
         return self._store.stored_at(pos, size)
+
+    def cached_at(self, pos: int, size: int) -> bytearray | None:
+        """Return the same if it is in the page cache, else None; does not block."""
+        return self._store.cached_at(pos, size)
+
+    def read_cached(self, fd: int, size: int, at: int) -> bytearray | None:
+        """Read a file of the program (`page_cache.read_cached`); does not block."""
+        return page_cache.read_cached(fd, size, at)
 
     def fail(self, error: BaseException) -> None:
         """Stop this member: the program cannot go on."""

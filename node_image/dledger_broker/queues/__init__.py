@@ -2,10 +2,13 @@
 
     builder      entries -> units, grouped by queue; pure
     files        the files of the units
+    read_files   those that are open for reading
     checkpoint   up to which entry the files are complete
     queue_store  the three together: what a member keeps, and where it goes on after a start
     reader       queue offsets -> messages, each checked against the log
     entry_runs   what the reader reads of the log at once
+    sound_entries   entries that are as their units say, checked in a few steps
+    cached_reads    the reader of what is in the page cache
     kept_messages, log_front   which messages the log still has; by the units, and by the log itself
 
 The files are derived from the log and may be deleted at any time. A unit is written where its queue

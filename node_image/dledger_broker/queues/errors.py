@@ -17,5 +17,9 @@ class UnprovedError(UnreadableError):
     """The log has not shown yet whether the message is removed; it is asked again."""
 
 
+class NotCachedError(UnreadableError):
+    """The message must be read from the disk, or is too long to be read in the event loop."""
+
+
 class DeletedError(UnreadableError):
     """The message belongs to a topic that was deleted; there may be another of the same name."""

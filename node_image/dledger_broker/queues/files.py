@@ -7,15 +7,25 @@ a unit is a hole: 20 zero bytes, or the end of the file. No message has the phys
 import os
 import shutil
 from collections import OrderedDict
+from collections.abc import Callable
+from itertools import takewhile
+from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.read_files import ReadFiles
 from dledger_formats.log.disk import file_name
 from dledger_formats.rocketmq.consume_queue import FILE_BYTES, UNIT, UNIT_BYTES, Unit
 
 OPEN_FILES_MAX: Final = 512
+"""Files that are open for writing."""
+
+ReadCached: TypeAlias = Callable[[int, int, int], bytearray | None]
+"""Reads up to some bytes of an open file, from one on, that are in the page cache; or None."""
+
+_PHYSICAL_OFFSET: Final = itemgetter(0)
 
 
 class QueueFiles:
@@ -26,6 +36,7 @@ class QueueFiles:
         self._folder = folder
         self._file_bytes = file_bytes
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._read = ReadFiles()
         self._unsynced: dict[Path, None] = {}
         """Files with units, and folders with names, that a crash may take back."""
 
@@ -48,23 +59,33 @@ class QueueFiles:
 
         Raises QueueFilesError if the file cannot be read.
         """
-        at = first_unit * UNIT_BYTES
-        begin = at - at % self._file_bytes
-        path = self._path(queue, begin)
-        size = min(count * UNIT_BYTES, begin + self._file_bytes - at)
+        begin, at, size = self._place(first_unit, count)
         try:
-            with path.open("rb", buffering=0) as file:
-                raw = os.pread(file.fileno(), size, at - begin)
+            file = self._read.find(queue, begin)
+            if file is None:
+                file = self._read.open(queue, begin, self._path(queue, begin))
+            raw = os.pread(file.fd, size, at)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
+            path = self._path(queue, begin)
             raise QueueFilesError(f"cannot read {path}: {error}") from error
-        units: list[Unit] = []
-        for fields in UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT_BYTES]):
-            if fields[0] == 0:
-                break
-            units.append(Unit._make(fields))
-        return units
+        return _units_of(raw)
+
+    def read_cached(
+        self, queue: QueueId, first_unit: int, count: int, read: ReadCached
+    ) -> list[Unit] | None:
+        """Return what `read` would, as far as it is in the page cache; does not block.
+
+        None if the file is not open, or cannot be read so.
+        """
+        begin, at, size = self._place(first_unit, count)
+        try:
+            file = self._read.find(queue, begin)
+            raw = None if file is None else read(file.fd, size, at)
+        except OSError:
+            return None
+        return None if raw is None else _units_of(raw)
 
     def delete_topic(self, topic: str) -> None:
         """Delete all files of a topic. Raises QueueFilesError."""
@@ -87,8 +108,15 @@ class QueueFiles:
 
     def close(self) -> None:
         """Close all files."""
+        self._read.close()
         while self._open:
             os.close(self._open.popitem()[1])
+
+    def _place(self, first_unit: int, count: int) -> tuple[int, int, int]:
+        """Return where the file of a unit begins, and the place and size there of these units."""
+        at = first_unit * UNIT_BYTES
+        begin = at - at % self._file_bytes
+        return begin, at - begin, min(count * UNIT_BYTES, begin + self._file_bytes - at)
 
     def _path(self, queue: QueueId, begin: int) -> Path:
         return self._folder / queue.topic / str(queue.queue_id) / file_name(begin)
@@ -126,6 +154,12 @@ class QueueFiles:
         except OSError as error:
             raise QueueFilesError(f"cannot delete {folder}: {error}") from error
         self._unsynced[folder.parent] = None
+
+
+def _units_of(raw: bytes | bytearray) -> list[Unit]:
+    """Return the units up to the first hole."""
+    fields = UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT_BYTES])
+    return list(map(Unit._make, takewhile(_PHYSICAL_OFFSET, fields)))
 
 
 def _sync(path: Path) -> None:

@@ -4,7 +4,7 @@ The units show it, unless they are damaged. The log itself shows it before a mes
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import (
@@ -13,11 +13,31 @@ from dledger_broker.queues.errors import (
     UnitRefusedError,
     UnprovedError,
 )
-from dledger_broker.queues.log_front import FrontUnknownError, LogFront
-from dledger_broker.queues.queue_store import QueueStore
+from dledger_broker.queues.log_front import FrontUnknownError
+from dledger_formats.rocketmq.consume_queue import Unit
 
 MIN_OFFSETS_MAX: Final = 65_536
 """Queues whose first offset is remembered."""
+
+
+class Units(Protocol):
+    """The consume queues, as far as they are read (`QueueStore`)."""
+
+    def units(self, topic: str, queue_id: int, first_unit: int, count: int) -> list[Unit]:
+        """Return up to `count` units of a queue, fewer at the end of a file or before a hole."""
+
+
+class Front(Protocol):
+    """What the log has shown of its first messages (`LogFront`)."""
+
+    def first_offset(self, queue: QueueId) -> int | None:
+        """Return the offset of the first message of a queue; None if no applied entry is one.
+
+        Raises FrontUnknownError.
+        """
+
+    def is_wanted(self, queue: QueueId) -> bool:
+        """Tell whether the log has to be read further for a queue."""
 
 
 class KeptMessages:
@@ -25,11 +45,11 @@ class KeptMessages:
 
     def __init__(
         self,
-        store: QueueStore,
+        store: Units,
         begin_pos: Callable[[], int],
         created_index: Callable[[str], int | None],
         begin_index: Callable[[], int],
-        front: LogFront,
+        front: Front,
     ) -> None:
         """`begin_pos` is where the log's first entry begins, `begin_index` is the index of that
         entry, and `created_index` is the index of the entry that created a topic; None if there is

@@ -12,7 +12,7 @@ from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues import checkpoint
 from dledger_broker.queues.builder import QueueChanges, QueueId, changes_of
 from dledger_broker.queues.checkpoint import Mark
-from dledger_broker.queues.files import QueueFiles
+from dledger_broker.queues.files import QueueFiles, ReadCached
 from dledger_broker.state.broker_state import Entry
 from dledger_formats.rocketmq.consume_queue import FILE_BYTES, FOLDER, Unit
 
@@ -104,6 +104,12 @@ class QueueStore:
         A unit is a hint: the reader compares it with the record. Raises QueueFilesError.
         """
         return self._files.read(QueueId(topic, queue_id), first_unit, count)
+
+    def cached_units(
+        self, queue: QueueId, first_unit: int, count: int, read: ReadCached
+    ) -> list[Unit] | None:
+        """Return the same if `read` finds them in the page cache, else None; does not block."""
+        return self._files.read_cached(queue, first_unit, count, read)
 
     def close(self) -> None:
         """Close the files, without saving."""

@@ -15,9 +15,8 @@ from dledger_broker.queues.errors import (
     UnitRefusedError,
     UnreadableError,
 )
-from dledger_broker.queues.kept_messages import KeptMessages, first_number
-from dledger_broker.queues.log_front import LogFront
-from dledger_broker.queues.queue_store import QueueStore
+from dledger_broker.queues.kept_messages import Front, KeptMessages, Units, first_number
+from dledger_broker.queues.sound_entries import sound_records
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, DamagedRecordError, EntryHeader
 from dledger_formats.rocketmq import consume_queue, message_record
@@ -56,12 +55,12 @@ class MessageReader:
 
     def __init__(
         self,
-        store: QueueStore,
+        store: Units,
         stored_at: Callable[[int, int], bytes],
         begin_pos: Callable[[], int],
         created_index: Callable[[str], int | None],
         begin_index: Callable[[], int],
-        front: LogFront,
+        front: Front,
     ) -> None:
         """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins,
         `begin_index` is the index of that entry, and `created_index` is the index of the entry that
@@ -88,9 +87,10 @@ class MessageReader:
         too: its unit might hide it. Raises UnitRefusedError and UnreadableError.
         """
         looked_at = messages_max if codes is None else max(SCAN_UNITS, messages_max)
-        records: list[bytes] = []
-        size, passed_bytes, at = 0, 0, offset
-        for runs, number in self._looked_at(queue, offset, min(end_offset - offset, looked_at)):
+        count = min(end_offset - offset, looked_at)
+        records = [] if codes is not None else self._sound(queue, offset, count, bytes_max)
+        size, passed_bytes, at = sum(map(len, records)), 0, offset + len(records)
+        for runs, number in self._looked_at(queue, at, count - len(records)):
             unit = runs.units[number]
             is_wanted = codes is None or unit.tags_code in codes
             if is_wanted:
@@ -113,6 +113,21 @@ class MessageReader:
                 records.append(raw)
             at += 1
         return Found(at, records, at > offset)
+
+    def _sound(self, queue: QueueId, offset: int, count: int, bytes_max: int) -> list[bytes]:
+        """Return the first records, up to one that needs a closer look; none if the first does."""
+        created_index = self._created_index(queue.topic)
+        records: list[bytes] = []
+        while created_index is not None and len(records) < count:
+            wanted = min(count - len(records), UNITS_AT_ONCE)
+            at = offset + len(records)
+            units = self._store.units(queue.topic, queue.queue_id, at, wanted)
+            found = sound_records(self._runs(units), queue, at, created_index, bytes_max)
+            records += found
+            bytes_max -= sum(map(len, found))
+            if len(found) < wanted:
+                break
+        return records
 
     def _looked_at(
         self, queue: QueueId, offset: int, count: int

@@ -11,7 +11,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
@@ -19,6 +20,7 @@ from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pull_requests import Pull, PullRequests
+from dledger_broker.door.reading.pulled_messages import find, find_cached, is_short
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
@@ -34,12 +36,11 @@ from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.pulls import PullAnswerFields
 from dledger_node.remoting.limits import Reason
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.slices import Slices, in_slices
 
 HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
-MESSAGES_MAX: Final = 1024
-BYTES_MAX: Final = 256 * 1024
 PROOF_S: Final = 2.0
 """How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
@@ -51,6 +52,14 @@ class PullsMember(Protocol):
     @property
     def leader_id(self) -> str | None:
         """The leader, as far as this member knows it."""
+
+
+class CachedReads(NamedTuple):
+    """How pulls are served in the event loop."""
+
+    reader: MessageReader
+    """A reader that does not block (`cached_reads`)."""
+    turns: ReadTurns
 
 
 class Pulls:
@@ -66,8 +75,10 @@ class Pulls:
         member: PullsMember,
         proofs: Proofs,
         pass_on: Callable[[Call], None],
+        cached: CachedReads | None = None,
     ) -> None:
-        """`pass_on` lets the leader answer a pull."""
+        """`pass_on` lets the leader answer a pull. Without `cached` threads read everything."""
+        self._cached = cached
         self._owner = owner
         self._requests = PullRequests(owner, clients)
         self._member = member
@@ -153,12 +164,14 @@ class Pulls:
         return bool(self._woken)
 
     def _serve(self, pull: Pull) -> None:
-        """Read in a thread, hold, or correct the offset."""
+        """Read, hold, or correct the offset."""
         end_offset = self._owner.state.next_offset(*pull.queue)
-        offset = pull.fields.queue_offset
+        offset, line = pull.fields.queue_offset, pull.call.line
         if offset < end_offset:
-            pull.call.line.reads_waiting += 1
-            self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
+            if self._cached is not None and isinstance(line, BrokerConnection) and is_short(pull):
+                self._cached.turns.submit(line, partial(self._read_cached, pull))
+            else:
+                self._read_in_thread(pull, end_offset)
         elif offset == end_offset:
             self._hold(pull)
         elif pull.is_proved:
@@ -198,12 +211,29 @@ class Pulls:
         else:
             self._pass_on(pull.for_leader(min_offset))
 
+    def _read_cached(self, pull: Pull) -> None:
+        """Answer a pull from the page cache, in its turn. What is not there a thread reads."""
+        assert self._cached is not None
+        end_offset = self._owner.state.next_offset(*pull.queue)
+        if pull.fields.queue_offset >= end_offset:
+            self._serve_again(pull)  # its topic was deleted meanwhile
+            return
+        pulled = find_cached(self._cached.reader, pull, end_offset)
+        if pulled is None or pulled.found is None:
+            self._read_in_thread(pull, end_offset)
+        else:
+            self._answer(pull, pulled.found, pulled.min_offset, end_offset)
+
+    def _read_in_thread(self, pull: Pull, end_offset: int) -> None:
+        pull.call.line.reads_waiting += 1
+        self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
+
     async def _read(self, pull: Pull, end_offset: int, has_all: bool) -> None:
         line, built_index = pull.call.line, self._feed.built_index
         rebuilds, created_index = self._feed.rebuilds, self._owner.created_index(pull.queue.topic)
         try:
             min_offset, found = await self._loop.run_in_executor(
-                self._threads, self._find, pull, end_offset, has_all
+                self._threads, partial(find, self._reader, pull, end_offset, has_all=has_all)
             )
         except UnprovedError:
             self._wait_for_proof(pull)
@@ -254,24 +284,6 @@ class Pulls:
             pull.call.refuse(error)
         else:
             self._serve(pull)
-
-    def _find(self, pull: Pull, end_offset: int, has_all: bool) -> tuple[int, Found | None]:
-        """Return the first offset, and the messages; None if the wanted one was removed. Blocks."""
-        reader, fields = self._reader, pull.fields
-        min_offset = reader.kept.min_offset(pull.queue, end_offset, has_all=has_all)
-        if fields.queue_offset < min_offset:
-            min_offset = reader.kept.kept_offset(pull.queue, end_offset, has_all=has_all)
-            if fields.queue_offset < min_offset:
-                return min_offset, None
-        found = reader.pull(
-            pull.queue,
-            fields.queue_offset,
-            end_offset,
-            messages_max=min(MESSAGES_MAX, max(1, fields.max_msg_nums)),
-            bytes_max=min(BYTES_MAX, max(1, fields.max_msg_bytes or BYTES_MAX)),
-            codes=pull.codes,
-        )
-        return min_offset, found
 
     def _answer(self, pull: Pull, found: Found, min_offset: int, end_offset: int) -> None:
         fields = PullAnswerFields(

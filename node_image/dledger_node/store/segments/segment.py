@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from dledger_formats.log.disk import Buffer
 from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.store.segments import page_cache
 from dledger_node.store.segments.open_files import Descriptor, Holder, OpenFiles
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -107,17 +108,14 @@ class Segment:
 
         Also returns None on file systems that cannot tell. Raises StoreDamagedError.
         """
-        data = bytearray(size)
         try:
             file = self._descriptor()
-            count = os.preadv(file.fd, [data], at, os.RWF_NOWAIT)
+            data = page_cache.read_cached(file.fd, size, at)
         except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
-                return None
             raise StoreDamagedError(
                 f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
             ) from error
-        return data if count == size else None
+        return data if data is not None and len(data) == size else None
 
     def read_ahead(self, at: int, size: int) -> None:
         """Let the kernel begin to read bytes that will be wanted soon."""

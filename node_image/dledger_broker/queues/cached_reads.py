@@ -1,0 +1,87 @@
+"""Reads that never wait for the disk, and are short: for the event loop's own thread.
+
+A pull in a thread costs the event loop, that thread and the other ones several waits for Python's
+lock; to read some messages from the page cache takes less time than one such wait.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.errors import NotCachedError
+from dledger_broker.queues.queue_store import QueueStore
+from dledger_broker.queues.reader import MessageReader
+from dledger_formats.rocketmq.consume_queue import Unit
+
+UNITS_MAX: Final = 64
+"""Messages that are read at once."""
+BYTES_MAX: Final = 64 * 1024
+"""Bytes of the messages that are read at once. What lies between them in the log comes on top."""
+
+
+class CachedLog(Protocol):
+    """The log of a member, as far as it is read here. Nothing blocks."""
+
+    @property
+    def begin_index(self) -> int:
+        """Index of the first entry."""
+
+    @property
+    def known_begin_pos(self) -> int | None:
+        """Position of the first entry; None if that takes a read of the log."""
+
+    def cached_at(self, pos: int, size: int) -> bytearray | None:
+        """Return stored bytes that are in the page cache; None if not all are."""
+
+    def read_cached(self, fd: int, size: int, at: int) -> bytearray | None:
+        """Return bytes of another file that are in the page cache; None if the first is not."""
+
+
+class _CachedUnits:
+    """The units of messages that are short enough, as far as they are in the page cache."""
+
+    def __init__(self, store: QueueStore, log: CachedLog) -> None:
+        self._store, self._read = store, log.read_cached
+
+    def units(self, topic: str, queue_id: int, first_unit: int, count: int) -> list[Unit]:
+        """See `QueueStore`. Raises NotCachedError."""
+        queue = QueueId(topic, queue_id)
+        units = self._store.cached_units(queue, first_unit, count, self._read)
+        if units is None or sum([unit[1] for unit in units]) > BYTES_MAX:
+            raise NotCachedError(f"unit {first_unit} of {queue}")
+        return units
+
+
+class _UnknownFront:
+    """Tells nothing of the log's first messages: it would have to read on for them."""
+
+    def first_offset(self, queue: QueueId) -> int | None:
+        """See `LogFront`. Raises NotCachedError."""
+        raise NotCachedError(f"the first message of {queue}")
+
+    def is_wanted(self, _: QueueId) -> bool:
+        """See `LogFront`."""
+        return False
+
+
+def cached_reader(
+    store: QueueStore, log: CachedLog, created_index: Callable[[str], int | None]
+) -> MessageReader:
+    """Return a reader whose methods do not block, but raise NotCachedError."""
+
+    def stored_at(pos: int, size: int) -> bytes:
+        found = log.cached_at(pos, size)
+        if found is None:
+            raise NotCachedError(f"position {pos} of the log")
+        return bytes(found)
+
+    def begin_pos() -> int:
+        found = log.known_begin_pos
+        if found is None:
+            raise NotCachedError("where the log begins")
+        return found
+
+    return MessageReader(
+        _CachedUnits(store, log), stored_at, begin_pos, created_index,
+        lambda: log.begin_index, _UnknownFront(),
+    )  # fmt: skip
