@@ -239,13 +239,13 @@ class Member:
         """Return stored bytes (`LogReader.stored_at`); blocks."""
         return self._store.stored_at(pos, size)
 
-    def cached_at(self, pos: int, size: int) -> bytearray | None:
-        """Return the same if it is in the page cache, else None; does not block."""
-        return self._store.cached_at(pos, size)
+    def cached_at(self, pos: int, buffer: memoryview) -> bool:
+        """Fill a buffer with stored bytes (`LogReader.cached_at`); does not block."""
+        return self._store.cached_at(pos, buffer)
 
-    def read_cached(self, fd: int, size: int, at: int) -> bytearray | None:
+    def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
         """Read a file of the program (`page_cache.read_cached`); does not block."""
-        return page_cache.read_cached(fd, size, at)
+        return page_cache.read_cached(fd, buffer, at)
 
     def fail(self, error: BaseException) -> None:
         """Stop this member: the program cannot go on."""

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.entry_runs import RUN_BYTES_MAX
 from dledger_broker.queues.errors import NotCachedError
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_broker.queues.reader import MessageReader
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq.consume_queue import Unit
 
 UNITS_MAX: Final = 64
@@ -30,11 +32,11 @@ class CachedLog(Protocol):
     def known_begin_pos(self) -> int | None:
         """Position of the first entry; None if that takes a read of the log."""
 
-    def cached_at(self, pos: int, size: int) -> bytearray | None:
-        """Return stored bytes that are in the page cache; None if not all are."""
+    def cached_at(self, pos: int, buffer: memoryview) -> bool:
+        """Fill a buffer with stored bytes; return whether all are in the page cache."""
 
-    def read_cached(self, fd: int, size: int, at: int) -> bytearray | None:
-        """Return bytes of another file that are in the page cache; None if the first is not."""
+    def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
+        """Read bytes of another file that are in the page cache; return how many."""
 
 
 class _CachedUnits:
@@ -67,13 +69,18 @@ class _UnknownFront:
 def cached_reader(
     store: QueueStore, log: CachedLog, created_index: Callable[[str], int | None]
 ) -> MessageReader:
-    """Return a reader whose methods do not block, but raise NotCachedError."""
+    """Return a reader whose methods do not block, but raise NotCachedError.
 
-    def stored_at(pos: int, size: int) -> bytes:
-        found = log.cached_at(pos, size)
-        if found is None:
+    It is for one thread, since it reads all runs into one buffer: a new one costs more than to fill
+    it, as the kernel clears its pages.
+    """
+    buffer = memoryview(bytearray(RUN_BYTES_MAX + ENTRY_HEADER_SIZE))
+
+    def stored_at(pos: int, size: int) -> memoryview:
+        run = buffer[:size]
+        if len(run) < size or not log.cached_at(pos, run):
             raise NotCachedError(f"position {pos} of the log")
-        return bytes(found)
+        return run
 
     def begin_pos() -> int:
         found = log.known_begin_pos

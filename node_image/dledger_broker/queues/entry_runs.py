@@ -7,7 +7,7 @@ readers. That costs more than to read some bytes of other queues.
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq.consume_queue import Unit
@@ -18,10 +18,14 @@ GAP_BYTES_MAX: Final = 8 * 1024
 """What may lie between two entries of a run: one message of 1 KiB in each of seven other queues."""
 
 
+StoredAt: TypeAlias = Callable[[int, int], bytes | memoryview]
+"""Reads bytes of the log, fewer at the end of a segment. They may change with the next call."""
+
+
 class StoredEntry(NamedTuple):
     """Where the bytes of an entry are."""
 
-    source: bytes
+    source: bytes | memoryview
     begin: int
     end: int
     """Less than the entry needs where the segment ends."""
@@ -30,11 +34,10 @@ class StoredEntry(NamedTuple):
 class EntryRuns:
     """The entries of some units. Ask for them in order."""
 
-    def __init__(self, stored_at: Callable[[int, int], bytes], units: Sequence[Unit]) -> None:
-        """`stored_at` reads bytes of the log, fewer at the end of a segment."""
+    def __init__(self, stored_at: StoredAt, units: Sequence[Unit]) -> None:
         self._stored_at = stored_at
         self.units = units
-        self._run = b""
+        self._run: bytes | memoryview = b""
         self._run_pos = 0
 
     def entry(self, number: int) -> StoredEntry:

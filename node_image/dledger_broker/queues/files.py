@@ -22,8 +22,8 @@ from dledger_formats.rocketmq.consume_queue import FILE_BYTES, UNIT, UNIT_BYTES,
 OPEN_FILES_MAX: Final = 512
 """Files that are open for writing."""
 
-ReadCached: TypeAlias = Callable[[int, int, int], bytearray | None]
-"""Reads up to some bytes of an open file, from one on, that are in the page cache; or None."""
+ReadCached: TypeAlias = Callable[[int, bytearray, int], int]
+"""Reads from a byte of an open file on what is in the page cache; returns how much (`Member`)."""
 
 _PHYSICAL_OFFSET: Final = itemgetter(0)
 
@@ -80,12 +80,13 @@ class QueueFiles:
         None if the file is not open, or cannot be read so.
         """
         begin, at, size = self._place(first_unit, count)
+        raw = bytearray(size)
         try:
             file = self._read.find(queue, begin)
-            raw = None if file is None else read(file.fd, size, at)
+            count = 0 if file is None else read(file.fd, raw, at)
         except OSError:
             return None
-        return None if raw is None else _units_of(raw)
+        return _units_of(raw[:count]) if count else None
 
     def delete_topic(self, topic: str) -> None:
         """Delete all files of a topic. Raises QueueFilesError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.entry_runs import EntryRuns
+from dledger_broker.queues.entry_runs import EntryRuns, StoredAt
 from dledger_broker.queues.errors import (
     DeletedError,
     NotBuiltError,
@@ -56,7 +56,7 @@ class MessageReader:
     def __init__(
         self,
         store: Units,
-        stored_at: Callable[[int, int], bytes],
+        stored_at: StoredAt,
         begin_pos: Callable[[], int],
         created_index: Callable[[str], int | None],
         begin_index: Callable[[], int],
@@ -227,7 +227,7 @@ class MessageReader:
                 raise LookupError("there is another entry")
             raw = self._stored_at(pos, ENTRY_HEADER_SIZE + size)
             header = disk.check_entry(raw, 0, len(raw))
-            found = raw[ENTRY_HEADER_SIZE:]
+            found = bytes(raw[ENTRY_HEADER_SIZE:])
             record = message_record.decode(found)
         except (LookupError, DamagedRecordError, MessageRecordError) as error:
             raise UnreadableError(
@@ -285,7 +285,7 @@ class MessageReader:
             if error.reason == "bad_body_crc":
                 raise UnreadableError(f"message {offset} of {queue}: {error}") from error
             raise UnitRefusedError(f"unit {offset} of {queue}: {error}") from error
-        raw = source[begin + ENTRY_HEADER_SIZE : end]
+        raw = bytes(source[begin + ENTRY_HEADER_SIZE : end])
         try:
             record = message_record.decode(raw, check_crc=False)
         except MessageRecordError as error:

@@ -38,7 +38,8 @@ def sound_records(
     topic = b"%c%b" % (len(encoded), encoded)
     unpack, physical_place = _HEAD.unpack_from, ENTRY_HEADER_SIZE
     records: list[bytes] = []
-    source, source_pos, source_bytes = b"", 0, 0
+    source: bytes | memoryview = b""
+    source_pos = source_bytes = 0
     for number, (place, size, _) in enumerate(runs.units):
         bytes_max -= size
         if size < _RECORD_HEAD_BYTES or bytes_max < 0:
@@ -57,7 +58,7 @@ def sound_records(
             magic, entry_bytes, index, pos, body_crc, body_bytes, record_bytes, record_magic,
             found_queue_id, found_offset, found_place, sys_flag, content_bytes,
         ) = unpack(source, begin)  # fmt: skip
-        record = source[begin + physical_place : end]
+        record = bytes(source[begin + physical_place : end])
         topic_at = _RECORD_HEAD_BYTES + content_bytes
         properties_at = topic_at + len(topic) + _LENGTH_BYTES
         length = record[properties_at - _LENGTH_BYTES : properties_at]

@@ -117,19 +117,18 @@ class LogReader:
         except (LookupError, ValueError, StoreDamagedError) as error:
             raise LookupError(str(error)) from error
 
-    def cached_at(self, pos: int, size: int) -> bytearray | None:
-        """Return what `stored_at` would, if all of it is in the page cache; does not block.
+    def cached_at(self, pos: int, buffer: memoryview) -> bool:
+        """Fill a buffer with the stored bytes from a position on; does not block.
 
-        None otherwise, also where no segment holds it. Verifies nothing.
+        Returns whether one segment holds all, and all are in the page cache. Verifies nothing.
         """
         if pos < 0:
-            return None
+            return False
         try:
             file = self._files.data.file_at(pos)
-            at = pos - file.start
-            return file.read_cached(at, min(size, file.size - at))
+            return file.read_cached_into(pos - file.start, buffer)
         except (LookupError, ValueError, StoreDamagedError):
-            return None
+            return False
 
     def checked_range(self, first_index: int, last_index: int, bytes_max: int) -> list[bytes]:
         """Return the same runs as `read_range`, after verifying every checksum of every entry."""

@@ -7,18 +7,14 @@ from typing import Final
 _NOT_CACHED: Final = (errno.EAGAIN, errno.EOPNOTSUPP)
 
 
-def read_cached(fd: int, size: int, at: int) -> bytearray | None:
-    """Read up to `size` bytes from byte `at` on, as far as they are in the page cache.
+def read_cached(fd: int, buffer: bytearray | memoryview, at: int) -> int:
+    """Read from byte `at` on as much as is in the page cache and fits; return how much that is.
 
-    None if the first one is not, or on file systems that cannot tell. Raises OSError.
+    It is 0 on file systems that cannot tell. Raises OSError.
     """
-    data = bytearray(size)
     try:
-        count = os.preadv(fd, [data], at, os.RWF_NOWAIT)
+        return os.preadv(fd, [buffer], at, os.RWF_NOWAIT)
     except OSError as error:
         if error.errno in _NOT_CACHED:
-            return None
+            return 0
         raise
-    if count < size:
-        del data[count:]
-    return data

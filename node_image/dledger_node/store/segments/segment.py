@@ -108,14 +108,20 @@ class Segment:
 
         Also returns None on file systems that cannot tell. Raises StoreDamagedError.
         """
+        data = bytearray(size)
+        return data if self.read_cached_into(at, data) else None
+
+    def read_cached_into(self, at: int, buffer: bytearray | memoryview) -> bool:
+        """Fill a buffer with bytes that are in the page cache; return whether all are."""
         try:
             file = self._descriptor()
-            data = page_cache.read_cached(file.fd, size, at)
+            count = page_cache.read_cached(file.fd, buffer, at)
         except OSError as error:
             raise StoreDamagedError(
-                f"{self.path}, byte {at}: {size} bytes cannot be read: {error}", Damage.UNREADABLE
+                f"{self.path}, byte {at}: {len(buffer)} bytes cannot be read: {error}",
+                Damage.UNREADABLE,
             ) from error
-        return data if data is not None and len(data) == size else None
+        return count == len(buffer)
 
     def read_ahead(self, at: int, size: int) -> None:
         """Let the kernel begin to read bytes that will be wanted soon."""

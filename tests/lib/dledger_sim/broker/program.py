@@ -6,6 +6,7 @@ registration of producers and the member that the broker sees (`dledger_node.emb
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ from dledger_node.state_machine.apply import BATCH_BYTES_MAX
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.log.log_store import LogStore
 from dledger_sim.broker.loop import MemberLoop
-from dledger_sim.broker.stand_ins import ProgramMember, SimLogStore, SimRoom, SimState
+from dledger_sim.broker.stand_ins import UNCACHED, ProgramMember, SimLogStore, SimRoom, SimState
 from dledger_sim.broker.wires import End, Wires
 from dledger_sim.judges.violation import ViolationError
 
@@ -133,6 +134,10 @@ class SimEmbedding(Member):
             raise ViolationError("a broker reads what its log has", detail)
         return super().read(first_index, last_index, bytes_max)
 
+    def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
+        """See `Member`. Whether the page cache has it depends on the place, so that runs repeat."""
+        return 0 if at % UNCACHED == 0 else os.preadv(fd, [buffer], at)
+
 
 class Program:
     """The broker of one life of a member, and the services under it."""
@@ -221,7 +226,7 @@ class Program:
             store=store,
             state=self.state,
             gate=gate,
-            read_turns=ReadTurns(self.loop.call_soon),
+            read_turns=ReadTurns(self.loop.call_soon, lambda: _NEVER_S),
             drafts=self.drafts,
             idempotent=self.idempotent,
             reads=SimpleNamespace(prove_read=lambda _consistency, answer: prove(answer)),
