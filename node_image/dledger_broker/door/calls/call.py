@@ -1,5 +1,6 @@
 """One request of a client, and the way of its answer."""
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from dledger_broker.door.between_members.door_frames import PRESENCE, Way
@@ -120,7 +121,7 @@ class Call:
         fields: ExtFields = _NO_FIELDS,
         *,
         remark: str | None = None,
-        body: bytes = b"",
+        body: bytes | Sequence[bytes] = b"",
     ) -> bytes:
         """Count and encode the answer; empty for a one-way request, which gets none."""
         command = self.command
@@ -137,7 +138,7 @@ class Call:
         fields: ExtFields = _NO_FIELDS,
         *,
         remark: str | None = None,
-        body: bytes = b"",
+        body: bytes | Sequence[bytes] = b"",
     ) -> None:
         """Send the answer."""
         self.line.send(self.encoded(code, fields, remark=remark, body=body))

@@ -297,11 +297,10 @@ class Pulls:
                 ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark="NO_MATCHED_MESSAGE"
             )
             return
-        body = b"".join(found.records)
         values = pull.call.counters.values
         values["messages_pulled"] += len(found.records)
-        values["bytes_pulled"] += len(body)
-        pull.call.answer(ResponseCode.SUCCESS, fields, remark="FOUND", body=body)
+        values["bytes_pulled"] += sum(map(len, found.records))
+        pull.call.answer(ResponseCode.SUCCESS, fields, remark="FOUND", body=found.records)
 
     def _answer_nothing(
         self, pull: Pull, code: ResponseCode, next_offset: int | None = None, min_offset: int = 0

@@ -36,7 +36,7 @@ from dledger_node.state_machine.apply import BATCH_BYTES_MAX
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.store.log.log_store import LogStore
 from dledger_sim.broker.loop import MemberLoop
-from dledger_sim.broker.stand_ins import UNCACHED, ProgramMember, SimLogStore, SimRoom, SimState
+from dledger_sim.broker.stand_ins import ProgramMember, SimLogStore, SimRoom, SimState, is_cached
 from dledger_sim.broker.wires import End, Wires
 from dledger_sim.judges.violation import ViolationError
 
@@ -136,7 +136,7 @@ class SimEmbedding(Member):
 
     def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
         """See `Member`. Whether the page cache has it depends on the place, so that runs repeat."""
-        return 0 if at % UNCACHED == 0 else os.preadv(fd, [buffer], at)
+        return os.preadv(fd, [buffer], at) if is_cached(at) else 0
 
 
 class Program:
