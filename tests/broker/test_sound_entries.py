@@ -76,7 +76,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kept], Found | str]:
 
     def pulled(kept: Kept) -> Found | str:
         with monkeypatch.context() as patch:
-            patch.setattr(reader, "sound_records", lambda *_: [])
+            patch.setattr(reader, "sound_records", lambda *_, **__: [])
             return kept.pulled()
 
     return pulled

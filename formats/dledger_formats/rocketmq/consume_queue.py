@@ -57,6 +57,11 @@ def tags_code(record: MessageRecord) -> int:
         level = properties.find(encoded, _DELAY) or b""
         if level.isdigit() and len(level) <= 9 and int(level) > 0:
             return delay_levels.delivery_timestamp_ms(int(level), record.store_timestamp)
+    return code_of_tags(encoded)
+
+
+def code_of_tags(encoded: bytes) -> int:
+    """Return the hash of the tags among encoded properties; 0 without tags."""
     if b"TAGS" not in encoded:
         return 0
     tags = properties.find(encoded, _TAGS)

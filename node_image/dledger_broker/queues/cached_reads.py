@@ -17,6 +17,8 @@ from dledger_formats.rocketmq.consume_queue import Unit
 
 UNITS_MAX: Final = 64
 """Messages that are read at once."""
+SCAN_UNITS: Final = 48
+"""Messages that are looked at for those of some tags."""
 BYTES_MAX: Final = 64 * 1024
 """Bytes of the messages that are read at once. What lies between them in the log comes on top."""
 
@@ -90,5 +92,5 @@ def cached_reader(
 
     return MessageReader(
         _CachedUnits(store, log), stored_at, begin_pos, created_index,
-        lambda: log.begin_index, _UnknownFront(),
+        lambda: log.begin_index, _UnknownFront(), scan_units=SCAN_UNITS,
     )  # fmt: skip

@@ -42,6 +42,30 @@ class Found(NamedTuple):
     """Whether the queue had all units that it should have had."""
 
 
+class Wanted(NamedTuple):
+    """What a pull wants."""
+
+    codes: frozenset[int] | None
+    """The codes of the tags; None for all messages."""
+    messages_max: int
+    bytes_max: int
+
+    def cut(self, units: list[Unit], found_count: int) -> list[Unit]:
+        """Return the units up to the last message that is wanted after so many."""
+        codes, left = self.codes, self.messages_max - found_count
+        if codes is None:
+            return units[:left]
+        numbers = [number for number, unit in enumerate(units) if unit[2] in codes]
+        return units if len(numbers) < left else units[: numbers[left - 1] + 1]
+
+    def of(self, records: list[bytes], units: list[Unit]) -> list[bytes]:
+        """Return the wanted ones of the first units' records."""
+        codes = self.codes
+        if codes is None:
+            return records
+        return [raw for raw, unit in zip(records, units, strict=False) if unit[2] in codes]
+
+
 class Due(NamedTuple):
     """Delayed messages whose time has come."""
 
@@ -61,11 +85,14 @@ class MessageReader:
         created_index: Callable[[str], int | None],
         begin_index: Callable[[], int],
         front: Front,
+        *,
+        scan_units: int = SCAN_UNITS,
     ) -> None:
         """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins,
         `begin_index` is the index of that entry, and `created_index` is the index of the entry that
-        created a topic; None if there is none.
+        created a topic; None if there is none. `scan_units` are looked at for few messages.
         """
+        self._scan_units = scan_units
         self._store = store
         self._created_index = created_index
         self._stored_at = stored_at
@@ -86,11 +113,14 @@ class MessageReader:
         is one with such a tag among those that it looks at. A message with another tag is read,
         too: its unit might hide it. Raises UnitRefusedError and UnreadableError.
         """
-        looked_at = messages_max if codes is None else max(SCAN_UNITS, messages_max)
+        looked_at = messages_max if codes is None else max(self._scan_units, messages_max)
         count = min(end_offset - offset, looked_at)
-        records = [] if codes is not None else self._sound(queue, offset, count, bytes_max)
-        size, passed_bytes, at = sum(map(len, records)), 0, offset + len(records)
-        for runs, number in self._looked_at(queue, at, count - len(records)):
+        wanted = Wanted(codes, messages_max, bytes_max)
+        at, records, passed_bytes = self._sound(queue, offset, count, wanted)
+        if len(records) == messages_max:
+            return Found(at, records, is_complete=True)
+        size = sum(map(len, records))
+        for runs, number in self._looked_at(queue, at, offset + count - at):
             unit = runs.units[number]
             is_wanted = codes is None or unit.tags_code in codes
             if is_wanted:
@@ -114,20 +144,34 @@ class MessageReader:
             at += 1
         return Found(at, records, at > offset)
 
-    def _sound(self, queue: QueueId, offset: int, count: int, bytes_max: int) -> list[bytes]:
-        """Return the first records, up to one that needs a closer look; none if the first does."""
+    def _sound(
+        self, queue: QueueId, offset: int, count: int, wanted: Wanted
+    ) -> tuple[int, list[bytes], int]:
+        """Look at the first messages, up to one that needs a closer look, or that is too much.
+
+        Returns the offset behind them, the wanted ones, and the bytes of the others.
+        """
         created_index = self._created_index(queue.topic)
         records: list[bytes] = []
-        while created_index is not None and len(records) < count:
-            wanted = min(count - len(records), UNITS_AT_ONCE)
-            at = offset + len(records)
-            units = self._store.units(queue.topic, queue.queue_id, at, wanted)
-            found = sound_records(self._runs(units), queue, at, created_index, bytes_max)
-            records += found
-            bytes_max -= sum(map(len, found))
-            if len(found) < wanted:
+        at, end = offset, offset + count
+        bytes_left, passed_left = wanted.bytes_max, SCAN_BYTES
+        while created_index is not None and at < end and len(records) < wanted.messages_max:
+            asked = min(end - at, UNITS_AT_ONCE)
+            units = self._store.units(queue.topic, queue.queue_id, at, asked)
+            units = wanted.cut(units, len(records))
+            found = sound_records(
+                self._runs(units), queue, at, created_index, min(bytes_left, passed_left),
+                with_tags=wanted.codes is not None,
+            )  # fmt: skip
+            chosen = wanted.of(found, units)
+            records += chosen
+            chosen_bytes = sum(map(len, chosen))
+            bytes_left -= chosen_bytes
+            passed_left -= sum(map(len, found)) - chosen_bytes
+            at += len(found)
+            if len(found) < asked:
                 break
-        return records
+        return at, records, SCAN_BYTES - passed_left
 
     def _looked_at(
         self, queue: QueueId, offset: int, count: int

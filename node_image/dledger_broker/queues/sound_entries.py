@@ -12,7 +12,9 @@ from dledger_broker.queues.entry_runs import EntryRuns
 from dledger_formats.log.checksum import crc32
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, ENTRY_MAGICS
 from dledger_formats.rocketmq.codes import MessageSysFlag
+from dledger_formats.rocketmq.consume_queue import code_of_tags
 from dledger_formats.rocketmq.message_record import MAGIC_V1, TOPIC_BYTES_MAX_V1
+from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
 
 # An entry's magic, size, index, pos, body_crc and body_size; then its record's size, magic, queue
 # id, queue offset, physical offset, sysFlag and, behind addresses of IPv4, the size of the body.
@@ -25,22 +27,28 @@ assert _HEAD.size == ENTRY_HEADER_SIZE + _RECORD_HEAD_BYTES
 
 
 def sound_records(
-    runs: EntryRuns, queue: QueueId, offset: int, created_index: int, bytes_max: int
+    runs: EntryRuns,
+    queue: QueueId,
+    offset: int,
+    created_index: int,
+    bytes_max: int,
+    *,
+    with_tags: bool = False,
 ) -> list[bytes]:
     """Return the records of the first units of a queue, up to one that needs a closer look.
 
     The first unit has this offset, and the topic was created by the entry with this index. Together
-    they have at most `bytes_max` bytes. Blocks as the runs do.
+    they have at most `bytes_max` bytes. `with_tags` compares the tags, too. Blocks as the runs do.
     """
     encoded, queue_id = queue.topic.encode(errors="replace"), queue.queue_id
-    if len(encoded) > TOPIC_BYTES_MAX_V1:
+    if len(encoded) > TOPIC_BYTES_MAX_V1 or (with_tags and queue.topic == SCHEDULE_TOPIC):
         return []
     topic = b"%c%b" % (len(encoded), encoded)
     unpack, physical_place = _HEAD.unpack_from, ENTRY_HEADER_SIZE
     records: list[bytes] = []
     source: bytes | memoryview = b""
     source_pos = source_bytes = 0
-    for number, (place, size, _) in enumerate(runs.units):
+    for number, (place, size, tags_code) in enumerate(runs.units):
         bytes_max -= size
         if size < _RECORD_HEAD_BYTES or bytes_max < 0:
             break
@@ -77,6 +85,7 @@ def sound_records(
             and properties_at <= size
             and int.from_bytes(length, "big", signed=True) == size - properties_at
             and (not body_crc or crc32(record) == body_crc)
+            and (not with_tags or code_of_tags(record[properties_at:]) == tags_code)
         ):
             break
         records.append(record)

@@ -35,19 +35,23 @@ def find(reader: MessageReader, pull: Pull, end_offset: int, *, has_all: bool) -
 def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | None:
     """Find the messages of a short pull (`is_short`) with a reader that does not block.
 
-    None unless there are messages, and nothing is to be said about any of them: a thread looks.
+    None unless there are messages, and nothing is to be said about any of them: a thread looks. So
+    it does for tags that few messages have, since it looks at more of them.
     """
     try:
         pulled = find(reader, pull, end_offset, has_all=False)
     except (UnitRefusedError, UnreadableError, QueueFilesError, OSError):
         return None
     found = pulled.found
-    return pulled if found is not None and found.is_complete else None
+    if found is None or not found.is_complete:
+        return None
+    is_much = pull.codes is None or 2 * len(found.records) >= pull.fields.max_msg_nums
+    return pulled if is_much or found.next_offset == end_offset else None
 
 
 def is_short(pull: Pull) -> bool:
-    """Tell whether a pull may be served in the event loop: it wants few messages of all tags."""
-    return pull.codes is None and pull.fields.max_msg_nums <= cached_reads.UNITS_MAX
+    """Tell whether a pull may be served in the event loop."""
+    return pull.fields.max_msg_nums <= cached_reads.UNITS_MAX
 
 
 def _messages(reader: MessageReader, pull: Pull, end_offset: int) -> Found:
