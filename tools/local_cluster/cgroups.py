@@ -47,15 +47,19 @@ def create_for_programs(cgroup: str, cpu_weight: float) -> None:
 
 def enter(cgroup: str, pid: int) -> None:
     """Give a process its part of a cgroup's share of the CPU."""
-    root = MOUNT if is_version_2() else MOUNT / "cpu"
-    (root / cgroup / "cgroup.procs").write_text(str(pid))
+    _processes(cgroup).write_text(str(pid))
 
 
 def entering(cgroup: str, command: list[str]) -> list[str]:
     """Return a command that enters a cgroup and then becomes `command`."""
+    file = str(_processes(cgroup))
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', file, *command]
+
+
+def _processes(cgroup: str) -> Path:
+    """Return the file whose processes share the CPU weight of a cgroup."""
     root = MOUNT if is_version_2() else MOUNT / "cpu"
-    file = root / cgroup / "cgroup.procs"
-    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(file), *command]
+    return root / cgroup / "cgroup.procs"
 
 
 def _make(cgroup: str) -> None:
