@@ -89,7 +89,8 @@ class Broker:
         self._delay_thread = ThreadPoolExecutor(1, thread_name_prefix="delays")
         self._threads = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix="messages")
         self._awaited = AwaitedRepeats(member, now_s)
-        self._proofs = Proofs(member)
+        self._pace = Pace(self._is_idle, self._due_in_s)
+        self._proofs = Proofs(member, self._pace.hurry)
         self._sends = Sends(settings, member, self._owner, self._awaited, self._threads, store_host)
         self._to_leader = ToLeader(
             Leadership(member, self._owner),
@@ -124,7 +125,6 @@ class Broker:
         self._undelivered: UndeliveredMessages | None = None
         self._listeners: Listeners | None = None
         self._stop = PlannedStop(settings, member)
-        self._pace = Pace(self._is_idle, self._due_in_s)
         member.keep_entries(self._covered_index)
         member.call_when_applied(lambda _: self._applied())
 
@@ -149,7 +149,7 @@ class Broker:
         )  # fmt: skip
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._pull_threads, member,
-            self._proofs, self._to_leader.take,
+            self._proofs, self._pass_on,
             CachedReads(
                 cached_reader(store, member, self._owner.created_index), member.read_turns
             ),
@@ -226,6 +226,11 @@ class Broker:
             await closing.wait(partial(asyncio.to_thread, threads.shutdown))
         closing.end()
 
+    def _pass_on(self, pull: Call) -> None:
+        """Let the leader answer a pull."""
+        self._pace.hurry()
+        self._to_leader.take(pull)
+
     def _serve_as_leader(self, call: Call) -> None:
         assert self._requests is not None
         self._requests.serve_as_leader(call)
@@ -269,9 +274,10 @@ class Broker:
     def _is_idle(self) -> bool:
         """Tell whether nothing has to be looked after soon."""
         return (
-            self._has_decided_all()
+            self._is_all_decided()
             and self._proofs.is_idle
             and self._presence.is_idle
+            and (self._front_reading is None or self._front_reading.is_idle)
             and not (self._leases.is_sweeping or self._figures.is_counting)
             and not self._stop.has_begun
             and self._member.leader_id is not None
@@ -280,8 +286,8 @@ class Broker:
     def _due_in_s(self) -> float:
         return self._walker.due_in_s() if self._walker is not None else math.inf
 
-    def _has_decided_all(self) -> bool:
-        """Tell whether nothing waits for the leader, or for the log."""
+    def _is_all_decided(self) -> bool:
+        """Tell whether no request waits for the leader, or for its entry to be applied."""
         return (
             self._to_leader.count == 0
             and self._member.drafts.pending_count == 0
@@ -294,7 +300,7 @@ class Broker:
 
     def _has_answered_all(self) -> bool:
         """Tell whether no request waits for its answer, held pulls apart."""
-        return self._has_decided_all() and not any(
+        return self._is_all_decided() and not any(
             guest.reads_waiting
             for guest in self._member.gate.everyone()
             if isinstance(guest, BrokerConnection)

@@ -12,7 +12,7 @@ from dledger_node import common_times
 
 BUSY_S: Final = 0.05
 IDLE_S: Final = 0.25
-"""The end of a held pull comes up to one and a half times as late."""
+"""A held pull may end one and a half times this long after its time limit."""
 
 
 class Pace:
@@ -25,28 +25,31 @@ class Pace:
         self._is_idle = is_idle
         self._due_in_s = due_in_s
         self._loop = asyncio.get_running_loop()
-        self._idle: asyncio.Future[None] | None = None
-        """Done once something has come that may wait; None while the pace is fast."""
+        self._must_hurry = False
+        self._hurried: asyncio.Future[None] | None = None
+        """Done by `hurry`; None unless the pace is slow."""
 
     async def next_look(self) -> None:
         """Return when the next look is due."""
-        if self._is_idle() and not await self._came_within(self._idle_s()):
-            return
-        await asyncio.sleep(BUSY_S)
+        if self._is_idle() and not self._must_hurry:
+            due_s = max(BUSY_S, self._due_in_s())
+            idle_s = common_times.wait_s(self._loop.time(), IDLE_S)
+            if not await self._is_hurried_within(min(due_s, idle_s)):
+                return
+        self._must_hurry = False
+        due_s = self._due_in_s()
+        await asyncio.sleep(min(BUSY_S, due_s) if due_s > 0 else BUSY_S)
 
     def hurry(self) -> None:
         """Take note that something has come that may wait: the next look is BUSY_S away at most."""
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        self._must_hurry = True
+        if self._hurried is not None and not self._hurried.done():
+            self._hurried.set_result(None)
 
-    def _idle_s(self) -> float:
-        due_s = max(BUSY_S, self._due_in_s())
-        return min(due_s, common_times.wait_s(self._loop.time(), IDLE_S))
-
-    async def _came_within(self, timeout_s: float) -> bool:
-        self._idle = self._loop.create_future()
+    async def _is_hurried_within(self, timeout_s: float) -> bool:
+        self._hurried = self._loop.create_future()
         try:
-            done, _ = await asyncio.wait([self._idle], timeout=timeout_s)
+            done, _ = await asyncio.wait([self._hurried], timeout=timeout_s)
             return bool(done)
         finally:
-            self._idle = None
+            self._hurried = None

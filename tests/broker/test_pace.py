@@ -1,4 +1,4 @@
-"""When a broker looks after what waits, in time that only waits move."""
+"""When a broker looks after what waits, by a clock that only waiting moves."""
 
 import asyncio
 import math
@@ -80,6 +80,25 @@ def test_an_idle_broker_looks_when_something_is_due() -> None:
         return await looks_of(Pace(lambda: True, lambda: 100.111 - loop.time()))
 
     assert run(main)[0] == pytest.approx(100.111)
+
+
+def test_a_broker_that_hurries_is_not_late_for_what_is_due() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        pace = Pace(lambda: True, lambda: 100.13 - loop.time())
+        loop.call_later(0.09, pace.hurry)
+        return await looks_of(pace)
+
+    assert run(main)[0] == pytest.approx(100.13)
+
+
+def test_what_comes_during_a_look_is_looked_after_soon() -> None:
+    async def main() -> list[float]:
+        pace = Pace(lambda: True, lambda: math.inf)
+        pace.hurry()
+        return await looks_of(pace)
+
+    assert run(main)[0] == pytest.approx(100.03 + BUSY_S)
 
 
 def test_what_is_overdue_does_not_keep_a_broker_looking_without_a_pause() -> None:

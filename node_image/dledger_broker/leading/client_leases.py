@@ -187,8 +187,8 @@ class ClientLeases:
 
     @property
     def is_sweeping(self) -> bool:
-        """Whether the next tick looks at further clients."""
-        return bool(self._unswept)
+        """Whether the next tick looks at further clients, or adopts them."""
+        return self._owner.is_proven and bool(self._unswept or self._unadopted)
 
     def tick(self) -> None:
         """Remove the clients whose time is up. Call it on the leader and on the others alike."""

@@ -23,7 +23,7 @@ in every group, so there are always two.
 
 
 class Standing(NamedTuple):
-    """A record that a name server should have now; a change is told at once."""
+    """A record that a name server should have now; a change is told soon."""
 
     broker_id: int
     """0 for the address of the group, or else a leader that has proved itself; the ordinal + 1 for

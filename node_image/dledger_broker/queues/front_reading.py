@@ -35,6 +35,11 @@ class FrontReading:
         self._pause_until_s = 0.0
         self._closed = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no queue is wanted."""
+        return not self._front.is_anything_wanted
+
     def tick(self) -> None:
         """Read on, if a queue is wanted."""
         if self._batch is not None or self._closed or not self._front.is_anything_wanted:

@@ -16,7 +16,7 @@ from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
 
 PULLS: Final = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
-"""Requests that may be held for long, and need no look before."""
+"""Requests that may be held for long. Those that wait for anything else hurry by themselves."""
 
 Serve = Callable[[Call], None]
 """Answers a call, now or later. Raises FormatError and RefusedError."""
@@ -43,7 +43,7 @@ class BrokerRequests:
         """`services` has the service for each code, `leaders` those that only the leader offers.
 
         `members` has those that the leader offers to the other members, not to clients. `hurry` is
-        called when something may have to wait: on each request but a pull.
+        called before each request that may have to wait: any but a pull of a client.
         """
         self._services = services
         self._leaders = leaders

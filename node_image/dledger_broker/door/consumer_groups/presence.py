@@ -74,7 +74,7 @@ class Presence:
     @property
     def is_idle(self) -> bool:
         """Whether the leader knows of all clients, as far as it can be told."""
-        return not (self._is_waiting or self._changes)
+        return not (self._is_waiting or self._changes or self._must_send_all)
 
     def seen(self, membership: Membership) -> None:
         """Take note of a heartbeat."""

@@ -41,8 +41,10 @@ class _Asked(NamedTuple):
 class Proofs:
     """The requests that wait for a proof, or until what it covers is applied."""
 
-    def __init__(self, member: Prover) -> None:
+    def __init__(self, member: Prover, hurry: Callable[[], None] = lambda: None) -> None:
+        """`hurry` is called when a request begins to wait, so that `expire` comes in time."""
         self._member = member
+        self._hurry = hurry
         self._loop = asyncio.get_running_loop()
         self._new: list[_Asked] = []
         self._is_asking = False
@@ -59,6 +61,7 @@ class Proofs:
         """
         call.line.reads_waiting += 1
         self._new.append(_Asked(call, decided, until_s))
+        self._hurry()
         self._ask_soon()
 
     @property
