@@ -1,7 +1,6 @@
 """Clients that ask for entries as fast as they can: no turn of the leader's loop is long."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from dledger_formats.protocol.follow import FOLLOW, FollowRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.read_range import READ_RANGE, ReadRangeRequest
 from dledger_formats.protocol.requests import Consistency, GetEntriesRequest
+from dledger_group.floods import flood
 from dledger_group.turns import rounds_of_short_turns
 from tools.groups.node_group import NodeGroup
 from tools.groups.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX
@@ -23,7 +23,6 @@ from tools.groups.turns import LARGEST_ENTRY_TURN_S_MAX, TURN_S_MAX
 pytestmark = pytest.mark.fuzz
 CONNECTIONS = 12
 PIPELINED = 200
-FLOOD_S = 2.0
 SMALL_ENTRIES = 20_000
 ALL = (1 << 31) - 1
 
@@ -34,6 +33,11 @@ class Leader(NamedTuple):
     group: NodeGroup
     member: str
     largest_index: int
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return self.group.peers[self.member]
 
 
 @pytest.fixture(scope="module")
@@ -63,35 +67,13 @@ def request_of(
     return request.to_json()
 
 
-async def flood(leader: Leader, data: bytes) -> int:
-    """Send the requests again and again, and discard the answers. Return their bytes."""
-    host, _, port = leader.group.peers[leader.member].rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
-
-    async def ask() -> None:
-        while True:
-            writer.write(data)
-            await writer.drain()
-
-    received = 0
-    asking = asyncio.create_task(ask())
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(FLOOD_S):
-            while chunk := await reader.read(1 << 22):
-                received += len(chunk)
-    asking.cancel()
-    writer.transport.abort()
-    await asyncio.wait([asking])
-    return received
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("code", [RequestCode.GET, FOLLOW, READ_RANGE])
 async def test_no_number_of_reads_makes_a_turn_long(leader: Leader, code: int) -> None:
     requests = [(number, request_of(code, leader.member, number)) for number in range(PIPELINED)]
     data = frames.encode_requests(code, requests)
     for _ in rounds_of_short_turns(leader.group, [leader.member], TURN_S_MAX):
-        received = await asyncio.gather(*(flood(leader, data) for _ in range(CONNECTIONS)))
+        received = await asyncio.gather(*(flood(leader.address, data) for _ in range(CONNECTIONS)))
 
     assert min(received) > 0, "every connection got answers"
     assert leader.group.status(leader.member).master
@@ -110,9 +92,9 @@ async def test_reads_for_which_a_follower_asks_its_leader_make_no_turn_long(
         for number in range(PIPELINED)
     ]
     data = frames.encode_requests(code, requests)
-    at_follower = Leader(group, follower, leader.largest_index)
+    address = group.peers[follower]
     for _ in rounds_of_short_turns(group, [follower, leader.member]):
-        received = await asyncio.gather(*(flood(at_follower, data) for _ in range(CONNECTIONS)))
+        received = await asyncio.gather(*(flood(address, data) for _ in range(CONNECTIONS)))
 
     assert min(received) > 0, "every connection got answers"
     assert group.status(leader.member).master
@@ -126,7 +108,7 @@ async def test_entries_of_the_largest_size_make_no_turn_long(leader: Leader, cod
     ]
     data = frames.encode_requests(code, requests)
     for _ in rounds_of_short_turns(leader.group, [leader.member], LARGEST_ENTRY_TURN_S_MAX):
-        received = await asyncio.gather(*(flood(leader, data) for _ in range(3)))
+        received = await asyncio.gather(*(flood(leader.address, data) for _ in range(3)))
 
     assert min(received) > 0
 
@@ -137,4 +119,4 @@ async def test_the_largest_entry_as_numbers_makes_no_turn_long(leader: Leader) -
         RemotingCommand(code=RequestCode.GET, opaque=1, language="JAVA", body=body)
     )
     for _ in rounds_of_short_turns(leader.group, [leader.member], LARGEST_ENTRY_TURN_S_MAX):
-        assert await flood(leader, data) > 0
+        assert await flood(leader.address, data) > 0
