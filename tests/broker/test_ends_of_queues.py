@@ -1,10 +1,12 @@
 """No member says that a queue ends before a message that was acknowledged when it was asked."""
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from dledger_broker_client.client import BrokerClient, number
+from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
@@ -38,19 +40,33 @@ def test_a_member_that_was_asleep_names_the_end_that_was_acknowledged_meanwhile(
                 for n in range(LATER):
                     assert other.send("t", b"%d" % n).code == ResponseCode.SUCCESS
                 assert other.send("fresh").code == ResponseCode.SUCCESS
-            asked = [
-                client.begin(Code.GET_MAX_OFFSET, queue),
-                client.begin(
-                    Code.SEARCH_OFFSET_BY_TIMESTAMP, queue | {"timestamp": str(FAR_FUTURE_MS)}
-                ),
-                client.begin(Code.GET_MAX_OFFSET, fresh),
-                client.begin(Code.GET_MIN_OFFSET, fresh),
+            questions = [
+                (Code.GET_MAX_OFFSET, queue),
+                (Code.SEARCH_OFFSET_BY_TIMESTAMP, queue | {"timestamp": str(FAR_FUTURE_MS)}),
+                (Code.GET_MAX_OFFSET, fresh),
+                (Code.GET_MIN_OFFSET, fresh),
             ]
+            asked = [client.begin(*question) for question in questions]
             group.thaw(asleep)
-            answers = [client.answer(request) for request in asked]
+            first = [client.answer(request) for request in asked]
+            answers = [
+                wait_for_answer(client, answer, *question)
+                for answer, question in zip(first, questions, strict=True)
+            ]
 
     assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 4, answers
     assert [number(answer, "offset") for answer in answers] == [LATER + 1, LATER + 1, 1, 0]
+
+
+def wait_for_answer(
+    client: BrokerClient, first: RemotingCommand, code: int, ext: dict[str, str]
+) -> RemotingCommand:
+    """Return the answer to a question, which is asked again if no proof was found in time."""
+    answers = itertools.chain([first], iter(lambda: client.ask(code, ext), None))
+    return wait_for(
+        lambda: answer if (answer := next(answers)).code != ResponseCode.SYSTEM_ERROR else None,
+        "an answer with a proof",
+    )
 
 
 def test_without_a_quorum_no_member_names_an_end(tmp_path: Path) -> None:
