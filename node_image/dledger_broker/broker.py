@@ -22,7 +22,8 @@ from dledger_broker.door.consumer_groups.presence import Presence
 from dledger_broker.door.passing_on.from_doors import FromDoors
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.reading.proofs import Proofs
-from dledger_broker.door.reading.pulls import CachedReads, Pulls
+from dledger_broker.door.reading.pulled_messages import LoopReads
+from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.sends import Sends
 from dledger_broker.door.sending_away.isolation import Isolation
@@ -150,7 +151,7 @@ class Broker:
         self._pulls = Pulls(
             self._owner, self._clients, self._feed, reader, self._pull_threads, member,
             self._proofs, self._pass_on,
-            CachedReads(
+            LoopReads(
                 cached_reader(store, member, self._owner.created_index), member.read_turns
             ),
         )  # fmt: skip

@@ -13,6 +13,7 @@ _COUNTERS: Final = {
     "bytes_stored": "Bytes of the records of these messages.",
     "messages_pulled": "Messages that were handed to consumers.",
     "bytes_pulled": "Bytes of the records of these messages.",
+    "cached_pulls": "Pulls that the event loop has answered from the page cache.",
     "requests_passed_on": "Requests that were sent to the leader, those sent again included.",
     "queue_rebuilds": "How often all consume queues were deleted, to be built from the log.",
 }

@@ -6,20 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from dledger_broker.queues import read_files
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.cached_reads import BYTES_MAX, cached_reader
 from dledger_broker.queues.errors import NotCachedError
+from dledger_broker.queues.files import QueueFiles
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.read_files import READ_FILES_MAX, ReadFiles
-from dledger_broker.queues.reader import Found
+from dledger_broker.queues.read_files import READ_FILES_MAX, ReadFile, ReadFiles
+from dledger_broker.queues.reader import Found, Wanted
 from dledger_broker_client.client import BrokerClient
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
 from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.consume_queue import UNIT, Unit
+from dledger_node.store.segments import page_cache
 from tools.groups.broker_group import BrokerGroup
+from tools.groups.turns import metrics
 
 QUEUE = QueueId("orders", 1)
 COUNT = 4
+ONE = Unit(100, 50, 0)
 
 
 class Cached:
@@ -57,7 +63,7 @@ class Cached:
         """Pull from an offset on. Raises NotCachedError."""
         reader = cached_reader(self.store, self, lambda _: 0)
         assert reader.kept.min_offset(QUEUE, COUNT, has_all=False) == 0
-        return reader.pull(QUEUE, offset, COUNT, messages_max=32, bytes_max=1 << 18, codes=None)
+        return reader.pull(QUEUE, offset, COUNT, Wanted(None, 32, 1 << 18))
 
 
 @pytest.fixture
@@ -118,17 +124,38 @@ def test_long_messages_are_left_to_a_thread(tmp_path: Path) -> None:
     made.store.close()
 
 
-def test_a_deleted_file_of_a_queue_is_not_read_any_more(tmp_path: Path) -> None:
+def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
+    tmp_path: Path,
+) -> None:
+    other = QueueId("other", 0)
+    files = QueueFiles(tmp_path)
+    for queue in (QUEUE, other):
+        files.write(queue, 0, UNIT.pack(*ONE))
+        assert files.read(queue, 0, 1)
+    files.delete_topic(QUEUE.topic)
+    descriptors = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+
+    assert not [path for path in descriptors if str(tmp_path / QUEUE.topic) in path]
+    assert files.read(QUEUE, 0, 1) == []
+    assert files.read(other, 0, 1) == [ONE]
+    files.close()
+
+
+def test_a_file_that_is_opened_while_files_are_forgotten_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, path = ReadFiles(), tmp_path / "one"
-    path.write_bytes(b"old")
-    old = files.open(QUEUE, 0, path)
-    assert files.find(QUEUE, 0) is old
-    path.unlink()
-    path.write_bytes(b"new")
+    path.touch()
+
+    def made(path: Path) -> ReadFile:
+        files.forget(tmp_path)
+        return ReadFile(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(read_files, "ReadFile", made)
+        files.open(QUEUE, 0, path)
 
     assert files.find(QUEUE, 0) is None
-    assert os.pread(files.open(QUEUE, 0, path).fd, 3, 0) == b"new"
-    files.close()
 
 
 def test_so_many_files_are_kept_open_for_reading_and_no_more(tmp_path: Path) -> None:
@@ -147,9 +174,21 @@ def test_so_many_files_are_kept_open_for_reading_and_no_more(tmp_path: Path) -> 
 
 def test_pulls_return_the_same_again_and_again(broker: BrokerGroup, client: BrokerClient) -> None:
     """The first one is read in a thread, and opens the files for the others."""
+    member = next(iter(broker.peers))
+    before = metrics(broker, member)["dledger_broker_cached_pulls_total"]
     for number in range(40):
         client.send("again", b"%d" % number)
     answers = [client.pull("again", 5) for _ in range(4)]
 
     assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
     assert len({answer.body for answer in answers}) == 1
+    served = metrics(broker, member)["dledger_broker_cached_pulls_total"] - before
+    assert served >= 3 or not can_tell_what_is_cached(broker.folder)
+
+
+def can_tell_what_is_cached(folder: Path) -> bool:
+    """Tell whether the file system of a folder can; tmpfs cannot."""
+    path = folder / "cached"
+    path.write_bytes(b"x")
+    with path.open("rb") as file:
+        return page_cache.read_cached(file.fileno(), bytearray(1), 0) == 1

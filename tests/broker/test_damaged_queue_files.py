@@ -14,7 +14,7 @@ from dledger_broker.messages import tag_filter
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.reader import SCAN_BYTES, Found, MessageReader
+from dledger_broker.queues.reader import SCAN_BYTES, Found, MessageReader, Wanted
 from dledger_broker_log.crashes import contents
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
@@ -116,7 +116,7 @@ def check_reads(store: QueueStore, log: Log) -> bool:
             try:
                 found = reader.pull(
                     QueueId(topic, queue_id), offset, len(units),
-                    messages_max=100, bytes_max=1 << 20, codes=codes,
+                    Wanted(codes, 100, 1 << 20)
                 )  # fmt: skip
             except (UnitRefusedError, UnreadableError):
                 is_whole = False
@@ -176,8 +176,7 @@ def test_a_unit_that_names_other_tags_than_its_message_is_refused(tmp_path: Path
     for wanted in ("TagA", "TagB"):
         with pytest.raises(UnitRefusedError, match="names other tags"):
             reader.pull(
-                QueueId("T", 0), 1, 2, messages_max=1, bytes_max=100,
-                codes=tag_filter.codes_of(wanted),
+                QueueId("T", 0), 1, 2, Wanted(tag_filter.codes_of(wanted), 1, 100),
             )  # fmt: skip
     store.close()
 
@@ -189,9 +188,7 @@ def test_a_pull_of_a_rare_tag_reads_so_many_bytes_and_no_more(tmp_path: Path) ->
     catch_up(store, log, 6)
     reader, at, looked = reader_of(store, StoredLog(log)), 0, []
     while at < 6:
-        found = reader.pull(
-            QueueId("T", 0), at, 6, messages_max=1, bytes_max=1, codes=tag_filter.codes_of("TagA")
-        )
+        found = reader.pull(QueueId("T", 0), at, 6, Wanted(tag_filter.codes_of("TagA"), 1, 1))
         looked.append(found.next_offset - at)
         at = found.next_offset
 
@@ -212,8 +209,7 @@ def test_a_pull_returns_what_comes_before_a_damaged_message(tmp_path: Path, want
 
     def pull(offset: int) -> Found:
         return reader.pull(
-            QueueId("T", 0), offset, 3, messages_max=9, bytes_max=9999,
-            codes=tag_filter.codes_of(wanted),
+            QueueId("T", 0), offset, 3, Wanted(tag_filter.codes_of(wanted), 9, 9999),
         )  # fmt: skip
 
     found = pull(0)
@@ -235,5 +231,5 @@ def test_a_unit_of_another_queue_is_refused(tmp_path: Path) -> None:
     reader = reader_of(store, StoredLog(log))
 
     with pytest.raises(UnitRefusedError, match="names the message"):
-        reader.pull(QueueId("T", 0), 0, 1, messages_max=1, bytes_max=100, codes=None)
+        reader.pull(QueueId("T", 0), 0, 1, Wanted(None, 1, 100))
     store.close()

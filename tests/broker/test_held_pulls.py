@@ -12,6 +12,7 @@ import pytest
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.errors import QueueFilesError
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import UnreadableError
@@ -23,6 +24,7 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.slices import PER_TURN
 
 QUEUE = QueueId("t", 0)
@@ -45,6 +47,7 @@ class Holding:
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self.state = BrokerState()
+        self.error: Exception = UnreadableError("the log cannot be read")
         changes.make(self.state.tables, TopicSet(config=CONFIG), 0, 1)
         owner: Any = SimpleNamespace(state=self.state, is_proven=True, created_index=lambda _: 0)
         feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
@@ -68,7 +71,7 @@ class Holding:
 
     def refuse(self, *_: object, **__: object) -> int:
         """The log cannot be read, so that a pull that is served gets an answer at once."""
-        raise UnreadableError("the log cannot be read")
+        raise self.error
 
     async def answers(self) -> list[int]:
         """Wait until each pull is answered, and return the codes."""
@@ -98,6 +101,30 @@ async def test_pulls_that_wait_for_one_queue_are_served_over_many_turns(holding:
 
     assert max(before - after for before, after in itertools.pairwise(left)) == PER_TURN
     assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueueFilesError("a file of a queue cannot be read"),
+        StoreDamagedError("a segment cannot be read", Damage.UNREADABLE),
+        IndexError("the first entry was removed meanwhile"),
+        OSError("the disk is gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
+    holding: Holding, error: Exception
+) -> None:
+    """Errors of files ended in the log of asyncio, and the client waited until its time-out."""
+    holding.error = error
+    holding.state.tables.topics.by_name["t"].next_offsets[0] = 1
+    while holding.pulls.held_count:
+        holding.pulls.built([QUEUE])
+        await asyncio.sleep(0)
+
+    assert await holding.answers() == [ResponseCode.SYSTEM_ERROR] * COUNT
+    assert {answer.remark for answer in holding.line.answers} == {str(error)}
 
 
 async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(

@@ -4,7 +4,7 @@ A pull in a thread costs the event loop, that thread and the other ones several 
 lock; to read some messages from the page cache takes less time than one such wait.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from dledger_broker.queues.builder import QueueId
@@ -42,7 +42,7 @@ class CachedLog(Protocol):
 
 
 class _CachedUnits:
-    """The units of messages that are short enough, as far as they are in the page cache."""
+    """The units of messages, as far as they are in the page cache."""
 
     def __init__(self, store: QueueStore, log: CachedLog) -> None:
         self._store, self._read = store, log.read_cached
@@ -51,7 +51,7 @@ class _CachedUnits:
         """See `QueueStore`. Raises NotCachedError."""
         queue = QueueId(topic, queue_id)
         units = self._store.cached_units(queue, first_unit, count, self._read)
-        if units is None or sum([unit[1] for unit in units]) > BYTES_MAX:
+        if units is None:
             raise NotCachedError(f"unit {first_unit} of {queue}")
         return units
 
@@ -68,10 +68,16 @@ class _UnknownFront:
         return False
 
 
+def _limit(units: Sequence[Unit]) -> None:
+    """Raise NotCachedError if the messages are too long to be read in the event loop."""
+    if sum([unit[1] for unit in units]) > BYTES_MAX:
+        raise NotCachedError("the messages are too long")
+
+
 def cached_reader(
     store: QueueStore, log: CachedLog, created_index: Callable[[str], int | None]
 ) -> MessageReader:
-    """Return a reader whose methods do not block, but raise NotCachedError.
+    """Return a reader whose `pull_sound` and `kept` do not block, but raise NotCachedError.
 
     It is for one thread, since it reads all runs into one buffer: a new one costs more than to fill
     it, as the kernel clears its pages.
@@ -92,5 +98,5 @@ def cached_reader(
 
     return MessageReader(
         _CachedUnits(store, log), stored_at, begin_pos, created_index,
-        lambda: log.begin_index, _UnknownFront(), scan_units=SCAN_UNITS,
+        lambda: log.begin_index, _UnknownFront(), scan_units=SCAN_UNITS, limit=_limit,
     )  # fmt: skip

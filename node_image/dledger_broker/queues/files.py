@@ -61,14 +61,12 @@ class QueueFiles:
         """
         begin, at, size = self._place(first_unit, count)
         try:
-            file = self._read.find(queue, begin)
-            if file is None:
-                file = self._read.open(queue, begin, self._path(queue, begin))
+            path = self._path(queue, begin)
+            file = self._read.find(queue, begin) or self._read.open(queue, begin, path)
             raw = os.pread(file.fd, size, at)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            path = self._path(queue, begin)
             raise QueueFilesError(f"cannot read {path}: {error}") from error
         return _units_of(raw)
 
@@ -80,13 +78,14 @@ class QueueFiles:
         None if the file is not open, or cannot be read so.
         """
         begin, at, size = self._place(first_unit, count)
-        raw = bytearray(size)
+        raw, file = bytearray(size), self._read.find(queue, begin)
+        if file is None:
+            return None
         try:
-            file = self._read.find(queue, begin)
-            count = 0 if file is None else read(file.fd, raw, at)
+            read_bytes = read(file.fd, raw, at)
         except OSError:
             return None
-        return _units_of(raw[:count]) if count else None
+        return _units_of(raw[:read_bytes]) if read_bytes >= UNIT_BYTES else None
 
     def delete_topic(self, topic: str) -> None:
         """Delete all files of a topic. Raises QueueFilesError."""
@@ -148,6 +147,7 @@ class QueueFiles:
     def _delete(self, folder: Path) -> None:
         for path in [path for path in self._open if path.is_relative_to(folder)]:
             os.close(self._open.pop(path))
+        self._read.forget(folder)
         try:
             shutil.rmtree(folder)
         except (FileNotFoundError, NotADirectoryError):

@@ -17,20 +17,16 @@ READ_FILES_MAX: Final = 256
 class ReadFile:
     """An open file; closed when the last reference to it is dropped."""
 
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "path")
 
     def __init__(self, path: Path) -> None:
         self.fd = -1
+        self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def __del__(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the file has no name any more; another one may have it."""
-        return os.fstat(self.fd).st_nlink == 0
 
 
 class ReadFiles:
@@ -38,32 +34,42 @@ class ReadFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        """Held for a moment only: whoever holds it opens and closes no file."""
         self._files: OrderedDict[tuple[QueueId, int], ReadFile] = OrderedDict()
+        self._forgotten = 0
+        """How often files were forgotten."""
 
     def find(self, queue: QueueId, begin: int) -> ReadFile | None:
-        """Return a file if it is open, and was not deleted. Raises OSError."""
-        key = queue, begin
+        """Return a file if it is open; does not block."""
         with self._lock:
-            file = self._files.get(key)
+            file = self._files.get((queue, begin))
             if file is not None:
-                self._files.move_to_end(key)
-        if file is None or not file.is_deleted:
+                self._files.move_to_end((queue, begin))
             return file
-        with self._lock:
-            if self._files.get(key) is file:
-                del self._files[key]
-        return None
 
     def open(self, queue: QueueId, begin: int, path: Path) -> ReadFile:
-        """Open a file; blocks. Raises OSError."""
-        file = ReadFile(path)
+        """Open a file, and keep it open unless files are forgotten meanwhile. Raises OSError."""
+        forgotten = self._forgotten
+        file, released = ReadFile(path), None
         with self._lock:
-            self._files[queue, begin] = file
-            if len(self._files) > READ_FILES_MAX:
-                self._files.popitem(last=False)
+            if forgotten == self._forgotten:
+                self._files[queue, begin] = file
+                if len(self._files) > READ_FILES_MAX:
+                    _, released = self._files.popitem(last=False)
+        del released  # closed here, where the lock is free
         return file
+
+    def forget(self, folder: Path) -> None:
+        """Release all files below a folder: they are about to be deleted."""
+        with self._lock:
+            self._forgotten += 1
+            below = [key for key, file in self._files.items() if folder in file.path.parents]
+            released = [self._files.pop(key) for key in below]
+        released.clear()
 
     def close(self) -> None:
         """Release all files."""
         with self._lock:
-            self._files.clear()
+            self._forgotten += 1
+            released, self._files = self._files, OrderedDict()
+        released.clear()

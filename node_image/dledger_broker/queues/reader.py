@@ -1,5 +1,7 @@
 """Messages of a queue, by their queue offsets. All methods block, and may run in any thread.
 
+The reader of `cached_reads` is an exception: it is for the event loop, and `pull_sound` only.
+
 A unit says where a message should be. Only the entry there says whether it is: its checksum, and
 the record's own topic, queue, offset and position.
 """
@@ -87,40 +89,34 @@ class MessageReader:
         front: Front,
         *,
         scan_units: int = SCAN_UNITS,
+        limit: Callable[[Sequence[Unit]], None] = lambda _: None,
     ) -> None:
         """`stored_at` reads bytes of the log, `begin_pos` is where its first entry begins,
         `begin_index` is the index of that entry, and `created_index` is the index of the entry that
-        created a topic; None if there is none. `scan_units` are looked at for few messages.
+        created a topic; None if there is none. `scan_units` are looked at for few messages. `limit`
+        raises UnreadableError for units of messages that are too long to be read together.
         """
         self._scan_units = scan_units
+        self._limit = limit
         self._store = store
         self._created_index = created_index
         self._stored_at = stored_at
         self._begin_pos = begin_pos
         self.kept = KeptMessages(store, begin_pos, created_index, begin_index, front)
 
-    def pull(
-        self,
-        queue: QueueId,
-        offset: int,
-        end_offset: int,
-        *,
-        messages_max: int,
-        bytes_max: int,
-        codes: frozenset[int] | None,
-    ) -> Found:
+    def pull(self, queue: QueueId, offset: int, end_offset: int, wanted: Wanted) -> Found:
         """Return messages from `offset` on, which must be below `end_offset`, at least one if there
         is one with such a tag among those that it looks at. A message with another tag is read,
         too: its unit might hide it. Raises UnitRefusedError and UnreadableError.
         """
-        looked_at = messages_max if codes is None else max(self._scan_units, messages_max)
-        count = min(end_offset - offset, looked_at)
-        wanted = Wanted(codes, messages_max, bytes_max)
-        at, records, passed_bytes = self._sound(queue, offset, count, wanted)
-        if len(records) == messages_max:
-            return Found(at, records, is_complete=True)
-        size = sum(map(len, records))
-        for runs, number in self._looked_at(queue, at, offset + count - at):
+        codes, messages_max, bytes_max = wanted
+        found = self.pull_sound(queue, offset, end_offset, wanted)
+        if found is not None:
+            return found
+        count = min(end_offset - offset, self._looked_at_max(wanted))
+        records: list[bytes] = []
+        at, size, passed_bytes = offset, 0, 0
+        for runs, number in self._looked_at(queue, offset, count):
             unit = runs.units[number]
             is_wanted = codes is None or unit.tags_code in codes
             if is_wanted:
@@ -144,21 +140,21 @@ class MessageReader:
             at += 1
         return Found(at, records, at > offset)
 
-    def _sound(
-        self, queue: QueueId, offset: int, count: int, wanted: Wanted
-    ) -> tuple[int, list[bytes], int]:
-        """Look at the first messages, up to one that needs a closer look, or that is too much.
-
-        Returns the offset behind them, the wanted ones, and the bytes of the others.
+    def pull_sound(
+        self, queue: QueueId, offset: int, end_offset: int, wanted: Wanted
+    ) -> Found | None:
+        """Return messages up to one that needs a closer look, or that would be too much; None if
+        the first one is such. See `pull`.
         """
         created_index = self._created_index(queue.topic)
         records: list[bytes] = []
-        at, end = offset, offset + count
+        at, end = offset, min(end_offset, offset + self._looked_at_max(wanted))
         bytes_left, passed_left = wanted.bytes_max, SCAN_BYTES
         while created_index is not None and at < end and len(records) < wanted.messages_max:
             asked = min(end - at, UNITS_AT_ONCE)
             units = self._store.units(queue.topic, queue.queue_id, at, asked)
             units = wanted.cut(units, len(records))
+            self._limit(units)
             found = sound_records(
                 self._runs(units), queue, at, created_index, min(bytes_left, passed_left),
                 with_tags=wanted.codes is not None,
@@ -171,7 +167,12 @@ class MessageReader:
             at += len(found)
             if len(found) < asked:
                 break
-        return at, records, SCAN_BYTES - passed_left
+        return Found(at, records, is_complete=True) if at > offset else None
+
+    def _looked_at_max(self, wanted: Wanted) -> int:
+        """Return how many units one pull looks at."""
+        count = wanted.messages_max
+        return count if wanted.codes is None else max(self._scan_units, count)
 
     def _looked_at(
         self, queue: QueueId, offset: int, count: int

@@ -22,6 +22,8 @@ _HEAD: Final = struct.Struct(">iiq8xq8xIiII4xi4xqqi44xi")
 _RECORD_HEAD_BYTES: Final = 88
 _IPV6: Final = int(MessageSysFlag.BORN_HOST_IPV6 | MessageSysFlag.STORE_HOST_IPV6)
 _LENGTH_BYTES: Final = 2
+_PROPERTIES_BYTES_MAX: Final = 1024
+"""Longer properties are looked at closely: to find and hash long tags takes milliseconds."""
 
 assert _HEAD.size == ENTRY_HEADER_SIZE + _RECORD_HEAD_BYTES
 
@@ -85,8 +87,13 @@ def sound_records(
             and properties_at <= size
             and int.from_bytes(length, "big", signed=True) == size - properties_at
             and (not body_crc or crc32(record) == body_crc)
-            and (not with_tags or code_of_tags(record[properties_at:]) == tags_code)
+            and (not with_tags or _names_tags(record[properties_at:], tags_code))
         ):
             break
         records.append(record)
     return records
+
+
+def _names_tags(properties: bytes, tags_code: int) -> bool:
+    """Tell whether properties are short, and have the tags of a unit."""
+    return len(properties) <= _PROPERTIES_BYTES_MAX and code_of_tags(properties) == tags_code

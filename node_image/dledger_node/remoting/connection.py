@@ -201,6 +201,7 @@ class Connection(asyncio.Protocol):
         """Release the place, and all bytes that were held."""
         self._transport = None
         self._drop_input()
+        self.unread_since_s = None  # nobody will read: what is still answered waits for nothing
         self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)

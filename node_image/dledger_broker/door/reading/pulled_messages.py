@@ -6,10 +6,19 @@ from dledger_broker.door.reading.pull_requests import Pull
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues import cached_reads
 from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
-from dledger_broker.queues.reader import Found, MessageReader
+from dledger_broker.queues.reader import Found, MessageReader, Wanted
+from dledger_node.remoting.read_turns import ReadTurns
 
 MESSAGES_MAX: Final = 1024
 BYTES_MAX: Final = 256 * 1024
+
+
+class LoopReads(NamedTuple):
+    """How pulls are served in the event loop."""
+
+    reader: MessageReader
+    """A reader that does not block (`cached_reads`)."""
+    turns: ReadTurns
 
 
 class Pulled(NamedTuple):
@@ -29,24 +38,27 @@ def find(reader: MessageReader, pull: Pull, end_offset: int, *, has_all: bool) -
         min_offset = reader.kept.kept_offset(pull.queue, end_offset, has_all=has_all)
         if offset < min_offset:
             return Pulled(min_offset, None)
-    return Pulled(min_offset, _messages(reader, pull, end_offset))
+    return Pulled(min_offset, reader.pull(pull.queue, offset, end_offset, wanted_by(pull)))
 
 
 def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | None:
     """Find the messages of a short pull (`is_short`) with a reader that does not block.
 
-    None unless there are messages, and nothing is to be said about any of them: a thread looks. So
-    it does for tags that few messages have, since it looks at more of them.
+    None if a thread has to look: at what is not in the page cache, at what is not sound at first
+    sight, and for tags that few messages have, since it looks at more of them.
     """
+    wanted, offset = wanted_by(pull), pull.fields.queue_offset
     try:
-        pulled = find(reader, pull, end_offset, has_all=False)
+        min_offset = reader.kept.min_offset(pull.queue, end_offset, has_all=False)
+        if offset < min_offset:
+            return None
+        found = reader.pull_sound(pull.queue, offset, end_offset, wanted)
     except (UnitRefusedError, UnreadableError, QueueFilesError, OSError):
         return None
-    found = pulled.found
-    if found is None or not found.is_complete:
+    if found is None:
         return None
-    is_much = pull.codes is None or 2 * len(found.records) >= pull.fields.max_msg_nums
-    return pulled if is_much or found.next_offset == end_offset else None
+    is_much = wanted.codes is None or 2 * len(found.records) >= wanted.messages_max
+    return Pulled(min_offset, found) if is_much or found.next_offset == end_offset else None
 
 
 def is_short(pull: Pull) -> bool:
@@ -54,13 +66,11 @@ def is_short(pull: Pull) -> bool:
     return pull.fields.max_msg_nums <= cached_reads.UNITS_MAX
 
 
-def _messages(reader: MessageReader, pull: Pull, end_offset: int) -> Found:
+def wanted_by(pull: Pull) -> Wanted:
+    """Return what a pull wants, within the limits of all pulls."""
     fields = pull.fields
-    return reader.pull(
-        pull.queue,
-        fields.queue_offset,
-        end_offset,
+    return Wanted(
+        codes=pull.codes,
         messages_max=min(MESSAGES_MAX, max(1, fields.max_msg_nums)),
         bytes_max=min(BYTES_MAX, max(1, fields.max_msg_bytes or BYTES_MAX)),
-        codes=pull.codes,
     )

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
@@ -20,7 +20,8 @@ from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pull_requests import Pull, PullRequests
-from dledger_broker.door.reading.pulled_messages import find, find_cached, is_short
+from dledger_broker.door.reading.pulled_messages import LoopReads, find, find_cached, is_short
+from dledger_broker.errors import QueueFilesError
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
@@ -35,8 +36,8 @@ from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
 from dledger_formats.rocketmq.pulls import PullAnswerFields
+from dledger_node.errors import StoreError
 from dledger_node.remoting.limits import Reason
-from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.slices import Slices, in_slices
 
 HELD_MAX: Final = 20_000
@@ -54,14 +55,6 @@ class PullsMember(Protocol):
         """The leader, as far as this member knows it."""
 
 
-class CachedReads(NamedTuple):
-    """How pulls are served in the event loop."""
-
-    reader: MessageReader
-    """A reader that does not block (`cached_reads`)."""
-    turns: ReadTurns
-
-
 class Pulls:
     """Answers the pulls of all connections."""
 
@@ -75,7 +68,7 @@ class Pulls:
         member: PullsMember,
         proofs: Proofs,
         pass_on: Callable[[Call], None],
-        cached: CachedReads | None = None,
+        cached: LoopReads | None = None,
     ) -> None:
         """`pass_on` lets the leader answer a pull. Without `cached` threads read everything."""
         self._cached = cached
@@ -221,8 +214,9 @@ class Pulls:
         pulled = find_cached(self._cached.reader, pull, end_offset)
         if pulled is None or pulled.found is None:
             self._read_in_thread(pull, end_offset)
-        else:
-            self._answer(pull, pulled.found, pulled.min_offset, end_offset)
+            return
+        pull.call.counters.values["cached_pulls"] += 1
+        self._answer(pull, pulled.found, pulled.min_offset, end_offset)
 
     def _read_in_thread(self, pull: Pull, end_offset: int) -> None:
         pull.call.line.reads_waiting += 1
@@ -248,7 +242,7 @@ class Pulls:
             self._feed.rebuild(str(error), rebuilds)
             self._hold(pull)
             return
-        except (UnreadableError, OSError) as error:
+        except (UnreadableError, QueueFilesError, StoreError, IndexError, OSError) as error:
             pull.call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
             return
         finally:

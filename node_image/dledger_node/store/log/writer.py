@@ -192,8 +192,10 @@ class LogWriter:
     def restart(self, block: Block) -> None:
         """Remove all segments and begin again with a block."""
         self._tail = None
-        self.begin = block.beginning  # set first: from now on, readers find no entry
-        self.end_index = block.first_index - 1
+        begin, end_index = block.beginning, block.first_index - 1
+        # Set first, and both in one step of the interpreter: readers on other threads find no entry
+        # from now on, and never an old one behind the new beginning.
+        self.begin, self.end_index = begin, end_index
         self.end_pos, self.chain_crc = block.runs[0].pos, 0
         self.term_runs = []
         self._files.data.clear()

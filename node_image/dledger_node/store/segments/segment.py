@@ -112,9 +112,13 @@ class Segment:
         return data if self.read_cached_into(at, data) else None
 
     def read_cached_into(self, at: int, buffer: bytearray | memoryview) -> bool:
-        """Fill a buffer with bytes that are in the page cache; return whether all are."""
+        """Fill a buffer with bytes that are in the page cache; return whether all are, and the file
+        is open. To open it may block. Raises StoreDamagedError.
+        """
+        file = self._holder.descriptor
+        if file is None:
+            return False
         try:
-            file = self._descriptor()
             count = page_cache.read_cached(file.fd, buffer, at)
         except OSError as error:
             raise StoreDamagedError(
