@@ -1,6 +1,7 @@
 """Pulls that the event loop serves itself: only from the page cache, and only short ones."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +139,26 @@ def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
     assert not [path for path in descriptors if str(tmp_path / QUEUE.topic) in path]
     assert files.read(QUEUE, 0, 1) == []
     assert files.read(other, 0, 1) == [ONE]
+    files.close()
+
+
+def test_a_file_that_is_opened_again_while_its_topic_is_deleted_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queues that were built again were read from their deleted files."""
+    files = QueueFiles(tmp_path)
+    files.write(QUEUE, 0, UNIT.pack(*ONE))
+    remove = shutil.rmtree
+
+    def read_and_remove(folder: Path) -> None:
+        assert files.read(QUEUE, 0, 1) == [ONE]
+        remove(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", read_and_remove)
+        files.delete_topic(QUEUE.topic)
+
+    assert files.read(QUEUE, 0, 1) == []
     files.close()
 
 

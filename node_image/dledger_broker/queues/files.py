@@ -154,6 +154,8 @@ class QueueFiles:
             return
         except OSError as error:
             raise QueueFilesError(f"cannot delete {folder}: {error}") from error
+        finally:
+            self._read.forget(folder)  # a thread may have opened a file again before it was gone
         self._unsynced[folder.parent] = None
 
 

@@ -60,7 +60,9 @@ class ReadFiles:
         return file
 
     def forget(self, folder: Path) -> None:
-        """Release all files below a folder: they are about to be deleted."""
+        """Release all files below a folder, and keep none that is being opened now. Call it before
+        the files are deleted, so that nothing keeps their space, and afterwards.
+        """
         with self._lock:
             self._forgotten += 1
             below = [key for key, file in self._files.items() if folder in file.path.parents]

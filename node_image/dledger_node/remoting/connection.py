@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
         """Release the place, and all bytes that were held."""
         self._transport = None
         self._drop_input()
-        self.unread_since_s = None  # nobody will read: what is still answered waits for nothing
+        self.unread_since_s = None  # what is still answered waits for nobody
         self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)
@@ -236,7 +236,6 @@ class Connection(asyncio.Protocol):
         if self._has_input or self._over_quota is not None:
             self._read_or_not()
 
-    # -- helpers ---------------------------------------------------------------------------------
     @property
     def _input_turns(self) -> InputTurns:
         return self._gate.input_turns if self.peer_id is None else self._gate.peer_turns
