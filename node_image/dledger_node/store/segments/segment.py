@@ -115,7 +115,7 @@ class Segment:
         """Fill a buffer with bytes that are in the page cache; return whether all are, and the file
         is open. To open it may block. Raises StoreDamagedError.
         """
-        file = self._holder.descriptor
+        file = self._if_open()
         if file is None:
             return False
         try:
@@ -219,9 +219,13 @@ class Segment:
         Its `fd` is valid only while the caller holds this object: once it is dropped, another
         thread may close it and the number may be reused for another file.
         """
+        return self._if_open() or self._open_files.open(self._holder, self.path)
+
+    def _if_open(self) -> Descriptor | None:
+        """Return what `_descriptor` would, without a wait for the disk; None if that takes one."""
         if self._closed:  # must not be opened again: another process may own the store by now
             raise SegmentClosedError(f"{self.path} is closed")
-        return self._holder.descriptor or self._open_files.open(self._holder, self.path)
+        return self._holder.descriptor
 
 
 def sync_folder(folder: Path) -> None:
