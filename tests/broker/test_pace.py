@@ -2,44 +2,21 @@
 
 import asyncio
 import math
-import selectors
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from dledger_broker.pace import BUSY_S, IDLE_S, Pace
+from dledger_sim.simulated_loop import SimulatedLoop
 
 LOOKS = 8
-
-
-class Selector(selectors.SelectSelector):
-    """Waits for no time at all, and lets the clock go on instead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 100.03
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.now_s += timeout or 0.0
-        return super().select(0)
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock is the selector's."""
-
-    def __init__(self) -> None:
-        self.selector = Selector()
-        super().__init__(self.selector)
-
-    def time(self) -> float:
-        return self.selector.now_s
 
 
 def run(main: Callable[[], Awaitable[list[float]]]) -> list[float]:
     async def running() -> list[float]:
         return await main()
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(100.03)) as runner:
         return runner.run(running())
 
 

@@ -1,7 +1,6 @@
 """Leases at an API server that answers late: a holder that is only slow keeps its Lease."""
 
 import asyncio
-import selectors
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,36 +12,12 @@ import pytest
 from dledger_kube.lease_store import LeaseStore
 from dledger_operator.behaviours.leases.duties import REPLICA_TERMS
 from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
+from dledger_sim.simulated_loop import SimulatedLoop
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER_TERMS = replace(REPLICA_TERMS, renew_s=0.8, request_s_max=1.5)
 HANGS_S = 60.0
 Latency = Callable[[], float]
-
-
-class SkippingSelector(selectors.SelectSelector):
-    """Moves a clock on instead of waiting."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout:
-            self.now_s += timeout
-        return ready
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes at once."""
-
-    def __init__(self) -> None:
-        self._skipping = SkippingSelector()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        return self._skipping.now_s
 
 
 class SlowServer(LeaseStore):
