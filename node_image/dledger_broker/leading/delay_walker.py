@@ -79,13 +79,12 @@ class DelayWalker:
         for number, level in enumerate(self._levels, 1):
             if level.busy or now_s < level.pause_until_s:
                 continue
-            position = self._owner.state.delay_position(number)
-            end = self._owner.state.next_offset(*level.queue)
-            if position < level.proposed or position >= end or now_ms < level.next_ms:
+            waiting = self._waiting(number, level)
+            if not waiting or now_ms < level.next_ms:
                 continue
             level.busy = True
             has_all = self._feed.has_all
-            self._loop.create_task(self._deliver(level, position, end, now_ms, has_all=has_all))
+            self._loop.create_task(self._deliver(level, waiting, now_ms, has_all=has_all))
 
     def due_in_s(self) -> float:
         """Return the time until the next message is due, as far as it is known; it may be past."""
@@ -98,24 +97,24 @@ class DelayWalker:
             (
                 max((level.next_ms - now_ms) / 1000, level.pause_until_s - now_s)
                 for number, level in enumerate(self._levels, 1)
-                if self._has_more(number, level)
+                if self._waiting(number, level)
             ),
             default=math.inf,
         )
 
-    def _has_more(self, number: int, level: Level) -> bool:
-        """Tell whether a level has messages that are not proposed."""
+    def _waiting(self, number: int, level: Level) -> range:
+        """Return the offsets of a level's messages that wait; none while some are proposed."""
         position = self._owner.state.delay_position(number)
-        return level.proposed <= position < self._owner.state.next_offset(*level.queue)
+        if position < level.proposed:
+            return range(0)
+        return range(position, self._owner.state.next_offset(*level.queue))
 
-    async def _deliver(
-        self, level: Level, position: int, end: int, now_ms: int, *, has_all: bool
-    ) -> None:
+    async def _deliver(self, level: Level, waiting: range, now_ms: int, *, has_all: bool) -> None:
         """Read the messages of a level that are due, and propose them."""
         term, rebuilds = self._term, self._feed.rebuilds
         try:
             due = await self._loop.run_in_executor(
-                self._threads, self._read, level.queue, position, end, now_ms, has_all
+                self._threads, self._read, level.queue, waiting, now_ms, has_all
             )
         except (UnitRefusedError, UnreadableError, QueueFilesError, OSError) as error:
             if has_all and isinstance(error, UnitRefusedError):
@@ -134,9 +133,9 @@ class DelayWalker:
             if not due.next_ms:  # the queue lacks its units, or the log its messages
                 level.pause_until_s = self._loop.time() + RETRY_S
 
-    def _read(self, queue: QueueId, position: int, end: int, now_ms: int, has_all: bool) -> Due:
+    def _read(self, queue: QueueId, waiting: range, now_ms: int, has_all: bool) -> Due:
         return self._reader.due(
-            queue, position, end, now_ms,
+            queue, waiting.start, waiting.stop, now_ms,
             has_all=has_all, messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX,
         )  # fmt: skip
 
