@@ -187,7 +187,7 @@ class ClientLeases:
 
     @property
     def is_sweeping(self) -> bool:
-        """Whether the next tick looks at further clients, or adopts them."""
+        """Tell whether the next tick looks at further clients, or adopts them."""
         return self._owner.is_proven and bool(self._unswept or self._unadopted)
 
     def tick(self) -> None:

@@ -37,7 +37,7 @@ class FrontReading:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no queue is wanted."""
+        """Tell whether the log need not be read for any queue."""
         return not self._front.is_anything_wanted
 
     def tick(self) -> None:

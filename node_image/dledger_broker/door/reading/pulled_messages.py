@@ -22,7 +22,7 @@ class LoopReads(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """What there is for a pull."""
+    """Holds what was found for a pull."""
 
     min_offset: int
     """The first offset of its queue."""
