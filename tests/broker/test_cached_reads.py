@@ -12,8 +12,9 @@ from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.cached_reads import BYTES_MAX, cached_reader
 from dledger_broker.queues.errors import NotCachedError
 from dledger_broker.queues.files import QueueFiles
+from dledger_broker.queues.open_file import OpenFile
 from dledger_broker.queues.queue_store import QueueStore
-from dledger_broker.queues.read_files import READ_FILES_MAX, ReadFile, ReadFiles
+from dledger_broker.queues.read_files import READ_FILES_MAX, ReadFiles
 from dledger_broker.queues.reader import Found, Wanted
 from dledger_broker_client.client import BrokerClient
 from dledger_broker_log.logs import Log, Send
@@ -142,6 +143,18 @@ def test_the_files_of_a_deleted_topic_are_not_read_any_more_and_not_kept_open(
     files.close()
 
 
+def test_files_that_nobody_uses_any_longer_are_closed(tmp_path: Path) -> None:
+    """Members of the simulator die without closing anything: each kept its files open."""
+    before = len(os.listdir("/proc/self/fd"))
+    files = QueueFiles(tmp_path)
+    files.write(QUEUE, 0, UNIT.pack(*ONE))
+    assert files.read(QUEUE, 0, 1) == [ONE]
+    assert len(os.listdir("/proc/self/fd")) == before + 2
+    del files
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_file_that_is_opened_again_while_its_topic_is_deleted_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,12 +181,12 @@ def test_a_file_that_is_opened_while_files_are_forgotten_is_not_kept(
     files, path = ReadFiles(), tmp_path / "one"
     path.touch()
 
-    def made(path: Path) -> ReadFile:
+    def made(path: Path, flags: int) -> OpenFile:
         files.forget(tmp_path)
-        return ReadFile(path)
+        return OpenFile(path, flags)
 
     with monkeypatch.context() as patch:
-        patch.setattr(read_files, "ReadFile", made)
+        patch.setattr(read_files, "OpenFile", made)
         files.open(QUEUE, 0, path)
 
     assert files.find(QUEUE, 0) is None

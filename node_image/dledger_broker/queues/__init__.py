@@ -3,6 +3,7 @@
     builder      entries -> units, grouped by queue; pure
     files        the files of the units
     read_files   those that are open for reading
+    open_file    a file that is closed when nobody uses it
     checkpoint   up to which entry the files are complete
     queue_store  the three together: what a member keeps, and where it goes on after a start
     reader       queue offsets -> messages, each checked against the log

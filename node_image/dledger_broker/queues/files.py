@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.open_file import OpenFile
 from dledger_broker.queues.read_files import ReadFiles
 from dledger_formats.log.disk import file_name
 from dledger_formats.rocketmq.consume_queue import FILE_BYTES, UNIT, UNIT_BYTES, Unit
@@ -35,7 +36,7 @@ class QueueFiles:
         assert file_bytes % UNIT_BYTES == 0
         self._folder = folder
         self._file_bytes = file_bytes
-        self._open: OrderedDict[Path, int] = OrderedDict()
+        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._read = ReadFiles()
         self._unsynced: dict[Path, None] = {}
         """Files with units, and folders with names, that a crash may take back."""
@@ -109,8 +110,7 @@ class QueueFiles:
     def close(self) -> None:
         """Close all files."""
         self._read.close()
-        while self._open:
-            os.close(self._open.popitem()[1])
+        self._open.clear()
 
     def _place(self, first_unit: int, count: int) -> tuple[int, int, int]:
         """Return where the file of a unit begins, and the place and size there of these units."""
@@ -123,20 +123,20 @@ class QueueFiles:
 
     def _writable(self, path: Path) -> int:
         """Return the descriptor of a file, which is created if it is missing."""
-        descriptor = self._open.get(path)
-        if descriptor is not None:
+        file = self._open.get(path)
+        if file is not None:
             self._open.move_to_end(path)
-            return descriptor
+            return file.fd
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = OpenFile(path, os.O_RDWR)
         except FileNotFoundError:
             self._make_folders(path.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = OpenFile(path, os.O_RDWR | os.O_CREAT)
             self._unsynced[path.parent] = None
-        self._open[path] = descriptor
+        self._open[path] = file
         if len(self._open) > OPEN_FILES_MAX:
-            os.close(self._open.popitem(last=False)[1])
-        return descriptor
+            self._open.popitem(last=False)
+        return file.fd
 
     def _make_folders(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -146,7 +146,7 @@ class QueueFiles:
 
     def _delete(self, folder: Path) -> None:
         for path in [path for path in self._open if path.is_relative_to(folder)]:
-            os.close(self._open.pop(path))
+            del self._open[path]
         self._read.forget(folder)
         try:
             shutil.rmtree(folder)

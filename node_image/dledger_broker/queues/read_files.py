@@ -10,23 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from dledger_broker.queues.builder import QueueId
+from dledger_broker.queues.open_file import OpenFile
 
 READ_FILES_MAX: Final = 256
-
-
-class ReadFile:
-    """An open file; closed when the last reference to it is dropped."""
-
-    __slots__ = ("fd", "path")
-
-    def __init__(self, path: Path) -> None:
-        self.fd = -1
-        self.path = path
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
 
 
 class ReadFiles:
@@ -35,11 +21,11 @@ class ReadFiles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         """Held for a moment only: whoever holds it opens and closes no file."""
-        self._files: OrderedDict[tuple[QueueId, int], ReadFile] = OrderedDict()
+        self._files: OrderedDict[tuple[QueueId, int], OpenFile] = OrderedDict()
         self._forgotten = 0
         """How often files were forgotten."""
 
-    def find(self, queue: QueueId, begin: int) -> ReadFile | None:
+    def find(self, queue: QueueId, begin: int) -> OpenFile | None:
         """Return a file if it is open; does not block."""
         with self._lock:
             file = self._files.get((queue, begin))
@@ -47,10 +33,10 @@ class ReadFiles:
                 self._files.move_to_end((queue, begin))
             return file
 
-    def open(self, queue: QueueId, begin: int, path: Path) -> ReadFile:
+    def open(self, queue: QueueId, begin: int, path: Path) -> OpenFile:
         """Open a file, and keep it open unless files are forgotten meanwhile. Raises OSError."""
         forgotten = self._forgotten
-        file, released = ReadFile(path), None
+        file, released = OpenFile(path, os.O_RDONLY), None
         with self._lock:
             if forgotten == self._forgotten:
                 self._files[queue, begin] = file
