@@ -15,11 +15,17 @@ from dledger_broker.queues.reader import MessageReader, Wanted
 from dledger_broker.queues.sound_entries import sound_records
 from dledger_broker_log.logs import Log, Send
 from dledger_formats.log import disk
+from dledger_formats.rocketmq.codes import MessageSysFlag
 from dledger_formats.rocketmq.consume_queue import Unit
 
 QUEUE = QueueId("orders", 1)
 COUNT = 3
 TAGS = ["*", "TagA", "TagB"]
+HOSTS = [
+    MessageSysFlag.BORN_HOST_IPV6 | MessageSysFlag.STORE_HOST_IPV6,
+    MessageSysFlag.BORN_HOST_IPV6,
+    MessageSysFlag.STORE_HOST_IPV6,
+]
 Pulled: TypeAlias = tuple[list[bytes], str]
 
 
@@ -38,11 +44,16 @@ def stored(log: Log, *, with_crc: bool = True) -> bytearray:
     return raw
 
 
+def log_of(hosts: int = 0) -> Log:
+    """Return a log of some messages, with the hosts' bits of sysFlag."""
+    return Log().extend([Send(*QUEUE, tag="TagA", body=bytes(20), hosts=hosts)] * COUNT)
+
+
 class Kept:
     """Some messages of a queue in a log, which may be damaged."""
 
     def __init__(self, log: Log | None = None, *, with_crc: bool = True) -> None:
-        log = log or Log().extend([Send(*QUEUE, tag="TagA", body=bytes(20))] * COUNT)
+        log = log or log_of()
         self.raw = stored(log, with_crc=with_crc)
         self.found_units = list(log.units[QUEUE])
         self.records = [
@@ -106,15 +117,23 @@ def test_sound_messages_need_no_closer_look(*, with_crc: bool) -> None:
     assert kept.sound() == kept.records
 
 
+@pytest.mark.parametrize("hosts", HOSTS)
+def test_messages_with_addresses_of_ipv6_need_no_closer_look(hosts: int) -> None:
+    kept = Kept(log_of(hosts))
+
+    assert kept.sound() == kept.records
+
+
 @pytest.mark.parametrize("tags", TAGS)
 @pytest.mark.parametrize("with_crc", [True, False])
+@pytest.mark.parametrize("hosts", [0, HOSTS[0]])
 def test_a_changed_byte_of_the_log_makes_the_difference_that_it_always_made(
-    slowly: Slowly, tags: str, *, with_crc: bool
+    slowly: Slowly, tags: str, hosts: int, *, with_crc: bool
 ) -> None:
-    kept = Kept(with_crc=with_crc)
+    kept = Kept(log_of(hosts), with_crc=with_crc)
     size = len(kept.raw) // COUNT
     for at in range(size, 2 * size):
-        for bit in (0x01, 0x80):
+        for bit in (0x01, 0x10, 0x20, 0x80):
             kept.raw[at] ^= bit
             assert kept.pulled(tags) == slowly(kept, tags), f"bit {bit} of byte {at - size}"
             kept.raw[at] ^= bit

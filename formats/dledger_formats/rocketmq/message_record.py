@@ -50,6 +50,8 @@ _BORN_HOST_IPV6: Final = int(MessageSysFlag.BORN_HOST_IPV6)
 _STORE_HOST_IPV6: Final = int(MessageSysFlag.STORE_HOST_IPV6)
 _HOST_FLAGS: Final = _BORN_HOST_IPV6 | _STORE_HOST_IPV6
 _HOST_BYTES: Final = (8, 20)
+IPV6_EXTRA_BYTES: Final = _HOST_BYTES[1] - _HOST_BYTES[0]
+"""Bytes by which a host of IPv6 is longer than one of IPv4."""
 # The part before the body, by the two bits of sysFlag that say how long the hosts are.
 _FIXED: Final = {
     flags: struct.Struct(

@@ -1,7 +1,7 @@
 """Entries that are what their units say, seen with few looks at each: nearly all of them are.
 
 Whatever differs is left to `MessageReader`, which says what is wrong. Records of other forms, such
-as those with addresses of IPv6, differ, too.
+as those with long topics, differ, too.
 """
 
 import struct
@@ -13,14 +13,21 @@ from dledger_formats.log.checksum import crc32
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, ENTRY_MAGICS
 from dledger_formats.rocketmq.codes import MessageSysFlag
 from dledger_formats.rocketmq.consume_queue import code_of_tags
-from dledger_formats.rocketmq.message_record import MAGIC_V1, TOPIC_BYTES_MAX_V1
+from dledger_formats.rocketmq.message_record import IPV6_EXTRA_BYTES, MAGIC_V1, TOPIC_BYTES_MAX_V1
 from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
 
 # An entry's magic, size, index, pos, body_crc and body_size; then its record's size, magic, queue
 # id, queue offset, physical offset, sysFlag and, behind addresses of IPv4, the size of the body.
 _HEAD: Final = struct.Struct(">iiq8xq8xIiII4xi4xqqi44xi")
 _RECORD_HEAD_BYTES: Final = 88
-_IPV6: Final = int(MessageSysFlag.BORN_HOST_IPV6 | MessageSysFlag.STORE_HOST_IPV6)
+_BORN: Final = int(MessageSysFlag.BORN_HOST_IPV6)
+_STORE: Final = int(MessageSysFlag.STORE_HOST_IPV6)
+_IPV6: Final = _BORN | _STORE
+# Where the body of a record with addresses of IPv6 begins, by those two bits of its sysFlag.
+_BODY_AT: Final = {
+    flags: _RECORD_HEAD_BYTES + IPV6_EXTRA_BYTES * flags.bit_count()
+    for flags in (_BORN, _STORE, _BORN | _STORE)
+}
 _LENGTH_BYTES: Final = 2
 _PROPERTIES_BYTES_MAX: Final = 1024
 """Longer properties are looked at closely: to find and hash long tags takes milliseconds."""
@@ -69,7 +76,11 @@ def sound_records(
             found_queue_id, found_offset, found_place, sys_flag, content_bytes,
         ) = unpack(source, begin)  # fmt: skip
         record = bytes(source[begin + physical_place : end])
-        topic_at = _RECORD_HEAD_BYTES + content_bytes
+        body_at = _RECORD_HEAD_BYTES
+        if sys_flag & _IPV6:
+            body_at = _BODY_AT[sys_flag & _IPV6]
+            content_bytes = int.from_bytes(record[body_at - 4 : body_at], "big", signed=True)
+        topic_at = body_at + content_bytes
         properties_at = topic_at + len(topic) + _LENGTH_BYTES
         length = record[properties_at - _LENGTH_BYTES : properties_at]
         if not (
@@ -81,7 +92,6 @@ def sound_records(
             and record_magic == MAGIC_V1
             and found_queue_id == queue_id
             and found_offset == offset + number
-            and not sys_flag & _IPV6
             and content_bytes >= 0
             and record.startswith(topic, topic_at)
             and properties_at <= size

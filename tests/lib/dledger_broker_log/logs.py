@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dledger_broker.queues.checkpoint import Mark
 from dledger_formats.log import disk
 from dledger_formats.rocketmq import message_record, properties, state_records
+from dledger_formats.rocketmq.codes import MessageSysFlag
 from dledger_formats.rocketmq.consume_queue import Unit, tags_code
 from dledger_formats.rocketmq.consumer_groups import Consumer, Subscription
 from dledger_formats.rocketmq.message_record import MessageRecord
@@ -40,6 +41,8 @@ class Send(NamedTuple):
     queue_id: int
     tag: str = ""
     body: bytes = b"body"
+    hosts: int = 0
+    """The bits of sysFlag that say which of the two hosts have addresses of IPv6."""
 
 
 class Delayed(NamedTuple):
@@ -97,8 +100,8 @@ class Log:
 
     def _step(self, step: Step) -> None:
         match step:
-            case Send(topic, queue_id, tag, body):
-                self._append(topic, queue_id, {"TAGS": tag} if tag else {}, body)
+            case Send(topic, queue_id, tag, body, hosts):
+                self._append(topic, queue_id, {"TAGS": tag} if tag else {}, body, hosts)
             case Delayed(level):
                 self._append(SCHEDULE_TOPIC, level - 1, {"DELAY": str(level)})
             case Delivered(level):
@@ -125,12 +128,14 @@ class Log:
         body: bytes = b"",
         sys_flag: int = 0,
     ) -> None:
-        queued = sys_flag == 0
+        queued = not sys_flag & MessageSysFlag.TRANSACTION_PREPARED
         units = self.units.setdefault((topic, queue_id), []) if queued else []
         record = MessageRecord(
             topic, queue_id, len(units), self._pos + disk.ENTRY_HEADER_SIZE, body,
             properties.encode(pairs).encode(), 0, sys_flag,
+            born_host=bytes(20 if sys_flag & MessageSysFlag.BORN_HOST_IPV6 else 8),
             store_timestamp=STORED_AT_MS + len(self.entries),
+            store_host=bytes(20 if sys_flag & MessageSysFlag.STORE_HOST_IPV6 else 8),
         )  # fmt: skip
         raw = bytes(message_record.encode(record))
         self.entries.append(CommittedEntry(len(self.entries), raw))
