@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-PARTS = 2
+PARTS = 4
 
 
 @pytest.mark.sampled(1)
