@@ -19,6 +19,8 @@ FAULTS: Final = (
 )  # fmt: skip
 LOCKS_RATE: Final = 0.35
 """Share of the seeds in which clients mostly ask for locks."""
+DELAYS_RATE: Final = 0.15
+"""Share of the seeds in which many messages are delayed, and outcomes often doubtful."""
 BATCH_MAX: Final = 3
 LEVEL_MAX: Final = 2
 """The longest delay is 5 s."""
@@ -26,8 +28,10 @@ LEVEL_MAX: Final = 2
 
 def drawn(rng: random.Random) -> Conditions:
     """Draw conditions. Elections take about as long as what clients and doors wait for."""
-    drawn = _any(rng)
-    return _with_locks(drawn, rng) if rng.random() < LOCKS_RATE else drawn
+    drawn, share = _any(rng), rng.random()
+    if share < LOCKS_RATE:
+        return _with_locks(drawn, rng)
+    return _with_delays(drawn, rng) if share < LOCKS_RATE + DELAYS_RATE else drawn
 
 
 def _with_locks(drawn: Conditions, rng: random.Random) -> Conditions:
@@ -40,6 +44,17 @@ def _with_locks(drawn: Conditions, rng: random.Random) -> Conditions:
         drawn, broker_speed=rng.choice((40, 60)), lock_rate=0.7, proposal_interval_us=10_000,
         loss=0.0, delay_us=rng.choice((100, 300)), flush_us=100, state_us=200, clock_drift=0,
         faults=faults or ("crash",),
+    )  # fmt: skip
+
+
+def _with_delays(drawn: Conditions, rng: random.Random) -> Conditions:
+    """Draw conditions under which a leader often waits for its quorum for longer than a broker
+    does, but leads on: then the broker does not know whether a message was delivered.
+    """
+    return dataclasses.replace(
+        drawn, broker_speed=rng.choice((20, 40)), lock_rate=0.0, delay_rate=0.6,
+        election_ticks=20, recall_ticks=0, heartbeat_ticks=1, leader_bias=0.9,
+        faults=("clog", "cut_one_way", *drawn.faults),
     )  # fmt: skip
 
 
