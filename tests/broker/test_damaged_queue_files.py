@@ -16,7 +16,7 @@ from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_broker.queues.reader import SCAN_BYTES, Found, MessageReader, Wanted
 from dledger_broker_log.crashes import contents
-from dledger_broker_log.logs import Log, Send
+from dledger_broker_log.logs import HOSTS, Log, Send
 from dledger_formats.log import disk
 from dledger_formats.rocketmq.consume_queue import UNIT_BYTES
 
@@ -28,6 +28,7 @@ SENDS = st.lists(
         st.integers(0, 1),
         tag=st.sampled_from(["", "TagA"]),
         body=st.binary(max_size=5),
+        hosts=HOSTS,
     ),
     min_size=2,
     max_size=25,

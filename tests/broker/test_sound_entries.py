@@ -13,19 +13,14 @@ from dledger_broker.queues.entry_runs import EntryRuns
 from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
 from dledger_broker.queues.reader import MessageReader, Wanted
 from dledger_broker.queues.sound_entries import sound_records
-from dledger_broker_log.logs import Log, Send
+from dledger_broker_log.logs import BORN_HOST_IPV6, STORE_HOST_IPV6, Log, Send
 from dledger_formats.log import disk
-from dledger_formats.rocketmq.codes import MessageSysFlag
 from dledger_formats.rocketmq.consume_queue import Unit
 
 QUEUE = QueueId("orders", 1)
 COUNT = 3
 TAGS = ["*", "TagA", "TagB"]
-HOSTS = [
-    MessageSysFlag.BORN_HOST_IPV6 | MessageSysFlag.STORE_HOST_IPV6,
-    MessageSysFlag.BORN_HOST_IPV6,
-    MessageSysFlag.STORE_HOST_IPV6,
-]
+HOSTS = [BORN_HOST_IPV6 | STORE_HOST_IPV6, BORN_HOST_IPV6, STORE_HOST_IPV6]
 Pulled: TypeAlias = tuple[list[bytes], str]
 
 

@@ -31,6 +31,9 @@ from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC, STATE_TOPIC
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.state_machine.machine import CommittedEntry
 
+BORN_HOST_IPV6 = int(MessageSysFlag.BORN_HOST_IPV6)
+STORE_HOST_IPV6 = int(MessageSysFlag.STORE_HOST_IPV6)
+TRANSACTION_PREPARED = int(MessageSysFlag.TRANSACTION_PREPARED)
 STORED_AT_MS = 1_795_306_882_675
 
 
@@ -128,14 +131,14 @@ class Log:
         body: bytes = b"",
         sys_flag: int = 0,
     ) -> None:
-        queued = not sys_flag & MessageSysFlag.TRANSACTION_PREPARED
+        queued = not sys_flag & TRANSACTION_PREPARED
         units = self.units.setdefault((topic, queue_id), []) if queued else []
         record = MessageRecord(
             topic, queue_id, len(units), self._pos + disk.ENTRY_HEADER_SIZE, body,
             properties.encode(pairs).encode(), 0, sys_flag,
-            born_host=bytes(20 if sys_flag & MessageSysFlag.BORN_HOST_IPV6 else 8),
+            born_host=bytes(20 if sys_flag & BORN_HOST_IPV6 else 8),
             store_timestamp=STORED_AT_MS + len(self.entries),
-            store_host=bytes(20 if sys_flag & MessageSysFlag.STORE_HOST_IPV6 else 8),
+            store_host=bytes(20 if sys_flag & STORE_HOST_IPV6 else 8),
         )  # fmt: skip
         raw = bytes(message_record.encode(record))
         self.entries.append(CommittedEntry(len(self.entries), raw))
@@ -203,10 +206,14 @@ CHANGES: st.SearchStrategy[AnyStateRecord] = st.one_of(
     _locks(QueuesLocked),
     _locks(QueuesUnlocked),
 )
+HOSTS: st.SearchStrategy[int] = st.sampled_from(
+    [0, BORN_HOST_IPV6, STORE_HOST_IPV6, BORN_HOST_IPV6 | STORE_HOST_IPV6]
+)
+_sends = st.builds(Send, _topics, _queues, st.sampled_from(["", "TagA", "TagB"]), hosts=HOSTS)
 STEPS: st.SearchStrategy[list[Step]] = st.lists(
     st.one_of(
-        st.builds(Send, _topics, _queues, st.sampled_from(["", "TagA", "TagB"])),
-        st.builds(Send, _topics, _queues, st.sampled_from(["", "TagA", "TagB"])),
+        _sends,
+        _sends,
         st.builds(Delayed, st.integers(1, 3)),
         st.builds(Delivered, st.integers(1, 3)),
         st.builds(Prepared, _topics),
