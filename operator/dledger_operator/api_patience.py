@@ -12,6 +12,8 @@ logger = logging.getLogger(__name__)
 BACKOFF_S_MAX: Final = 1.0
 """The longest pause between two attempts, so that labels are right soon after the server's return.
 """
+SAME_TROUBLE_S: Final = 30.0
+"""An error that ends what has worked for longer is logged, whatever was logged before."""
 
 
 class EndlessBackoffs:
@@ -38,17 +40,18 @@ async def keep_trying(
     fatal: tuple[type[Exception], ...] = (),
 ) -> None:
     """Call `run` until it returns or raises a `fatal` error. Any other error is logged, unless it
-    is the same as the one before.
+    is the same as the one a moment before.
     """
-    last = ""
+    loop, last = asyncio.get_running_loop(), ""
     for pause_s in backoffs:
+        began_s = loop.time()
         try:
             await run()
         except fatal:
             raise
         except Exception as error:
             shown = f"{type(error).__name__}: {error}"
-            if shown != last:
+            if shown != last or loop.time() - began_s > SAME_TROUBLE_S:
                 logger.error("%s: %s; will try again", what, shown)  # noqa: TRY400 - no bug here
             last = shown
         else:

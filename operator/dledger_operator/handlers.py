@@ -113,5 +113,5 @@ async def count_workers(memo: kopf.Memo, **_: Any) -> dict[str, int]:
 
 @kopf.on.cleanup()
 async def stop_workers(memo: kopf.Memo, **_: Any) -> None:
-    """Stop all workers before the connections are closed."""
-    await memo.workers.stop()
+    """Stop all workers before the connections are closed, and give up the Lease."""
+    await memo.stop()

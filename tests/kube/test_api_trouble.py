@@ -4,6 +4,7 @@ A proxy in front of a real API server injects the faults; members are faked.
 """
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,13 +19,14 @@ from dledger_kube.faulty_proxy import FaultyProxy, faulty_proxy
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator.api_patience import BACKOFF_S_MAX, EndlessBackoffs
-from dledger_operator.main import kopf_settings
+from dledger_operator.watching import kopf_settings
 
 pytest_plugins = ["api_server.fixtures"]
 
 RIGHT_S_MAX = 3.0
 """How soon labels must be right after the server's return."""
 TROUBLE_S = 4.0
+STOPPED_S_MAX = 3.0
 APPS = "/apis/apps/v1"
 
 Fault = Callable[[FaultyProxy], Awaitable[None]]
@@ -58,11 +60,13 @@ def test_requests_are_repeated_without_an_end_and_soon_enough() -> None:
     "fault",
     [
         lambda proxy: proxy.refuse_with(503),
+        lambda proxy: proxy.refuse_with(401),
         lambda proxy: proxy.refuse_with(403),
+        lambda proxy: proxy.refuse_with(404),
         lambda proxy: proxy.refuse_with(429, retry_after="1"),
         lambda proxy: proxy.stop(),
     ],
-    ids=["503", "403", "429", "down"],
+    ids=["503", "401", "403", "404", "429", "down"],
 )
 async def test_labels_are_right_soon_after_the_servers_return(
     cluster: Cluster, proxy: FaultyProxy, fault: Fault
@@ -81,6 +85,52 @@ async def test_labels_are_right_soon_after_the_servers_return(
     await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2), RIGHT_S_MAX)
     health = await asyncio.to_thread(cluster.operator.health)
     assert '"groups": 1' in health
+
+
+async def test_labels_are_right_soon_after_all_watches_have_failed(
+    cluster: Cluster, proxy: FaultyProxy
+) -> None:
+    """kopf takes such an error for fatal, and cancels all that was started since it began."""
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+
+    async def fail_and_elect(number: int, term: int) -> None:
+        before = failed_watches(cluster)
+        proxy.break_watches()
+        await cluster.until("a watch has failed", lambda: failed_watches(cluster) > before)
+        await cluster.elect(number, term)
+        await cluster.until(
+            "the new leader is labeled", lambda: cluster.roles() == led_by(number), RIGHT_S_MAX
+        )
+        await cluster.until("its probe is answered", lambda: has_group(cluster), RIGHT_S_MAX)
+
+    await fail_and_elect(2, 8)
+    await fail_and_elect(0, 9)
+
+
+def failed_watches(cluster: Cluster) -> int:
+    """Count the watches that have ended with an error."""
+    return cluster.operator.log().count("has failed: Error in the watch-stream")
+
+
+def has_group(cluster: Cluster) -> bool:
+    """Tell whether the operator says that it takes care of the group."""
+    with contextlib.suppress(OSError):
+        return '"groups": 1' in cluster.operator.health()
+    return False
+
+
+async def test_an_operator_that_waits_for_the_server_stops_at_once(
+    cluster: Cluster, proxy: FaultyProxy
+) -> None:
+    await proxy.refuse_with(401)
+    await cluster.until("it waits", lambda: "will try again" in cluster.operator.log())
+    began_s = time.monotonic()
+
+    assert await asyncio.to_thread(cluster.operator.stop) == 0
+    assert time.monotonic() - began_s < STOPPED_S_MAX
+    cluster.operator.start()
 
 
 async def test_a_start_waits_for_the_server(

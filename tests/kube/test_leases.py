@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 class FaultyStore(LeaseStore):
     """Leases of which `fault` says what happens to the next request: `lost` before the server has
-    it, `unanswered` after the server did it.
+    it, `unanswered` after the server did it, `odd` for an answer that nobody expects.
     """
 
     def __init__(self) -> None:
@@ -32,6 +32,8 @@ class FaultyStore(LeaseStore):
         fault = self.fault()
         if fault == "lost":
             raise UnavailableError("no answer")
+        if fault == "odd":
+            raise ValueError("no Lease is in this answer")
         yield
         if fault:
             raise UnavailableError("no answer")
@@ -108,6 +110,21 @@ async def test_a_holder_that_cannot_renew_stops_before_another_one_begins() -> N
 
     assert first.changes == [True, False]
     assert REPLICA_TERMS.hold_s < REPLICA_TERMS.duration_s
+
+
+async def test_a_holder_that_gets_odd_answers_stops_in_time_and_begins_again() -> None:
+    """Its task ended, and the process acted on as if it held the Lease."""
+    store = FaultyStore()
+    first = Replica(store, "a", 0.0)
+    await first.keeper.turn()
+
+    store.fault = lambda: "odd"
+    first.now_s = REPLICA_TERMS.hold_s + 0.01
+    await first.keeper.turn()
+    store.fault = lambda: ""
+    await first.keeper.turn()
+
+    assert first.changes == [True, False, True]
 
 
 async def test_the_epoch_tells_whether_another_one_may_have_acted() -> None:

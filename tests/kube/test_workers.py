@@ -129,6 +129,20 @@ async def test_events_of_children_of_unknown_groups_are_ignored(workers: Workers
     workers.child_changed("DELETED", child)
 
 
+async def test_a_worker_that_others_have_cancelled_fails_the_liveness_check(
+    workers: Workers,
+) -> None:
+    """kopf did so when it ended: the probe counted a group that nobody took care of."""
+    workers.group_changed(group_body())
+    (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "worker air/flights"]
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+    with pytest.raises(WorkerFailedError, match="worker air/flights: it was cancelled"):
+        workers.check()
+
+
 async def test_a_crashed_worker_fails_the_liveness_check(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

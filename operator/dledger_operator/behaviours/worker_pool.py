@@ -69,3 +69,12 @@ def identity(body: Mapping[str, Any]) -> tuple[Key, str]:
     """Return the key and the uid of an object."""
     metadata = body["metadata"]
     return (metadata["namespace"], metadata["name"]), metadata["uid"]
+
+
+def why_ended(task: "asyncio.Task[None]") -> str:
+    """Return why a task has ended that should still run; empty if it runs, or is done."""
+    if not task.done():
+        return ""
+    if task.cancelled():
+        return f"{task.get_name()}: it was cancelled"
+    return f"{task.get_name()}: {task.exception()!r}" if task.exception() is not None else ""

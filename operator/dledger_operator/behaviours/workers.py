@@ -20,7 +20,7 @@ from dledger_operator.behaviours.leases.duties import Duty
 from dledger_operator.behaviours.one_off.one_offs import OneOffs
 from dledger_operator.behaviours.one_off.order import group_of
 from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
-from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity
+from dledger_operator.behaviours.worker_pool import Key, WorkerPool, identity, why_ended
 
 logger = logging.getLogger(__name__)
 
@@ -192,8 +192,8 @@ class Workers:
                     where = f"{group.namespace}/{group.name}: {loop}"
                     raise WorkerFailedError(f"{where}: its turn lasts longer than {TURN_S_MAX:g} s")
         for task in (*self._groups.tasks(), *self._one_off_tasks()):
-            if task.done() and not task.cancelled() and task.exception() is not None:
-                raise WorkerFailedError(f"{task.get_name()}: {task.exception()!r}")
+            if why := why_ended(task):
+                raise WorkerFailedError(why)
         if failed := self._context.duties.failed():
             raise WorkerFailedError(failed)
         return {
@@ -209,6 +209,8 @@ class Workers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for key in self._group_bodies:
+            self._context.metrics.remove_group(*key)
 
     def _group_gone(self, key: Key, uid: str) -> None:
         if key in self._group_bodies and self._group_bodies[key]["metadata"]["uid"] == uid:

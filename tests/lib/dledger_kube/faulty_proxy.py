@@ -32,6 +32,8 @@ class FaultyProxy:
         self._sockets: list[socket.socket] = []
         """The connections to the server since the start."""
         self._port = 0
+        self._breaks = asyncio.Event()
+        """Set for a moment to end the watches with an error."""
         self.refused = 0
         self.is_mute = False
         """Whether watches stay open and tell nothing; what happens meanwhile is never told."""
@@ -89,6 +91,11 @@ class FaultyProxy:
             task.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
 
+    def break_watches(self) -> None:
+        """Let all watches tell an error, as a server does whose storage has failed."""
+        self._breaks.set()
+        self._breaks = asyncio.Event()
+
     def kubeconfig(self, direct: Path) -> Path:
         """Write a kubeconfig with this proxy in place of the server."""
         content = json.loads(direct.read_text())
@@ -127,15 +134,24 @@ class FaultyProxy:
             is_watch = "watch=true" in request.query_string
             if is_watch and task is not None:
                 self._watches.add(task)  # type: ignore[arg-type]
+            breaking = asyncio.create_task(self._broken(response)) if is_watch else None
             try:
                 async for chunk in answer.content.iter_any():
                     if not (is_watch and self.is_mute):
                         await response.write(chunk)
             finally:
+                if breaking is not None:
+                    breaking.cancel()
                 if task is not None:
                     self._watches.discard(task)  # type: ignore[arg-type]
             await response.write_eof()
             return response
+
+    async def _broken(self, response: web.StreamResponse) -> None:
+        """Write an error into a watch once they are to break."""
+        await self._breaks.wait()
+        status = {"kind": "Status", "code": 500, "message": "injected"}
+        await response.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
 
 
 @contextlib.asynccontextmanager

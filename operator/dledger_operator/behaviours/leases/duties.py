@@ -18,6 +18,7 @@ from typing import Any, Final
 from dledger_operator import names
 from dledger_operator.behaviours.leases.lease_keeper import LeaseApi, LeaseKeeper
 from dledger_operator.behaviours.leases.lease_turn import LeaseTerms
+from dledger_operator.behaviours.worker_pool import why_ended
 from dledger_operator.config import LeaseNames
 
 logger = logging.getLogger(__name__)
@@ -127,10 +128,7 @@ class Duties:
 
     def failed(self) -> str:
         """Return why a task of a Lease has ended, which it never should; empty if none has."""
-        for task in self._tasks.values():
-            if task.done() and not task.cancelled() and task.exception() is not None:
-                return f"{task.get_name()}: {task.exception()!r}"
-        return ""
+        return next(filter(None, map(why_ended, self._tasks.values())), "")
 
     def _keeper(self, namespace: str, name: str, holder: str, terms: LeaseTerms) -> LeaseKeeper:
         return LeaseKeeper(

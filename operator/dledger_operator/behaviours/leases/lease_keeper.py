@@ -104,7 +104,8 @@ class LeaseKeeper:
         except ConflictError:
             self._lease = None  # another process was faster
             pause_s = 0.0 if self.held else self._terms.look_s
-        except (KubeError, TimeoutError) as error:
+        except Exception as error:
+            # Whatever it is, the Lease must lapse here before another process may take it.
             self._lease, pause_s = None, self._pause_s(began_s, self._terms.look_s)
             self._log_failure(error)
         self._notice_lapse()
@@ -164,5 +165,7 @@ class LeaseKeeper:
         """Log the first failure of a series: an outage lasts for many turns."""
         if not self._failing:
             what = str(error) or f"no answer within {self._terms.request_s_max:g} s"
+            if not isinstance(error, KubeError | TimeoutError):
+                what = f"{type(error).__name__}: {error}"
             logger.warning("Lease %s/%s: %s; will retry", self._namespace, self._name, what)
         self._failing = True

@@ -1,0 +1,209 @@
+"""Watches the API server with kopf until the process is to stop.
+
+kopf ends at what it takes for fatal: an ERROR event in a watch, a 401, a 404. Then it cancels each
+task that was started since it began, whoever started it. So the next watch begins with nothing of
+the last one: workers, Leases and comparisons are made for one watch, and end with it.
+"""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import kopf
+
+from dledger_operator import names
+from dledger_operator.api_patience import EndlessBackoffs, keep_trying
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.leases.duties import Duties
+from dledger_operator.behaviours.watch_check import WatchCheck
+from dledger_operator.behaviours.workers import Workers
+from dledger_operator.clients.custom_objects import PLURALS
+from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.config import OperatorSettings
+
+WATCH_SILENT_S_MAX: Final = 70.0
+KOPF_ENDS_S_MAX: Final = 1.0
+"""How long kopf may take to end once its cleanup handlers are done."""
+ENDED_S_MAX: Final = 10.0
+
+
+class WatchError(Exception):
+    """A watch has ended, and nobody has told the process to stop."""
+
+
+class LeftTasksError(Exception):
+    """Tasks of a watch do not end; the process must be restarted."""
+
+
+def told_to_stop() -> asyncio.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    told = asyncio.Event()
+    _take_signals(told)
+    return told
+
+
+def _take_signals(told: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+
+
+async def run_unless(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Run until the work is done, or cancel it once the event is set."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(told.wait())
+    await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, waiting):
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+async def watch_until_told(
+    told: asyncio.Event,
+    context: Context,
+    settings: OperatorSettings,
+    backoffs: EndlessBackoffs,
+    wait_for_server: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Watch until the process is told to stop. After an error the next watch begins once the API
+    server answers again. Raises LeftTasksError.
+    """
+
+    async def watch() -> None:
+        await run_unless(told, wait_for_server())
+        if not told.is_set():
+            await watch_once(told, context, settings, backoffs)
+
+    what = "watching the API server"
+    await keep_trying(watch, what=what, backoffs=backoffs, fatal=(LeftTasksError,))
+
+
+async def watch_once(
+    told: asyncio.Event, context: Context, settings: OperatorSettings, backoffs: EndlessBackoffs
+) -> None:
+    """Watch until the process is told to stop. Raises what kopf takes for fatal, or WatchError."""
+    nodes = Nodes()
+    nodes.readable = context.nodes.readable
+    duties = new_duties(context.api, settings)
+    workers = Workers(replace(context, nodes=nodes, duties=duties))
+    watches = WatchCheck(
+        context.api,
+        PLURALS,
+        settings.watch_namespaces,
+        clock=context.clock,
+        random=context.random,
+        on_behind=context.metrics.set_watch_behind,
+    )
+    ending = asyncio.Event()
+
+    async def stop() -> None:
+        try:
+            await workers.stop()
+            await duties.stop()
+        finally:
+            ending.set()
+
+    memo = kopf.Memo(workers=workers, watches=watches, stop=stop)
+    comparing = asyncio.create_task(watches.run(), name="comparing the watches")
+    duties.start(workers.duties_changed)
+    try:
+        await _run_kopf(memo, settings, backoffs, told, ending)
+    finally:
+        comparing.cancel()
+        await stop()
+
+
+async def _run_kopf(
+    memo: kopf.Memo,
+    settings: OperatorSettings,
+    backoffs: EndlessBackoffs,
+    told: asyncio.Event,
+    ending: asyncio.Event,
+) -> None:
+    """Run kopf, and leave no task behind that was started meanwhile.
+
+    A watcher of kopf can swallow its cancellation, and kopf then waits for it without an end. So it
+    has a second from the `ending` on, when its cleanup handlers are done.
+    """
+    before = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=kopf.get_default_registry(),
+        settings=kopf_settings(backoffs),
+        memo=memo,
+        standalone=True,
+        clusterwide=not settings.watch_namespaces,
+        namespaces=settings.watch_namespaces,
+        liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz",
+        stop_flag=told,
+    )
+    _take_signals(told)  # kopf has taken them for itself
+    running = asyncio.create_task(kopf.run_tasks(tasks, ignored=before), name="kopf")
+    waiting = asyncio.create_task(ending.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((running,), timeout=KOPF_ENDS_S_MAX)
+    finally:
+        await _end_all_but(before)
+    if not running.cancelled():
+        running.result()
+    if not told.is_set():
+        raise WatchError("a watch has failed (see above)")
+
+
+async def _end_all_but(tasks: set["asyncio.Task[Any]"]) -> None:
+    """Cancel all other tasks, again and again until they have ended. Raises LeftTasksError."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + ENDED_S_MAX
+    while left := asyncio.all_tasks() - tasks - {asyncio.current_task()}:
+        if loop.time() > deadline_s:
+            raise LeftTasksError(f"tasks do not end: {sorted(task.get_name() for task in left)}")
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=0.1)
+
+
+def new_duties(api: KubeApi, settings: OperatorSettings) -> Duties:
+    """Return the duties of a process that holds no Lease yet."""
+    return Duties(api.leases, settings.leases, clock=time.monotonic, now=utc_now)
+
+
+def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
+    """Restrict kopf to objects with our labels and to read access; kopf itself writes nothing."""
+    settings = kopf.OperatorSettings()
+    # Otherwise kopf kills the process ten minutes after a watch has failed.
+    settings.process.ultimate_exiting_timeout = None
+    settings.networking.error_backoffs = backoffs
+    # The server sends a bookmark at least once a minute; a silent watch is broken.
+    settings.watching.inactivity_timeout = WATCH_SILENT_S_MAX
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.networking.connect_timeout = 5.0
+    settings.networking.request_timeout = 30.0
+    settings.persistence.finalizer = f"{names.API_GROUP}/finalizer"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.API_GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.API_GROUP)
+    selectors = settings.watching.label_selectors
+    for resource in (
+        ("", "v1", "pods"),
+        ("", "v1", "services"),
+        ("", "v1", "configmaps"),
+        ("", "v1", "serviceaccounts"),
+        ("policy", "v1", "poddisruptionbudgets"),
+        ("", "v1", "persistentvolumeclaims"),
+        ("apps", "v1", "statefulsets"),
+        ("discovery.k8s.io", "v1", "endpointslices"),
+        ("networking.k8s.io", "v1", "networkpolicies"),
+    ):
+        selectors[resource] = names.GROUP_LABEL
+    selectors["batch", "v1", "jobs"] = names.AUDIT_LABEL
+    return settings
+
+
+def utc_now() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)
