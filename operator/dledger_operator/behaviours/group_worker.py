@@ -26,9 +26,8 @@ from dledger_operator.behaviours.admin_tokens.group_tokens import GroupTokens
 from dledger_operator.behaviours.audits.group_audits import GroupAudits
 from dledger_operator.behaviours.canary.canary import Canary
 from dledger_operator.behaviours.children.child_watch import ChildWatch
+from dledger_operator.behaviours.children.group_reconcile import GroupReconcile
 from dledger_operator.behaviours.children.identity import overriding_identity
-from dledger_operator.behaviours.children.next_look import next_look_s
-from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_loops import GroupLoops
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
@@ -81,6 +80,12 @@ class GroupWorker:
         self._endpoints = EndpointsCheck(context, self._snapshot, report, self._counts.phases)
         self._reporter = GroupReporter(context, status, report)
         self._child_watch = ChildWatch(context.clock, self._reporter.add_event)
+        self._children = GroupReconcile(
+            context,
+            self._snapshot,
+            status=self._reporter.status,
+            is_contested=lambda: self._child_watch.is_contested,
+        )
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
         self._rolls = GroupRoll(context, self._snapshot, self._reporter.add_event)
@@ -183,30 +188,14 @@ class GroupWorker:
         body = self._body
         if body["metadata"].get("deletionTimestamp"):
             return None
-        async with self._context.reconcile_slots:
-            began_s = self._context.clock()
-            try:
-                outcome = await reconcile(
-                    self._context.api,
-                    {**body, "status": self._reporter.status(body)},
-                    self._context.node_image,
-                    led=self._snapshot.history.leader is not None,
-                    voters=len(self._snapshot.membership.voters),
-                    now=self._context.now(),
-                    reported=self._snapshot.reported_identities(),
-                    blank=self._snapshot.blank_claims,
-                    use=self._snapshot.volume_use,
-                )
-            except GroupGoneError:
-                self._on_gone()
-                return None
-        result = outcome.problem.reason if outcome.problem else "Applied"
-        self._context.metrics.reconcile_s.labels(result).observe(self._context.clock() - began_s)
-        self._snapshot.take_reconciled(outcome)
+        try:
+            again_s = await self._children.run_once(body)
+        except GroupGoneError:
+            self._on_gone()
+            return None
         self._follower.roles_changed = True
         self._wake("follow", "observe", "scale", "roll", "place", "report")
-        led, contested = self._snapshot.history.leader is not None, self._child_watch.is_contested
-        return next_look_s(outcome, led=led, contested=contested)
+        return again_s
 
     async def _follow(self) -> float | None:
         group, membership = self._snapshot.group, self._snapshot.membership
