@@ -179,10 +179,17 @@ class GroupWorker:
 
     def child_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
         """Reconcile if another client may have changed or deleted a child."""
+        if self._child_watch.may_change_roles(body):
+            self._roles_changed()
         if self._child_watch.calls_for_reconcile(kind, body):
             self._wake("reconcile")
 
     # The loops, and the callbacks of their parts
+
+    def _roles_changed(self) -> None:
+        """Label the pods by the roles that the master Service has now."""
+        self._follower.roles_changed = True
+        self._wake("follow")
 
     async def _reconcile(self) -> float | None:
         body = self._body
@@ -193,8 +200,9 @@ class GroupWorker:
         except GroupGoneError:
             self._on_gone()
             return None
-        self._follower.roles_changed = True
-        self._wake("follow", "observe", "scale", "roll", "place", "report")
+        finally:  # one that failed may have applied the Services before
+            self._roles_changed()
+        self._wake("observe", "scale", "roll", "place", "report")
         return again_s
 
     async def _follow(self) -> float | None:

@@ -161,6 +161,10 @@ class SteppedFollower:
         """Tell the operator of a pod, as a watch event does."""
         self._follower.saw(pod.resource_version)
 
+    def service_changed(self) -> None:
+        """Tell the operator that the master Service has changed, as a watch event does."""
+        self._follower.roles_changed = True
+
     def is_list_old(self) -> bool:
         """Return whether the next request is a LIST that the server's cache may answer with pods
         that have changed.

@@ -1,5 +1,6 @@
 """The context of a worker whose parts a test calls by themselves, without any connection."""
 
+import asyncio
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,5 +28,6 @@ def unconnected(api: Any = None) -> Context:
         clock=lambda: 0.0,
         now=lambda: NOW,
         random=Random(1),
+        reconcile_slots=asyncio.Semaphore(8),
     )
     return cast("Context", made)

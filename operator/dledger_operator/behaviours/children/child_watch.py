@@ -1,8 +1,11 @@
-"""Decides which watch events of a group's children call for a reconciliation."""
+"""Decides which watch events of a group's children call for a reconciliation, or may tell of other
+roles.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dledger_operator import names
 from dledger_operator.behaviours.children.child_edits import ChildEdits
 from dledger_operator.behaviours.children.child_versions import ChildVersions
 from dledger_operator.behaviours.report.event_recorder import EventNote
@@ -17,11 +20,23 @@ class ChildWatch:
         self._on_event = on_event
         self._versions = ChildVersions()
         self._edits = ChildEdits()
+        self._service_version = ""
 
     @property
     def is_contested(self) -> bool:
         """Whether a child has been edited so often that its next edit is not put back at once."""
         return self._edits.next_may_wait(self._clock())
+
+    def may_change_roles(self, body: Mapping[str, Any]) -> bool:
+        """Return whether a child is a version of the master Service that was not seen before; the
+        Service records the roles. A watch that begins again tells the same version once more.
+        """
+        metadata = body["metadata"]
+        service = names.master_service(metadata["labels"][names.GROUP_LABEL])
+        if (body.get("kind"), metadata["name"]) != ("Service", service):
+            return False
+        before, self._service_version = self._service_version, metadata["resourceVersion"]
+        return before != self._service_version
 
     def calls_for_reconcile(self, kind: str | None, body: Mapping[str, Any]) -> bool:
         """Return whether a child may have been changed or deleted by another client, and is to be

@@ -132,7 +132,7 @@ class LeaderFollower:
         """Since when each pod that does not follow the leader does not, by uid."""
         self._roles: Roles | None = None
         self.roles_changed = True
-        """Whether the Services may have been applied since their roles were read."""
+        """Whether the master Service may have changed since its roles were read."""
 
     async def run_once(self, group: Group, membership: Membership) -> float | None:
         """Make the labels match the leader, by the roles of the Services as applied.
@@ -247,9 +247,14 @@ class LeaderFollower:
         return due_s - now
 
     def _leaves_it(self) -> bool:
-        """Return whether to leave the patches to the replica that acts, which has a head start."""
+        """Return whether to leave the patches to the replica that acts, which has a head start.
+
+        That one may be changing the labels because it has changed the roles, and the watch of the
+        Service may be late. So this replica reads the roles again before it makes any patch.
+        """
         if not self._stands_by():
             return False
+        self.roles_changed = True
         now = self._clock()
         if self._left_since_s is None:
             self._left_since_s = now
