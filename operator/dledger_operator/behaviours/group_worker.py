@@ -246,6 +246,8 @@ class GroupWorker:
             self._counts.phases(self._snapshot.history.relabeled(self._context.clock()))
         if followed.leader != before.leader:
             self._wake("endpoints", "scale", "canary")
+        if {pod.uid for pod in followed.pods} != {pod.uid for pod in before.pods}:
+            self._wake("scale")  # a claim is deleted only after its pod has gone
         if followed != before:
             self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
