@@ -16,7 +16,7 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.behaviours.audits.seen import SeenAudits
-from dledger_operator.behaviours.children.growth import VolumeUse, fills_up, volume_use
+from dledger_operator.behaviours.children.growth import VolumeUse, volume_use
 from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.handover.nodes import Nodes
@@ -210,11 +210,6 @@ class GroupSnapshot:
     def volume_use(self) -> dict[str, VolumeUse]:
         """How full the members say that their volumes are, by the name of the claim."""
         return volume_use(self.followed.pods, self.answers or {})
-
-    @property
-    def may_grow(self) -> bool:
-        """Whether a volume is so full that its claim may have to grow by itself."""
-        return self.group is not None and fills_up(self.group.storage, self.volume_use)
 
     @property
     def may_begin(self) -> bool:

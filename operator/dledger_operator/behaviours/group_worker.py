@@ -280,7 +280,7 @@ class GroupWorker:
         if snapshot.lacks_majority or before != snapshot.observations:
             self._wake("report")
         begins = snapshot.history.leader is None and snapshot.may_begin
-        if snapshot.may_get_identity or begins or snapshot.may_grow:
+        if snapshot.may_get_identity or begins or self._children.growth_is_due:
             self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")

@@ -106,12 +106,6 @@ def is_growing(claim: VolumeClaimView) -> bool:
     return bool(claim.capacity) and _bytes(claim.capacity) < _bytes(claim.requested)
 
 
-def fills_up(storage: Storage, use: Mapping[str, VolumeUse]) -> bool:
-    """Return whether a volume is so full that it may have to grow by itself."""
-    rule = storage.auto_grow
-    return rule is not None and any(each.used_percent >= rule.at_percent for each in use.values())
-
-
 def growth_problem(claims: Sequence[VolumeClaimView]) -> Problem | None:
     """Return what Kubernetes says about claims that do not have their size yet: that one cannot be
     grown, or how far it is.
