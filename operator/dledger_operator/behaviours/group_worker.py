@@ -84,7 +84,8 @@ class GroupWorker:
             context,
             self._snapshot,
             status=self._reporter.status,
-            is_contested=lambda: self._child_watch.is_contested,
+            watch=self._child_watch,
+            on_outcome=partial(self._wake, "observe", "scale", "roll", "place", "report"),
         )
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
         self._polls = LeaderPolls(http, random, self._on_poll_change, is_stranger, context.clock)
@@ -196,14 +197,12 @@ class GroupWorker:
         if body["metadata"].get("deletionTimestamp"):
             return None
         try:
-            again_s = await self._children.run_once(body)
+            return await self._children.run_once(body)
         except GroupGoneError:
             self._on_gone()
             return None
         finally:  # one that failed may have applied the Services before
             self._roles_changed()
-        self._wake("observe", "scale", "roll", "place", "report")
-        return again_s
 
     async def _follow(self) -> float | None:
         group, membership = self._snapshot.group, self._snapshot.membership

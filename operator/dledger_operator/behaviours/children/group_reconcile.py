@@ -1,14 +1,23 @@
 """Reconciles one group by what its other loops know of it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.growth import growths
+from dledger_operator.behaviours.children.newest import newest
 from dledger_operator.behaviours.children.next_look import next_look_s
-from dledger_operator.behaviours.children.reconcile import reconcile
+from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
+from dledger_operator.behaviours.children.reconcile_failed import (
+    RECONCILE_FAILED,
+    TOLD_AFTER_S,
+    problem_of,
+)
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.clients.errors import GroupGoneError, KubeError
 
 
 class GroupReconcile:
@@ -20,17 +29,23 @@ class GroupReconcile:
         snapshot: GroupSnapshot,
         *,
         status: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-        is_contested: Callable[[], bool],
+        watch: ChildWatch,
+        on_outcome: Callable[[], None],
     ) -> None:
-        """Create it. `status` returns the current status of an object, `is_contested` whether
-        another client keeps changing a child.
+        """Create it. `status` returns the current status of an object; `on_outcome` is called with
+        each outcome in the snapshot.
         """
         self._context = context
         self._snapshot = snapshot
         self._status = status
-        self._is_contested = is_contested
+        self._watch = watch
+        self._on_outcome = on_outcome
         self._tried: frozenset[tuple[str, str]] = frozenset()
         """The claims that were to grow at the last reconciliation, and their sizes."""
+        self._failing_since_s: float | None = None
+        """When the first one failed of the reconciliations that have failed in a row, while the API
+        server answered.
+        """
 
     @property
     def growth_is_due(self) -> bool:
@@ -44,8 +59,22 @@ class GroupReconcile:
         """Apply the spec of the object `body`, and store the outcome in the snapshot.
 
         Returns in how many seconds to look again; None if events tell everything. Raises
-        GroupGoneError if the group is gone.
+        GroupGoneError if the group is gone, and KubeError if a request fails.
         """
+        try:
+            outcome = await self._reconcile(body)
+        except GroupGoneError:
+            raise
+        except KubeError as error:
+            await self._note(error, body)
+            raise
+        self._failing_since_s = None
+        self._snapshot.take_reconciled(outcome)
+        self._on_outcome()
+        led = self._snapshot.history.leader is not None
+        return next_look_s(outcome, led=led, contested=self._watch.is_contested)
+
+    async def _reconcile(self, body: Mapping[str, Any]) -> ReconcileResult:
         context, snapshot = self._context, self._snapshot
         async with context.reconcile_slots:
             began_s, now = context.clock(), context.now()
@@ -61,12 +90,38 @@ class GroupReconcile:
                 blank=snapshot.blank_claims,
                 use=snapshot.volume_use,
             )
+        self._tried = to_grow
         result = outcome.problem.reason if outcome.problem else "Applied"
         context.metrics.reconcile_s.labels(result).observe(context.clock() - began_s)
-        self._tried = to_grow
-        snapshot.take_reconciled(outcome)
-        led = snapshot.history.leader is not None
-        return next_look_s(outcome, led=led, contested=self._is_contested())
+        return outcome
+
+    async def _note(self, error: KubeError, body: Mapping[str, Any]) -> None:
+        """Store in the snapshot why a generation of the spec has no outcome, once that has lasted.
+
+        Without it, the status of an earlier generation or process would stand. While the API server
+        itself does not answer, no status can be written, and what failed says nothing about the
+        group.
+        """
+        try:
+            live = await newest(self._context.api, body)
+        except GroupGoneError:
+            raise
+        except KubeError:
+            self._failing_since_s = None
+            return
+        now_s = self._context.clock()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        if now_s - self._failing_since_s < TOLD_AFTER_S:
+            return
+        generation, problem = live["metadata"].get("generation", 1), problem_of(error)
+        before = self._snapshot.reconciled
+        failed = before.problem is not None and before.problem.reason == RECONCILE_FAILED
+        if before.generation == generation and (not failed or before.problem == problem):
+            return
+        outcome = replace(before, generation=generation, problem=problem, warning=None, growth=None)
+        self._snapshot.take_reconciled(outcome)
+        self._on_outcome()
 
     def _to_grow(self, now: datetime) -> frozenset[tuple[str, str]]:
         snapshot = self._snapshot

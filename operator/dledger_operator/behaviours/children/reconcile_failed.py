@@ -1,0 +1,43 @@
+"""What is said about a reconciliation that fails: at which object, and what to do. Pure."""
+
+from typing import Final
+
+from dledger_operator.api_objects import Problem
+from dledger_operator.clients.errors import (
+    ConflictError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    RefusedError,
+)
+
+RECONCILE_FAILED: Final = "ReconcileFailed"
+TOLD_AFTER_S: Final = 5.0
+"""For how long reconciling has failed when it is told. A conflict and a single fault of the API
+server end before, with the next attempts.
+"""
+MESSAGE_LENGTH_MAX: Final = 512
+_PERMISSION: Final = (
+    "give the operator this permission: the roles of its chart, in its release, have all that it "
+    "needs"
+)
+_UNAVAILABLE: Final = "repair what does not answer: the API server, or a webhook of it"
+_CURES: Final[tuple[tuple[type[KubeError], str], ...]] = (
+    (InvalidError, "correct the part of the spec or the object that the message names"),
+    (RefusedError, _PERMISSION),
+    (ConflictError, "find the client that keeps changing this object, and let it leave it alone"),
+    (NotFoundError, "create what the message names, or see who deletes it"),
+)
+
+
+def problem_of(error: KubeError) -> Problem:
+    """Return the problem of a group whose reconciliation fails. The error names the request."""
+    cure = next((told for kind, told in _CURES if isinstance(error, kind)), _UNAVAILABLE)
+    told = str(error)[:MESSAGE_LENGTH_MAX]
+    return Problem(
+        reason=RECONCILE_FAILED,
+        message=(
+            f"the operator cannot tell that the spec is in effect, since a request fails: {told}; "
+            f"{cure}; the operator tries again, at least every 30 s"
+        ),
+    )
