@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, cast
@@ -17,7 +18,7 @@ from dledger_operator.behaviours.phases import Phases
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
 from dledger_operator.clients.canary_client import CanaryClient
-from dledger_operator.clients.errors import UnavailableError
+from dledger_operator.clients.errors import NotFoundError, UnavailableError
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
@@ -34,9 +35,26 @@ class DownApi:
         return answer_nothing
 
 
+class WithoutAuditsApi(DownApi):
+    """An API server that knows no Job and no DLedgerAudit."""
+
+    async def job(self, *_: object) -> None:
+        return None
+
+    async def apply_status(self, kind: str, *_: object) -> None:
+        raise NotFoundError(f"{kind}: not found")
+
+
 @pytest.fixture
 async def workers() -> AsyncIterator[Workers]:
-    api, member_http = cast("KubeApi", DownApi()), MemberHttpClient.open()
+    async with workers_at(DownApi()) as made:
+        yield made
+
+
+@asynccontextmanager
+async def workers_at(server: DownApi) -> AsyncIterator[Workers]:
+    """Run the workers of an operator; stop them in the end."""
+    api, member_http = cast("KubeApi", server), MemberHttpClient.open()
     made = Workers(
         Context(
             api=api,
@@ -58,9 +76,11 @@ async def workers() -> AsyncIterator[Workers]:
             phases=Phases(),
         )
     )
-    yield made
-    await made.stop()
-    await member_http.close()
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await member_http.close()
 
 
 def tasks() -> set[str]:
@@ -70,6 +90,20 @@ def tasks() -> set[str]:
         for task in asyncio.all_tasks()
         if task.get_name().startswith("worker ") and not task.cancelling()
     }
+
+
+def running_audit(uid: str = "audit-uid") -> dict[str, Any]:
+    """Return an audit of the group whose Job runs."""
+    body = audit_body() | {"status": {"phase": "Running", "job": "monthly-audit"}}
+    body["metadata"] |= {"uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return body
+
+
+def audits_of_the_group(workers: Workers) -> set[str]:
+    """The uids of the audits that the group's worker knows."""
+    worker = workers._groups.get(("air", "flights"))
+    assert worker is not None
+    return set(worker._snapshot.audits.bodies)
 
 
 async def test_a_repeated_event_starts_no_second_worker(workers: Workers) -> None:
@@ -119,6 +153,36 @@ async def test_an_audit_that_has_ended_gets_no_worker(workers: Workers) -> None:
     workers.audit_changed(audit_body(name="other"))
 
     assert workers.check() == {"groups": 0, "audits": 1, "switchovers": 0, "replacements": 0}
+
+
+async def test_a_group_forgets_an_audit_whose_deletion_no_watch_event_told() -> None:
+    async with workers_at(WithoutAuditsApi()) as workers:
+        workers.group_changed(group_body())
+        workers.audit_changed(running_audit())
+        assert audits_of_the_group(workers) == {"audit-uid"}
+
+        ended, _ = await asyncio.wait(workers._audits.tasks(), timeout=5)
+
+        assert len(ended) == 1
+        assert audits_of_the_group(workers) == set()
+
+
+async def test_a_group_forgets_an_audit_that_was_created_again_unseen(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    workers.audit_changed(running_audit())
+    workers.audit_changed(running_audit(uid="second"))
+
+    assert audits_of_the_group(workers) == {"second"}
+
+
+async def test_a_late_deletion_of_an_old_audit_keeps_the_new_one(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    workers.audit_changed(running_audit())
+    workers.audit_changed(running_audit(uid="second"))
+    workers.audit_deleted(running_audit())
+
+    assert audits_of_the_group(workers) == {"second"}
+    assert workers.check()["audits"] == 1
 
 
 async def test_events_of_children_of_unknown_groups_are_ignored(workers: Workers) -> None:

@@ -41,7 +41,7 @@ class Workers:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._groups: WorkerPool[GroupWorker] = WorkerPool()
-        self._audits = OneOffs(AuditWorker, context, self._watch_namespaces)
+        self._audits = OneOffs(AuditWorker, context, self._watch_namespaces, self._audit_gone)
         self._switchovers = OneOffs(SwitchoverWorker, context, self._watch_namespaces)
         self._replacements = OneOffs(ReplaceWorker, context, self._watch_namespaces)
         self._group_bodies: dict[Key, Mapping[str, Any]] = {}
@@ -155,6 +155,9 @@ class Workers:
     def audit_deleted(self, body: Mapping[str, Any]) -> None:
         """Stop an audit's worker; Kubernetes deletes the audit's Job."""
         self._audits.deleted(body)
+
+    def _audit_gone(self, body: Mapping[str, Any]) -> None:
+        """Take that an audit is gone: its group may get the next one, and others may begin."""
         group = (body["metadata"]["namespace"], group_of(body))
         if worker := self._groups.get(group):
             worker.audits.deleted(body)

@@ -19,12 +19,19 @@ class OneOffs(Generic[W]):
     """
 
     def __init__(
-        self, worker: type[W], context: Context, on_namespaces: Callable[[], None]
+        self,
+        worker: type[W],
+        context: Context,
+        on_namespaces: Callable[[], None],
+        on_gone: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
-        """Create the set; `on_namespaces` is called when `namespaces` may have changed."""
+        """Create the set; `on_namespaces` is called when `namespaces` may have changed, and
+        `on_gone` with every object that exists no longer, also if no watch event told it.
+        """
         self._worker = worker
         self._context = context
         self._on_namespaces = on_namespaces
+        self._on_gone = on_gone
         self._running: WorkerPool[W] = WorkerPool()
         self._bodies: dict[Key, Mapping[str, Any]] = {}
 
@@ -59,10 +66,12 @@ class OneOffs(Generic[W]):
         An object for which nothing is left to do gets no worker.
         """
         key, uid = identity(body)
-        is_new = key not in self._bodies
+        before = self._bodies.get(key)
         self._bodies[key] = body
-        if is_new:
+        if before is None:
             self._on_namespaces()
+        elif before["metadata"]["uid"] != uid:
+            self._on_gone(before)
         worker = self._running.get(key)
         if worker is not None and worker.uid == uid:
             worker.changed(body)
@@ -71,7 +80,7 @@ class OneOffs(Generic[W]):
 
     def deleted(self, body: Mapping[str, Any]) -> None:
         """Stop the worker of a deleted object."""
-        self._gone(*identity(body))
+        self._gone(body)
 
     def run_all(self) -> None:
         """Start and stop workers, because this process got or lost a Lease."""
@@ -92,12 +101,14 @@ class OneOffs(Generic[W]):
         worker = self._running.get(key)
         if worker is not None and worker.uid == uid:
             return
-        fresh = self._worker(body, self._context, lambda: self._gone(key, uid))
+        fresh = self._worker(body, self._context, lambda: self._gone(body))
         if not fresh.done():
             self._running.start(key, fresh)
 
-    def _gone(self, key: Key, uid: str) -> None:
+    def _gone(self, body: Mapping[str, Any]) -> None:
+        key, uid = identity(body)
         if key in self._bodies and self._bodies[key]["metadata"]["uid"] == uid:
             del self._bodies[key]
             self._on_namespaces()
         self._running.stop(key, uid)
+        self._on_gone(body)
