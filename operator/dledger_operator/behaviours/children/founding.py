@@ -149,6 +149,11 @@ def _first_voters_of(settings: Mapping[str, str]) -> int:
     return len(peers) if peers.keys() == expected else -1
 
 
+def has_begun(records: FoundingRecords) -> bool:
+    """Tell whether the settings say that the founding of the group is over."""
+    return records.settings is not None and not _is_being_founded(records)
+
+
 def _is_being_founded(records: FoundingRecords) -> bool:
     data = records.settings.data if records.settings else {}
     return data.get(config_map.STATE_KEY) == GroupState.NEW.value

@@ -12,7 +12,11 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.behaviours.children.claims import of_a_deleted_group
-from dledger_operator.behaviours.children.founding import FoundingRecords, is_founded_again
+from dledger_operator.behaviours.children.founding import (
+    FoundingRecords,
+    has_begun,
+    is_founded_again,
+)
 from dledger_operator.behaviours.children.ownership import WAITING_FOR_REMAINS, waiting_for
 from dledger_operator.spec.group import Group
 
@@ -49,12 +53,19 @@ async def in_the_way(
 ) -> Problem | None:
     """Return what must be gone before the group is founded, or gets its lost objects again.
 
-    These are claims that are being deleted, and the pods of a founding that another one supersedes:
-    they know other first voters (`members.founded_again`). `led`: the group has had a leader.
+    These are the claims of a deleted group of its name, and the pods of a founding that another one
+    supersedes: they know other first voters (`members.founded_again`). `led`: the group has had a
+    leader.
+
+    A claim that is being deleted is taken for such a claim only before the group has begun. Later
+    it is the group's own: it goes once the pod that uses it has ended, and the StatefulSet makes
+    the pod and the claim again.
     """
-    former = of_a_deleted_group(records.claims, group)
+    former, begun = of_a_deleted_group(records.claims, group), led or has_begun(records)
     leaving = [
-        f"volume claim {claim.name}" for claim in records.claims if claim.leaving or claim in former
+        f"volume claim {claim.name}"
+        for claim in records.claims
+        if claim in former or (claim.leaving and not begun)
     ]
     if leaving:
         return waiting_for(leaving)

@@ -188,7 +188,8 @@ async def reconcile(
     growth = await grow_claims(api, group, claims, use, now)
     stalled = growth if growth and growth.reason == STALLED else None
     if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
-        await recreate_if_outgrown(api, group, records, children.revision(group, shape))
+        wanted = children.revision(group, shape)
+        await recreate_if_outgrown(api, group, records, wanted, claims)
     return replace(
         applied, generation=generation, group=group, warning=refused or stalled, growth=growth
     )

@@ -5,14 +5,18 @@ the policy Orphan, and the next reconciliation makes it again, with the same pod
 noted replicas; its controller adopts the pods. Whatever interrupts this, the next reconciliation
 finds one of three states: nothing has happened, the StatefulSet is leaving, or it is gone. Volume
 claims are not touched, since the StatefulSet always retains them.
+
+This waits while a member's claim is being deleted: its pod is about to be made again, and a
+replacement sees no pods while there is no StatefulSet.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 from dledger_formats.quantities import quantity_bytes
 from dledger_operator import names
-from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.api_objects import StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.children.founding import FoundingRecords
 from dledger_operator.clients.errors import ConflictError, NotFoundError
 from dledger_operator.spec.group import Group
@@ -35,10 +39,15 @@ class RecreationApi(Protocol):
 
 
 async def recreate_if_outgrown(
-    api: RecreationApi, group: Group, records: FoundingRecords, wanted: Revision
+    api: RecreationApi,
+    group: Group,
+    records: FoundingRecords,
+    wanted: Revision,
+    claims: Sequence[VolumeClaimView],
 ) -> None:
-    """Delete the StatefulSet and leave its pods if its claim template is smaller than the spec, and
-    its pod template is the wanted one. Remove the note of a StatefulSet that was made again.
+    """Delete the StatefulSet and leave its pods if its claim template is smaller than the spec, its
+    pod template is the wanted one, and no claim of its pods is being deleted. Remove the note of a
+    StatefulSet that was made again.
     """
     config_map = names.settings_config_map(group.name)
     if records.stateful_set is None or records.stateful_set.leaving:
@@ -48,8 +57,9 @@ async def recreate_if_outgrown(
     if found is None or found.leaving:
         return
     note = records.settings.note if records.settings else ""
+    may_go = not any(each.leaving and 0 <= each.ordinal < found.replicas for each in claims)
     try:
-        if not is_outgrown(group, found) or found.revision != wanted:
+        if not (may_go and is_outgrown(group, found) and found.revision == wanted):
             if note:
                 await api.note_replicas(group.namespace, config_map, None)
             return
