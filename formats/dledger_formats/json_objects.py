@@ -6,7 +6,8 @@ without a default is refused.
 
 Ambiguous JSON is refused, although Python's own reader accepts most of it: duplicate keys, NaN and
 Infinity, numbers beyond a double's range, text that UTF-8 cannot encode, and more than DEPTH_MAX
-nested brackets.
+nested brackets. An integer of a dataclass has at most 64 bits: no index, size or time has more, and
+a metric or a field of Kubernetes cannot hold more.
 """
 
 import dataclasses
@@ -22,6 +23,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 T = TypeVar("T")
 
 DEPTH_MAX: Final = 32
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**63 - 1
 _STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{\]}]', re.DOTALL)
 
 
@@ -71,7 +74,9 @@ def encode(value: Any) -> bytes:
 
 
 def decode(cls: type[T], raw: bytes) -> T:
-    """Decode into `cls`. Raises FormatError if a key is missing or has another type."""
+    """Decode into `cls`. Raises FormatError if a key is missing or has another type, or if an
+    integer has more than 64 bits.
+    """
     decoded = _from_plain(cls, parse(raw), "")
     assert isinstance(decoded, cls)
     return decoded
@@ -151,10 +156,18 @@ def _from_plain(kind: Any, value: Any, where: str) -> Any:
             return kind(value)
         except ValueError as error:
             raise FormatError(f"{where}: {error}") from error
-    if kind is int and isinstance(value, bool):
-        raise FormatError(f"{where}: {value!r} is not an int")
+    if kind is int:
+        return _integer(value, where)
     if not isinstance(kind, type) or not isinstance(value, kind):
         raise FormatError(f"{where}: {value!r} is not of type {kind}")
+    return value
+
+
+def _integer(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise FormatError(f"{where}: {value!r} is not an int")
+    if not INTEGER_MIN <= value <= INTEGER_MAX:
+        raise FormatError(f"{where}: the integer does not fit 64 bits")
     return value
 
 

@@ -25,7 +25,7 @@ from dledger_formats.http.status import (
     Role,
     SegmentFile,
 )
-from dledger_formats.json_objects import FormatError
+from dledger_formats.json_objects import INTEGER_MAX, INTEGER_MIN, FormatError
 
 STATUS = NodeStatus(
     group="orders",
@@ -88,8 +88,20 @@ def replacing(key: str, value: Any) -> bytes:
     return json.dumps(json.loads(STATUS.to_json()) | {key: value}).encode()
 
 
+def with_integers(kind: type[Any], **parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Build objects whose integers have at most 64 bits."""
+    integers = st.integers(INTEGER_MIN, INTEGER_MAX)
+    told = {each.name: integers for each in dataclasses.fields(kind) if each.type is int}
+    return st.builds(kind, **told | parts)
+
+
+STATUSES = with_integers(NodeStatus, followers=st.lists(with_integers(PeerStatus), max_size=3))
+SEGMENTS = st.lists(with_integers(SegmentFile), max_size=3)
+MANIFESTS = with_integers(Manifest, status=STATUSES, data=SEGMENTS, index=SEGMENTS)
+
+
 @repeatable
-@given(st.one_of(st.builds(NodeStatus), st.builds(LeaderView), st.builds(Manifest)))
+@given(st.one_of(STATUSES, with_integers(LeaderView), MANIFESTS))
 def test_the_pages_of_a_node_are_decoded_unchanged(
     said: NodeStatus | LeaderView | Manifest,
 ) -> None:
@@ -183,6 +195,23 @@ def test_a_missing_key_is_named_in_the_error(key: str) -> None:
 def test_a_value_of_another_type_is_named_by_its_path_in_the_error(key: str, value: Any) -> None:
     with pytest.raises(FormatError, match=rf"\.{key}"):
         NodeStatus.from_json(replacing(key, value))
+
+
+@pytest.mark.parametrize(
+    "value", [INTEGER_MAX + 1, INTEGER_MIN - 1, 10**400], ids=["above", "below", "far"]
+)
+@pytest.mark.parametrize("key", ["term", "committedIndex", "followers"])
+def test_an_integer_beyond_64_bits_is_refused(key: str, value: int) -> None:
+    """It would fit no file, no metric and no field of Kubernetes."""
+    told = [{"peerId": "n1", "matchIndex": value, "reachable": True}]
+
+    with pytest.raises(FormatError, match=rf"\.{key}.*64 bits"):
+        NodeStatus.from_json(replacing(key, told if key == "followers" else value))
+
+
+@pytest.mark.parametrize("value", [INTEGER_MAX, INTEGER_MIN])
+def test_every_integer_of_64_bits_is_read(value: int) -> None:
+    assert NodeStatus.from_json(replacing("committedIndex", value)).committed_index == value
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff"])

@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
+import pytest
+
+from dledger_formats.http.status import LeaderView
 from dledger_kube.fake_members import members
-from dledger_kube.objects import pod
+from dledger_kube.objects import NOW, leader_view, pod
+from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
-from dledger_operator.observed_state import Observation
+from dledger_operator.clients.errors import MemberSilentError
+from dledger_operator.observed_state import Leader, LeaderChange, Observation
 
 WAIT_S = 10.0
 
@@ -172,3 +178,72 @@ async def test_a_member_that_answers_at_the_address_of_another_is_silence() -> N
         said = {each.member_id: each.answers for each in polled.polls.observations()}
         assert said == {"n0": False, "n1": True}
         await polled.polls.stop()
+
+
+class Saying:
+    """A member that first says what its poll cannot take, and then answers."""
+
+    def __init__(self, *views: LeaderView | Exception) -> None:
+        self._views = list(views)
+
+    async def leader(self, ip: str, since: str) -> LeaderView:
+        view = self._views.pop(0) if len(self._views) > 1 else self._views[0]
+        if isinstance(view, Exception):
+            raise view
+        return view
+
+
+async def test_a_poll_that_fails_unexpectedly_counts_as_silence_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    polled, answer = Polled(), leader_view("n0", 7, "n0")
+    client = Saying(answer, ZeroDivisionError("oops"), ZeroDivisionError("again"), answer)
+    polled.polls = LeaderPolls(client, Random(1), polled.on_change)
+    polled.polls.sync([pod(0, ip="10.0.0.1")])
+
+    await polled.until(lambda seen: "n0" in seen and seen["n0"].answers)
+    await polled.until(lambda seen: not seen["n0"].answers)
+    await polled.until(lambda seen: seen["n0"].answers)
+
+    assert [each.exc_info is not None for each in caplog.records if each.levelname == "ERROR"] == [
+        True
+    ], "one cause is logged once"
+    await polled.polls.stop()
+
+
+async def test_a_listener_that_fails_ends_no_poll() -> None:
+    polled, failures = Polled(), [ZeroDivisionError("oops"), ZeroDivisionError("again")]
+    client = Saying(leader_view("n0", 7, "n0"), MemberSilentError("gone"), leader_view("n0", 8))
+
+    def on_change() -> None:
+        polled.on_change()
+        if failures:
+            raise failures.pop()
+
+    polled.polls = LeaderPolls(client, Random(1), on_change)
+    polled.polls.sync([pod(0, ip="10.0.0.1")])
+
+    await polled.until(partial(has_term, 8))
+    await polled.polls.stop()
+
+
+@pytest.mark.parametrize("key", ["silent_ms", "election_ms", "leading_ms"])
+async def test_a_leader_that_tells_an_impossible_time_is_followed_without_its_times(
+    key: str,
+) -> None:
+    times = {"silent_ms": 1, "election_ms": 1, "leading_ms": 1, "stood_because": "NO_HEARTBEAT"}
+    told = replace(leader_view("n0", 7, "n0"), **times | {key: 10**16})
+    polled = Polled()
+    polled.polls = LeaderPolls(Saying(told), Random(1), polled.on_change)
+    polled.polls.sync([pod(0, ip="10.0.0.1")])
+
+    await polled.until(partial(has_term, 7))
+
+    (seen,) = polled.polls.observations()
+    assert (seen.answers, seen.master, seen.victory) == (True, True, None)
+    history = LeaderHistory([LeaderChange(
+        from_member="", to_member="n1", term=6, reason="FirstLeader", at=NOW
+    )])  # fmt: skip
+    history.proven(1.0, NOW, Leader(term=7, member_id="n0"), seen.victory)
+    assert history.leader == Leader(term=7, member_id="n0")
+    await polled.polls.stop()

@@ -66,6 +66,7 @@ async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
         pytest.param(body(b"not json"), id="not JSON"),
         pytest.param(body(b'{"selfId": "n0"}'), id="missing keys"),
         pytest.param(body(b"[" * 100_000), id="deeply nested JSON"),
+        pytest.param(body(node_status(committed_index=10**400).to_json()), id="a huge number"),
         pytest.param(body(node_status().to_json(), status=503), id="an error with a body"),
         pytest.param(body(b"x" * (member_http.BODY_BYTES_MAX + 1)), id="too many bytes"),
     ],

@@ -89,8 +89,6 @@ class MemberHttpClient:
             view = kind.from_json(body)
         except (FormatError, RecursionError) as error:
             raise MemberSilentError(f"GET {url}: {error}") from error
-        if view.term > names.TERM_MAX:
-            raise MemberSilentError(f"GET {url}: the term {view.term} does not fit 63 bits")
         self._keep((kind, ip), body, view)
         return view
 

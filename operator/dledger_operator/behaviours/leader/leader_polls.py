@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 ANSWER_GAP_S: Final = 0.01
 SILENT_GAP_S_MIN: Final = 0.05
 SILENT_GAP_S_MAX: Final = 1.0
+TOLD_MS_MAX: Final = 100 * 365 * 24 * 3_600_000
+"""A century. A longer time, of which no date could be made, is not believed."""
 
 
 class LeaderPollClient(Protocol):
@@ -114,6 +116,7 @@ class _Poll:
         self._on_change = on_change
         self._is_stranger = is_stranger
         self._clock = clock
+        self._logged: set[type[Exception]] = set()
         self.task = self._start()
 
     def ask_again(self) -> None:
@@ -130,26 +133,41 @@ class _Poll:
         since, failures = "", 0
         while True:
             try:
-                view = await self._client.leader(self._pod.ip, since)
-                if self._is_stranger(view):
-                    raise MemberSilentError(
-                        f"{self._pod.ip} answers as a member of another group: {view.group} "
-                        f"{view.group_identity}"
-                    )
-                if view.self_id != self._pod.member_id:
-                    raise MemberSilentError(f"{self._pod.ip} answers as member {view.self_id}")
-            except MemberSilentError as error:
+                view = await self._ask(since)
+                self._record_answer(view)
+            except Exception as error:
                 failures += 1
                 since = ""
-                if failures == 1:
-                    logger.info("%s/%s: %s", self._pod.namespace, self._pod.name, error)
+                self._log(error, is_first=failures == 1)
                 self._record_silence()
                 gap_s = backoff_s(failures, SILENT_GAP_S_MIN, SILENT_GAP_S_MAX, self._random)
                 await self.retry.wait(gap_s)
             else:
                 since, failures = view.token, 0
-                self._record_answer(view)
             await asyncio.sleep(ANSWER_GAP_S)
+
+    async def _ask(self, since: str) -> LeaderView:
+        view = await self._client.leader(self._pod.ip, since)
+        if self._is_stranger(view):
+            raise MemberSilentError(
+                f"{self._pod.ip} answers as a member of another group: {view.group} "
+                f"{view.group_identity}"
+            )
+        if view.self_id != self._pod.member_id:
+            raise MemberSilentError(f"{self._pod.ip} answers as member {view.self_id}")
+        return view
+
+    def _log(self, error: Exception, *, is_first: bool) -> None:
+        """Log the first silence of several. Any other exception is a bug, and is logged once of its
+        kind: the member may cause it again and again.
+        """
+        where = f"{self._pod.namespace}/{self._pod.name}"
+        if isinstance(error, MemberSilentError):
+            if is_first:
+                logger.info("%s: %s", where, error)
+        elif type(error) not in self._logged:
+            self._logged.add(type(error))
+            logger.error("%s: its long poll failed unexpectedly", where, exc_info=error)
 
     def _record_answer(self, view: LeaderView) -> None:
         self._record(
@@ -181,12 +199,18 @@ class _Poll:
     def _record(self, observation: Observation) -> None:
         if observation != self.observation:
             self.observation = observation
-            self._on_change()
+            try:
+                self._on_change()
+            except Exception as error:  # it must not end the poll, which nobody would notice
+                self._log(error, is_first=False)
 
 
 def _victory(view: LeaderView, now_s: float) -> Victory | None:
-    """Return how a master won; None if it does not tell, as one of an earlier release."""
-    if not view.master or min(view.silent_ms, view.election_ms, view.leading_ms) < 0:
+    """Return how a master won; None if it does not tell, as one of an earlier release, or tells
+    what cannot be.
+    """
+    told_ms = (view.silent_ms, view.election_ms, view.leading_ms)
+    if not view.master or not all(0 <= each <= TOLD_MS_MAX for each in told_ms):
         return None
     return Victory(
         stood_because=view.stood_because,
