@@ -7,6 +7,7 @@ memory alone, so another operator can go on at every step.
 
 import abc
 import logging
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,6 +18,10 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
 from dledger_operator.behaviours.one_off.order import group_of
 from dledger_operator.behaviours.one_off.status import status_of
+from dledger_operator.behaviours.report.number_changes import (
+    NUMBERS_ONLY_S_MIN,
+    differ_in_numbers_only,
+)
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.conditions.condition import Judgment
 
@@ -48,6 +53,7 @@ class OneOffWorker(abc.ABC):
         self._on_gone = on_gone
         self._wake = Wake()
         self._gone = False
+        self._written_s = -math.inf
 
     async def run(self) -> None:
         """Work on the object until nothing is left to do."""
@@ -115,15 +121,19 @@ class OneOffWorker(abc.ABC):
         )
 
     async def _write(self, status: Manifest) -> bool:
-        """Write the status if it differs. Return False if the object no longer exists."""
-        if status == self._status:
+        """Write the status if it differs; one in which only numbers do, at intervals. Return False
+        if the object no longer exists.
+        """
+        now_s = self._context.clock()
+        is_recent = now_s - self._written_s < NUMBERS_ONLY_S_MIN
+        if status == self._status or (is_recent and differ_in_numbers_only(status, self._status)):
             return True
         try:
             await self._context.api.apply_status(self.kind, self._body, status)
         except NotFoundError:
             self._leave()
             return False
-        self._status = status
+        self._status, self._written_s = status, now_s
         return True
 
     async def _delete(self) -> None:

@@ -1,6 +1,5 @@
 """Writes a group's status: at once after a relevant change, otherwise at intervals."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -20,6 +19,10 @@ from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
 from dledger_operator.behaviours.report.broker_status import BROKER_KEY, broker_to_json
 from dledger_operator.behaviours.report.member_events import joining_to_json
+from dledger_operator.behaviours.report.number_changes import (
+    NUMBERS_ONLY_S_MIN,
+    differ_in_numbers_only,
+)
 from dledger_operator.behaviours.report.quorum_events import (
     QUORUM_LOSS_KEY,
     quorum_loss_to_json,
@@ -28,11 +31,8 @@ from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 from dledger_operator.spec.accepted import ACCEPTED_KEY
 
-# A member's words may have numbers, such as how far it has healed. The metrics tell them sooner.
-NUMBERS_ONLY_S_MIN: Final = 60.0
 # Repairs a status that another client overwrote; without a difference the write is a no-op.
 REWRITE_S: Final = 300.0
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _PHASE_KEYS: Final = {
     "detectSeconds": "detect_s",
     "electSeconds": "elect_s",
@@ -76,8 +76,7 @@ class StatusReporter:
         age_s = self._clock() - self._written_s
         if status == self._written:
             return age_s >= REWRITE_S
-        numbers_only = _without_numbers(status) == _without_numbers(self._written)
-        return not numbers_only or age_s >= NUMBERS_ONLY_S_MIN
+        return age_s >= NUMBERS_ONLY_S_MIN or not differ_in_numbers_only(status, self._written)
 
 
 def build_status(
@@ -243,14 +242,3 @@ def leader_changes_from_json(status: Mapping[str, Any]) -> list[LeaderChange]:
         except (KeyError, TypeError, ValueError):
             continue
     return changes
-
-
-def _without_numbers(status: Manifest) -> Manifest:
-    """Return a status with the numbers in the messages left out."""
-    conditions = [
-        {**each, "message": _NUMBER.sub("#", each["message"])} for each in status["conditions"]
-    ]
-    without = status | {"conditions": conditions}
-    if message := (status.get("plan") or {}).get("message"):
-        without["plan"] = status["plan"] | {"message": _NUMBER.sub("#", message)}
-    return without

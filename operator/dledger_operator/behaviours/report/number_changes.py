@@ -1,0 +1,34 @@
+"""Tells a status that counts something up from one that tells something new. Pure.
+
+Messages have numbers: how far a member has healed, how many entries it lacks. A status in which
+only such a number differs is not written at each look.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dledger_operator.api_objects import Manifest
+
+NUMBERS_ONLY_S_MIN: Final = 60.0
+"""From one write to the next of a status in which only numbers differ. Metrics tell those sooner.
+"""
+_NUMBER: Final = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?")
+"""A number, but not a part of a name such as n2 or flights-2."""
+
+
+def differ_in_numbers_only(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two statuses are the same but for numbers in their messages."""
+    return _without_numbers(one) == _without_numbers(other)
+
+
+def _without_numbers(status: Mapping[str, Any]) -> Manifest:
+    """Return a status with the numbers in the messages left out."""
+    conditions = [
+        {**each, "message": _NUMBER.sub("#", each.get("message", ""))}
+        for each in status.get("conditions") or []
+    ]
+    without = {**status, "conditions": conditions}
+    if message := (status.get("plan") or {}).get("message"):
+        without["plan"] = status["plan"] | {"message": _NUMBER.sub("#", message)}
+    return without
