@@ -46,6 +46,36 @@ def backoff_s(failures: int, shortest_s: float, longest_s: float, random: Random
     return pause_s * random.uniform(0.5, 1.0)
 
 
+LASTING_PART: Final = 1 / 8
+LASTING_S_MIN: Final = 1.0
+LASTING_S_MAX: Final = 15.0
+
+
+class Lasting:
+    """How soon to look again at what no event ends for sure.
+
+    The pause is a part of the time for which nothing has changed. So an end is noticed late by that
+    part at most, and what lasts until somebody acts, perhaps for days, costs little.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Create a state of nothing; `clock` returns monotonic seconds."""
+        self._clock = clock
+        self._seen: object = None
+        self._since_s: float | None = None
+
+    def pause_s(self, seen: object) -> float:
+        """Return the pause after a look that has found `seen`."""
+        now_s = self._clock()
+        if self._since_s is None or seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+        return min(LASTING_S_MAX, max(LASTING_S_MIN, LASTING_PART * (now_s - self._since_s)))
+
+    def forget(self) -> None:
+        """Begin again with the next look."""
+        self._seen, self._since_s = None, None
+
+
 TICK_S: Final = 5.0
 
 

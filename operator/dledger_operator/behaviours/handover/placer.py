@@ -16,6 +16,7 @@ from dledger_operator.behaviours.handover.candidates import Candidates, find_can
 from dledger_operator.behaviours.handover.placement import (
     NO_LEADER,
     NODES_UNKNOWN,
+    SETTLING,
     Decision,
     Move,
     PlacementState,
@@ -27,9 +28,10 @@ from dledger_operator.behaviours.handover.placement import (
 )
 from dledger_operator.behaviours.handover.settling import recent_losses
 from dledger_operator.behaviours.leader.member_pods import is_member
-from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.loops import Lasting, backoff_s
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.report.number_changes import without_numbers
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Placement
 from dledger_operator.resources.event import NORMAL
@@ -96,6 +98,7 @@ class Placer:
         self._on_change = on_change
         self._requests = context.authorized_requests(snapshot.namespace, snapshot.name)
         self._times = AbleTimes()
+        self._lasting = Lasting(context.clock)
         self._failures = 0
         self._retry_at_s = 0.0
         self._refused: Wait | None = None
@@ -119,6 +122,7 @@ class Placer:
                 # before it leads again, although its pod was ready all the time.
                 self._times.forget_all()
             self._note(decision)
+            self._lasting.forget()
             return None
         pods = await self._pods(group)
         answers = await observe.statuses(self._context.member_http, pods, snapshot.is_stranger)
@@ -131,9 +135,22 @@ class Placer:
         if isinstance(decision, Move):
             decision = await self._hand_over(group, pods, decision)
         self._note(decision)
-        if group.preferred_leader is None:
-            return LOOK_AGAIN_S
-        return min(SETTLING_S_MAX, max(LOOK_AGAIN_S, group.preferred_leader.stable_for_s / 10))
+        return self._pause_s(group, pods, decision)
+
+    def _pause_s(self, group: Group, pods: Sequence[PodView], decision: Decision) -> float:
+        """Return how soon to look again while the leader should be another member.
+
+        What a member that settles does meanwhile has no event, and its time may begin again.
+        """
+        preferred, seen = group.preferred_leader, (type(decision), decision.reason)
+        stable_s = preferred.stable_for_s / 10 if preferred else 0.0
+        soon_s = min(SETTLING_S_MAX, max(LOOK_AGAIN_S, stable_s))
+        if decision.reason == SETTLING:
+            self._lasting.forget()
+            return soon_s
+        where = [(pod.uid, pod.node, pod.ready, pod.leaving) for pod in pods]
+        lasting_s = self._lasting.pause_s((seen, without_numbers(decision.message), where))
+        return max(soon_s, lasting_s)
 
     async def _pods(self, group: Group) -> Sequence[PodView]:
         api = self._context.api

@@ -17,6 +17,11 @@ _NUMBER: Final = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?")
 """A number, but not a part of a name such as n2 or flights-2."""
 
 
+def without_numbers(message: str) -> str:
+    """Return a message in which every number reads the same."""
+    return _NUMBER.sub("#", message)
+
+
 def differ_in_numbers_only(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two statuses are the same but for numbers in their messages."""
     return _without_numbers(one) == _without_numbers(other)
@@ -25,10 +30,10 @@ def differ_in_numbers_only(one: Mapping[str, Any], other: Mapping[str, Any]) -> 
 def _without_numbers(status: Mapping[str, Any]) -> Manifest:
     """Return a status with the numbers in the messages left out."""
     conditions = [
-        {**each, "message": _NUMBER.sub("#", each.get("message", ""))}
+        {**each, "message": without_numbers(each.get("message", ""))}
         for each in status.get("conditions") or []
     ]
     without = {**status, "conditions": conditions}
     if message := (status.get("plan") or {}).get("message"):
-        without["plan"] = status["plan"] | {"message": _NUMBER.sub("#", message)}
+        without["plan"] = status["plan"] | {"message": without_numbers(message)}
     return without

@@ -1,5 +1,6 @@
 """Rolls a group to what its spec asks for, as far as the group's snapshot permits it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_operator.api_objects import PodView, Problem
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.loops import LASTING_S_MAX
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.permission import (
@@ -14,7 +16,7 @@ from dledger_operator.behaviours.rolls.permission import (
     approved_revision,
     closed_window,
 )
-from dledger_operator.behaviours.rolls.roll import LOOK_AGAIN_S, REMOVAL_REFUSED, Roller
+from dledger_operator.behaviours.rolls.roll import REMOVAL_REFUSED, Roller
 from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
 from dledger_operator.behaviours.rolls.roll_steps import ROLL_HALTED, STALLED
 from dledger_operator.conditions import progressing
@@ -76,12 +78,14 @@ class GroupRoll:
             self._has_begun = True
             if _was_settled(body):
                 self._roller.take_as_proven(wanted)
-        closed = closed_window(snapshot.group, wanted, approved=approved, now=self._context.now())
+        now, window = self._context.now(), snapshot.group.update_window
+        closed = closed_window(snapshot.group, wanted, approved=approved, now=now)
+        opens_s = (window.opens_at(now) - now).total_seconds() if closed and window else math.inf
         # The roller checks this as well; here it costs no request while the window is closed.
         if closed and led and any(pod.revision != wanted for pod in snapshot.followed.pods):
             self._roller.wait(closed)
-            return LOOK_AGAIN_S
-        return await self._roller.run_once(
+            return min(LASTING_S_MAX, opens_s)
+        again_s = await self._roller.run_once(
             snapshot.group,
             wanted,
             snapshot.membership,
@@ -91,6 +95,7 @@ class GroupRoll:
             begins=snapshot.is_founded_now and not led,
             closed=closed,
         )
+        return again_s and min(again_s, opens_s)
 
 
 def _was_settled(body: Mapping[str, Any]) -> bool:

@@ -10,9 +10,10 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.leader.member_pods import is_member
-from dledger_operator.behaviours.loops import backoff_s
+from dledger_operator.behaviours.loops import Lasting, backoff_s
 from dledger_operator.behaviours.members.leader_client import TransferClient
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.report.number_changes import without_numbers
 from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
 from dledger_operator.behaviours.rolls.readiness import Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
@@ -48,8 +49,6 @@ ROLL_COMPLETED: Final = "RollCompleted"
 BUDGET_KEEPS_POD: Final = "DisruptionBudget"
 REMOVAL_REFUSED: Final = "RemovalRefused"
 TRANSFER_REFUSED: Final = "TransferRefused"
-# How soon the operator looks again while pods are behind; most of what it waits for has no event.
-LOOK_AGAIN_S: Final = 1.0
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 30.0
 
@@ -101,6 +100,7 @@ class Roller:
         self._failures = 0
         self._retry_at_s = 0.0
         self._readiness = Readiness()
+        self._lasting = Lasting(clock)
         self._proven = ""
         """The revision of which all voters were ready at once; empty before that."""
         self._rolling = ""
@@ -112,6 +112,7 @@ class Roller:
     def forget(self) -> None:
         """Forget what the last step waited for, because there is nothing to roll to now."""
         self.wait(None)
+        self._lasting.forget()
 
     def take_as_proven(self, wanted: Revision) -> None:
         """Note that an earlier operator has seen all voters of this revision ready at once."""
@@ -143,8 +144,8 @@ class Roller:
         """
         existing = await self._api.stateful_set(group.namespace, names.stateful_set(group.name))
         if existing is None or existing.revision != wanted:
-            self.forget()
-            return LOOK_AGAIN_S
+            self.wait(None)
+            return self._lasting.pause_s(existing and (existing.uid, existing.revision))
         listed = await self._api.member_pods(group.namespace, group.name)
         pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
         since_s = self._readiness.observe(pods, self._clock())
@@ -178,7 +179,15 @@ class Roller:
         else:
             self._proven = ""
             await self._take_step(group, state, pods, answers, identity, wanted)
-        return LOOK_AGAIN_S
+        return self._pause_s(wanted, pods)
+
+    def _pause_s(self, wanted: Revision, pods: Sequence[PodView]) -> float:
+        """Return how soon to look again while pods are behind; most of what a roll waits for has no
+        event.
+        """
+        problem = self.problem and (self.problem.reason, without_numbers(self.problem.message))
+        seen = [(pod.uid, pod.ready, pod.leaving) for pod in pods]
+        return self._lasting.pause_s((wanted, problem, seen))
 
     async def _take_step(
         self,
@@ -258,6 +267,7 @@ class Roller:
 
     def _done(self, group: Group, wanted: Revision) -> None:
         self.problem, self._halted, self._failures = None, "", 0
+        self._lasting.forget()
         self._proven = wanted.name
         if self._rolling == wanted.name:
             self._rolling = ""
