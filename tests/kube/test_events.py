@@ -9,7 +9,14 @@ import pytest
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import NOW, group, group_body, member, observed_group
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.report.event_recorder import EventNote, EventRecorder
+from dledger_operator.behaviours.report import event_recorder
+from dledger_operator.behaviours.report.event_recorder import (
+    COMBINED,
+    OWN_EVENT_EVERY_S,
+    OWN_EVENTS_MAX,
+    EventNote,
+    EventRecorder,
+)
 from dledger_operator.behaviours.report.group_events import (
     EndpointEvents,
     leader_change_event,
@@ -141,3 +148,80 @@ async def test_a_failure_to_record_an_event_is_tolerated_and_not_counted() -> No
     await record(recorder)
 
     assert [event["count"] for event in api.events.values()] == [1]
+
+
+class Flapping:
+    """A recorder of a group that elects a leader once a second, and its clock."""
+
+    def __init__(self) -> None:
+        self.api, self.now = EventStore(), NOW
+        self.recorder = EventRecorder(self.api, now=lambda: self.now)
+        self.term = 0
+
+    async def elect(self, count: int, **metadata: Any) -> None:
+        """Record leader changes, a second apart."""
+        for _ in range(count):
+            self.term += 1
+            await record(self.recorder, f"n1 leads term {self.term}", **metadata)
+            self.now += timedelta(seconds=1)
+
+    def told(self, uid: str = "group-uid") -> list[str]:
+        """The messages of the Events of an object."""
+        events = self.api.events.values()
+        return [each["message"] for each in events if each["involvedObject"]["uid"] == uid]
+
+
+async def test_a_flapping_group_gets_few_events_and_the_last_one_names_the_latest_leader() -> None:
+    flapping = Flapping()
+    await flapping.elect(OWN_EVENTS_MAX)
+    assert len(flapping.told()) == OWN_EVENTS_MAX, "a storm of the usual length is told in full"
+
+    await flapping.elect(600)
+
+    combined = [each for each in flapping.told() if each.startswith(COMBINED)]
+    assert len(flapping.told()) <= OWN_EVENTS_MAX + 600 / OWN_EVENT_EVERY_S + 1
+    assert len(combined) == 1
+    assert f"n1 leads term {flapping.term}" in flapping.told()[-1] + combined[0]
+    counts = [each["count"] for each in flapping.api.events.values()]
+    assert sum(counts) == flapping.term, "every Event is counted"
+
+
+async def test_a_flapping_group_takes_no_events_from_others() -> None:
+    flapping = Flapping()
+    await flapping.elect(100)
+
+    await flapping.elect(1, uid="other")
+    await flapping.recorder.record(
+        "DLedgerGroup", group_body(), EventNote(severity="Normal", reason="S", message="scaled")
+    )
+
+    assert flapping.told("other") == [f"n1 leads term {flapping.term}"]
+    assert "scaled" in flapping.told()
+
+
+async def test_a_group_that_is_calm_again_gets_events_of_their_own() -> None:
+    flapping = Flapping()
+    await flapping.elect(100)
+    flapping.now += timedelta(hours=1)
+
+    await flapping.elect(OWN_EVENTS_MAX)
+
+    assert flapping.told()[-1] == f"n1 leads term {flapping.term}"
+
+
+async def test_an_event_that_is_repeated_in_a_storm_is_counted_where_it_was_told() -> None:
+    flapping = Flapping()
+    await flapping.elect(100)
+    await record(flapping.recorder, "n1 leads term 1")
+
+    told = {each["message"]: each["count"] for each in flapping.api.events.values()}
+    assert told["n1 leads term 1"] == 2
+
+
+async def test_what_is_remembered_of_events_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_recorder, "REMEMBERED_MAX", 5)
+    flapping = Flapping()
+    for uid in range(20):
+        await flapping.elect(1, uid=f"uid-{uid}")
+
+    assert len(flapping.recorder._recorded) == len(flapping.recorder._allowances) == 5

@@ -20,15 +20,18 @@ def build(
     severity: str,
     reason: str,
     message: str,
+    named_after: str,
     count: int,
     first: datetime,
     last: datetime,
 ) -> Manifest:
-    """Build an Event about a custom resource; its name is derived from its content."""
+    """Build an Event about a custom resource; its name is derived from the object, the reason and
+    `named_after`. An Event of the same name replaces it.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": namespace, "name": names.event(name, uid, reason, message)},
+        "metadata": {"namespace": namespace, "name": names.event(name, uid, reason, named_after)},
         "involvedObject": {
             "apiVersion": names.API_GROUP_VERSION,
             "kind": kind,
