@@ -19,6 +19,7 @@ import kopf
 from dledger_operator import names
 from dledger_operator.api_patience import EndlessBackoffs, keep_trying
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.handover.node_reads import NodeReads
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
 from dledger_operator.behaviours.watch_check import WatchCheck
@@ -99,6 +100,7 @@ async def watch_once(
         random=context.random,
         on_behind=context.metrics.set_watch_behind,
     )
+    reads = NodeReads(context.api, nodes, context.random, workers.node_differs)
     ending = asyncio.Event()
 
     async def stop() -> None:
@@ -109,12 +111,16 @@ async def watch_once(
             ending.set()
 
     memo = kopf.Memo(workers=workers, watches=watches, stop=stop)
-    comparing = asyncio.create_task(watches.run(), name="comparing the watches")
+    checking = [
+        asyncio.create_task(watches.run(), name="comparing the watches"),
+        asyncio.create_task(reads.run(), name="reading Nodes again"),
+    ]
     duties.start(workers.duties_changed)
     try:
         await _run_kopf(memo, settings, backoffs, told, ending)
     finally:
-        comparing.cancel()
+        for task in checking:
+            task.cancel()
         await stop()
 
 

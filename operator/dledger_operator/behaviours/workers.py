@@ -125,8 +125,13 @@ class Workers:
         """Take a Node's watch event, and tell the workers of groups whose pods run there."""
         nodes = self._context.nodes
         differs = nodes.deleted(body) if kind == "DELETED" else nodes.changed(body)
-        for worker in self._groups.workers() if differs else ():
-            worker.node_changed(body["metadata"]["name"])
+        if differs:
+            self.node_differs(body["metadata"]["name"])
+
+    def node_differs(self, name: str) -> None:
+        """Tell the workers of groups whose pods run on a Node that something of it has changed."""
+        for worker in self._groups.workers():
+            worker.node_changed(name)
 
     def claim_changed(self, body: Mapping[str, Any]) -> None:
         """Notify the group's worker that a volume claim has changed."""

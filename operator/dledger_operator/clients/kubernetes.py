@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
+import msgspec
 from lightkube.core.resource import NamespacedResource
 from lightkube.models.meta_v1 import ObjectMeta, Preconditions
 from lightkube.resources.apps_v1 import StatefulSet
@@ -36,6 +37,7 @@ from dledger_operator.clients import connection, field_owners, removal, translat
 from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.clients.leases import LeaseClient
+from dledger_operator.clients.node_facts import NodeFacts
 from dledger_operator.clients.stateful_sets import StatefulSetClient
 
 _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
@@ -45,6 +47,9 @@ _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
         ServiceAccount, StatefulSet,
     )
 }  # fmt: skip
+
+NODES_AT_ONCE: Final = 250
+"""Nodes in one answer of a LIST, so that no answer holds up the loop that follows leaders."""
 
 
 class KubeApi(StatefulSetClient):
@@ -131,6 +136,12 @@ class KubeApi(StatefulSetClient):
         except RefusedError:
             return False
         return True
+
+    async def nodes(self) -> list[Manifest]:
+        """List all Nodes, as new as etcd, with what the operator looks at."""
+        with connection.translated("list nodes"):
+            listed = self._client.list(NodeFacts, chunk_size=NODES_AT_ONCE)
+            return [msgspec.to_builtins(each) async for each in listed]
 
     async def creation_failures(self, namespace: str, uid: str) -> list[CreationFailure]:
         """List why pods of the StatefulSet with this uid could not be created, latest first."""

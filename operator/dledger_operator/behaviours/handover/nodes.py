@@ -1,6 +1,6 @@
 """What the operator knows of Nodes, and which of them are being emptied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,13 +51,14 @@ class NodeView:
 
 
 class Nodes:
-    """The Nodes of the cluster, as the watch has told."""
+    """The Nodes of the cluster, as the watch has told, and LISTs have (`node_reads`)."""
 
     def __init__(self) -> None:
         """Create an empty set, which stays empty if Nodes may not be read."""
         self.readable = False
         """Whether the operator watches Nodes."""
         self._known: dict[str, NodeView] = {}
+        self._versions: dict[str, str] = {}
 
     def get(self, name: str) -> NodeView | None:
         """Return a Node; None if it is not known, or not known yet."""
@@ -78,11 +79,34 @@ class Nodes:
         view = node_view(body)
         before = self._known.get(view.name)
         self._known[view.name] = view
+        self._versions[view.name] = body["metadata"].get("resourceVersion", "")
         return view != before
 
     def deleted(self, body: Mapping[str, Any]) -> bool:
         """Forget a Node that was deleted. Return whether it was known."""
-        return self._known.pop(body["metadata"]["name"], None) is not None
+        return self._forget(body["metadata"]["name"])
+
+    def told(self) -> dict[str, str]:
+        """Return the version of each Node that is known, to be passed to `listed` after a LIST."""
+        return dict(self._versions)
+
+    def listed(self, before: Mapping[str, str], bodies: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Take a LIST that began when `before` was known. Return the names of the Nodes of which
+        anything that matters differs. What was told of a Node meanwhile may be newer, and stays.
+        """
+        found = {body["metadata"]["name"]: body for body in bodies}
+        unchanged = [
+            name for name in {**before, **found} if self._versions.get(name) == before.get(name)
+        ]
+        return [
+            name
+            for name in unchanged
+            if (self.changed(found[name]) if name in found else self._forget(name))
+        ]
+
+    def _forget(self, name: str) -> bool:
+        self._versions.pop(name, None)
+        return self._known.pop(name, None) is not None
 
 
 def node_view(body: Mapping[str, Any]) -> NodeView:

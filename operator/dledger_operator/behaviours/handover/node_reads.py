@@ -1,0 +1,59 @@
+"""Reads Nodes again at intervals, since a watch can be silent although they change.
+
+Without this, nobody would notice a drain: of Nodes, the operator knows only what it is told. A LIST
+of all of them is large in a large cluster, so it is as rare as that of a group's pods.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.loops import Pace, Wake, repeat
+
+logger = logging.getLogger(__name__)
+
+PACE: Final = Pace(interval_s=60.0, gap_s=1.0, failure_gap_s_max=60.0)
+
+
+class NodeApi(Protocol):
+    """The API request of this behavior."""
+
+    async def nodes(self) -> Sequence[Mapping[str, Any]]:
+        """List all Nodes, as new as etcd."""
+
+
+class NodeReads:
+    """Reads Nodes again, and takes what the watch has not told."""
+
+    def __init__(
+        self, api: NodeApi, nodes: Nodes, random: Random, on_differs: Callable[[str], None]
+    ) -> None:
+        """`on_differs` is called with the name of each Node of which anything that matters has
+        changed without an event.
+        """
+        self._api = api
+        self._nodes = nodes
+        self._random = random
+        self._on_differs = on_differs
+
+    async def run(self) -> None:
+        """Read Nodes again until cancelled, if they may be read."""
+        if self._nodes.readable:
+            await repeat(
+                self.run_once,
+                what="reading Nodes again",
+                wake=Wake(),
+                pace=PACE,
+                random=self._random,
+                on_failure=lambda _: None,
+            )
+
+    async def run_once(self) -> None:
+        """Read all Nodes once."""
+        told = self._nodes.told()
+        for name in self._nodes.listed(told, await self._api.nodes()):
+            if name in told:  # the others are new, as all are at first
+                logger.info("node %s has changed, and the watch has not told it yet", name)
+            self._on_differs(name)
