@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from api_server.client import ApiServer
+from dledger_kube.cluster import API
 from dledger_kube.operated import operated
 from dledger_kube.operator_account import operator_kubeconfig
 from dledger_kube.operator_process import OperatorProcess
 from dledger_kube.played import Cluster, led_by
+from dledger_operator.behaviours.leader.follow_leader import HEAD_START_S
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -110,3 +112,32 @@ async def test_a_second_release_touches_nothing_and_says_so(
 
         cluster.operator.start()
         await cluster.until("n2 is labeled", lambda: cluster.roles() == led_by(2))
+
+
+async def test_replicas_agree_after_a_change_of_roles(cluster: Cluster, tmp_path: Path) -> None:
+    """The one that stood by put the old labels back, again and again."""
+    await until_lease_is(cluster, cluster.operator, 1.0)
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+    with second_replica(cluster, tmp_path) as second:
+        await cluster.until(
+            "the second one follows", lambda: "started the group's worker" in second.log()
+        )
+        new = {"spec": {"roles": {"master": "leader", "slave": "follower"}}}
+        cluster.namespace.patch("dledgergroups", "flights", new, API)
+        expected = {
+            pod: "leader" if role == "master" else "follower" for pod, role in led_by(1).items()
+        }
+        await cluster.until("the new labels are there", lambda: cluster.roles() == expected, 5.0)
+
+        labeled = count_labeled(cluster.operator, second)
+        await cluster.elect(1, 7)
+        await asyncio.sleep(3 * HEAD_START_S)  # as long as a fight takes to begin
+        assert cluster.roles() == expected
+        assert count_labeled(cluster.operator, second) == labeled
+
+
+def count_labeled(*operators: OperatorProcess) -> int:
+    """Count the labels that operators have written."""
+    return sum(each.log().count(": labeled pod") for each in operators)

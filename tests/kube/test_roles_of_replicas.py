@@ -7,7 +7,7 @@ import pytest
 from dledger_kube.applied import Applied
 from dledger_kube.objects import group, group_body, leads, membership, pod, says
 from dledger_kube.pod_store import PodStore
-from dledger_kube.stepped_follower import SteppedFollower
+from dledger_kube.stepped_follower import Outcome, SteppedFollower, settle
 from dledger_kube.worker_context import unconnected
 from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest, OwnerView
@@ -18,6 +18,7 @@ from dledger_operator.resources import client_service
 from dledger_operator.spec.group import Group
 
 N1_LEADS = [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")]
+N2_LEADS = [says(0, 8, "n2"), says(1, 8, "n2"), leads(2, 8)]
 NEW = {"master": "leader", "slave": "follower"}
 
 
@@ -51,6 +52,7 @@ class Replicas:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.store = Store(group())
+        self.told = N1_LEADS
         self.acting, self.standby = self._replica(stands_by=False), self._replica(stands_by=True)
 
     def _replica(self, *, stands_by: bool) -> SteppedFollower:
@@ -69,10 +71,14 @@ class Replicas:
         self.acting.group = self.standby.group = self.store.applied
 
     async def look(self, replica: SteppedFollower) -> None:
-        replica.observations = {each.pod_uid: each for each in N1_LEADS}
+        self.tell(replica)
+        await replica.turn()
+
+    def tell(self, replica: SteppedFollower) -> None:
+        """Tell a replica what the members say, and of all changes of pods."""
+        replica.observations = {each.pod_uid: each for each in self.told}
         for each in self.store.pods():
             replica.saw(each)
-        await replica.turn()
 
     def roles(self) -> list[str]:
         return [each.role(group().roles) for each in self.store.pods()]
@@ -101,6 +107,28 @@ async def test_a_replica_that_does_not_act_puts_no_former_roles_back(replicas: R
         replicas.now_s += HEAD_START_S
 
     assert len(replicas.store.patches) == before + 3, "each pod was labeled once"
+
+
+async def test_former_roles_that_were_read_before_a_change_are_not_put_back(
+    replicas: Replicas,
+) -> None:
+    replicas.told, standby = N2_LEADS, replicas.standby
+    await replicas.look(standby)
+    replicas.now_s += HEAD_START_S
+
+    replicas.tell(standby)
+    standby.begin()
+    await settle()
+    while standby.requests[0].what != "get Service":
+        await standby.let_on(0, Outcome.OK)
+    await standby.let_on(0, Outcome.OK)
+    replicas.change_roles()
+    replicas.acting.service_changed()
+    await replicas.look(replicas.acting)
+    while standby.runs:
+        await standby.let_on(0, Outcome.OK)
+
+    assert replicas.roles() == ["follower", "follower", "leader"]
 
 
 async def test_a_replica_that_does_not_act_ends_a_change_that_the_other_one_has_begun(

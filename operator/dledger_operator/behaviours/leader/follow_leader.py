@@ -143,7 +143,6 @@ class LeaderFollower:
         now = self._clock()
         if (too_soon_s := self._too_soon_s(now)) > 0:
             return too_soon_s
-        group = await self._with_applied_roles(group)
         # A run that nothing called for looks for what no event has told.
         seen = frozenset(self._polls.observations())
         cached = self._told or seen != self._seen
@@ -151,6 +150,8 @@ class LeaderFollower:
         for _ in range(ATTEMPTS_MAX):
             pods = await self._list.members(group, cached=cached)
             cached = False
+            # Read after the pods: if the roles change now, the patches of these pods conflict.
+            group = await self._with_applied_roles(group)
             self._polls.sync(pods)
             try:
                 pods = await self._take_back_terms(group, membership, pods)
