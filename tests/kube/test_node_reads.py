@@ -94,6 +94,26 @@ async def test_what_the_watch_tells_during_the_list_is_newer() -> None:
     assert [server.known.get(each) is not None for each in "abcd"] == [True, False, True, True]
 
 
+async def test_a_watch_that_lags_behind_a_list_hides_no_cordon() -> None:
+    server = Server(node("a", 1))
+    server.found = [node("a", 9, cordoned=True)]
+    await server.reads.run_once()
+
+    assert not server.known.changed(node("a", 5))
+    assert why(server, "a") == "it is cordoned"
+    assert server.known.changed(node("a", 10))
+    assert why(server, "a") == ""
+
+
+async def test_a_list_of_a_restored_server_counts_although_its_versions_are_older() -> None:
+    server = Server(node("a", 9))
+    server.found = [node("a", 5, cordoned=True)]
+
+    await server.reads.run_once()
+
+    assert why(server, "a") == "it is cordoned"
+
+
 async def test_nodes_that_may_not_be_read_are_not_read() -> None:
     server = Server()
     server.known.readable = False

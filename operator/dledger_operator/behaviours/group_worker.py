@@ -172,7 +172,7 @@ class GroupWorker:
     def node_changed(self, name: str) -> None:
         """Look where the leader runs, if a pod of the group runs on the node that has changed."""
         if any(pod.node == name for pod in self._snapshot.followed.pods):
-            self._wake("place")
+            self._wake("place", "roll")
 
     def endpoints_changed(self) -> None:
         """Check the endpoints, because an EndpointSlice of the group has changed."""

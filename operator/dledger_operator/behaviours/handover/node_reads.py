@@ -4,8 +4,9 @@ Without this, nobody would notice a drain: of Nodes, the operator knows only wha
 of all of them is large in a large cluster, so it is as rare as that of a group's pods.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -15,6 +16,8 @@ from dledger_operator.behaviours.loops import Pace, Wake, repeat
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=60.0, gap_s=1.0, failure_gap_s_max=60.0)
+AT_ONCE: Final = 250
+"""Nodes that are taken in one turn of the event loop, which also follows leaders."""
 
 
 class NodeApi(Protocol):
@@ -40,20 +43,27 @@ class NodeReads:
 
     async def run(self) -> None:
         """Read Nodes again until cancelled, if they may be read."""
-        if self._nodes.readable:
-            await repeat(
-                self.run_once,
-                what="reading Nodes again",
-                wake=Wake(),
-                pace=PACE,
-                random=self._random,
-                on_failure=lambda _: None,
-            )
+        if not self._nodes.readable:
+            return
+        await asyncio.sleep(PACE.interval_s)  # a watch begins with all Nodes
+        await repeat(
+            self.run_once,
+            what="reading Nodes again",
+            wake=Wake(),
+            pace=PACE,
+            random=self._random,
+            on_failure=lambda _: None,
+        )
 
     async def run_once(self) -> None:
         """Read all Nodes once."""
-        told = self._nodes.told()
-        for name in self._nodes.listed(told, await self._api.nodes()):
-            if name in told:  # the others are new, as all are at first
-                logger.info("node %s has changed, and the watch has not told it yet", name)
+        told, bodies = self._nodes.told(), await self._api.nodes()
+        for first in range(0, len(bodies), AT_ONCE):
+            self._tell(self._nodes.listed(told, bodies[first : first + AT_ONCE]))
+            await asyncio.sleep(0)
+        self._tell(self._nodes.missing(told, {body["metadata"]["name"] for body in bodies}))
+
+    def _tell(self, names: Iterable[str]) -> None:
+        for name in names:
+            logger.info("node %s has changed, and the watch has not told it yet", name)
             self._on_differs(name)

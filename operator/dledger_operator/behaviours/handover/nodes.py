@@ -1,6 +1,6 @@
 """What the operator knows of Nodes, and which of them are being emptied."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,12 +75,13 @@ class Nodes:
         return node.ready if node else None
 
     def changed(self, body: Mapping[str, Any]) -> bool:
-        """Take a Node that was created or changed. Return whether anything that matters differs."""
-        view = node_view(body)
-        before = self._known.get(view.name)
-        self._known[view.name] = view
-        self._versions[view.name] = body["metadata"].get("resourceVersion", "")
-        return view != before
+        """Take a Node that was created or changed, as the watch tells. Return whether anything that
+        matters differs. A watch that lags may tell less than a LIST has.
+        """
+        known = self._versions.get(body["metadata"]["name"], "")
+        if _number(body["metadata"].get("resourceVersion", "")) < _number(known):
+            return False
+        return self._take(body)
 
     def deleted(self, body: Mapping[str, Any]) -> bool:
         """Forget a Node that was deleted. Return whether it was known."""
@@ -91,22 +92,41 @@ class Nodes:
         return dict(self._versions)
 
     def listed(self, before: Mapping[str, str], bodies: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Take a LIST that began when `before` was known. Return the names of the Nodes of which
-        anything that matters differs. What was told of a Node meanwhile may be newer, and stays.
+        """Take Nodes of a LIST that began when `before` was known. Return the names of those of
+        which anything that matters differs. What was told of a Node meanwhile may be newer, and
+        stays.
         """
         found = {body["metadata"]["name"]: body for body in bodies}
-        unchanged = [
-            name for name in {**before, **found} if self._versions.get(name) == before.get(name)
-        ]
         return [
             name
-            for name in unchanged
-            if (self.changed(found[name]) if name in found else self._forget(name))
+            for name, body in found.items()
+            if self._versions.get(name) == before.get(name) and self._take(body)
         ]
+
+    def missing(self, before: Mapping[str, str], found: Collection[str]) -> list[str]:
+        """Forget the Nodes that are not in that LIST. Return their names."""
+        return [
+            name
+            for name, version in before.items()
+            if name not in found and self._versions.get(name) == version and self._forget(name)
+        ]
+
+    def _take(self, body: Mapping[str, Any]) -> bool:
+        view = node_view(body)
+        before = self._known.get(view.name)
+        self._known[view.name] = view
+        self._versions[view.name] = body["metadata"].get("resourceVersion", "")
+        return view != before
 
     def _forget(self, name: str) -> bool:
         self._versions.pop(name, None)
         return self._known.pop(name, None) is not None
+
+
+def _number(resource_version: str) -> int:
+    """Return a version as a number, as which Kubernetes lets clients compare those of one kind."""
+    is_number = resource_version.isascii() and resource_version.isdigit()
+    return int(resource_version) if is_number else 0
 
 
 def node_view(body: Mapping[str, Any]) -> NodeView:
