@@ -59,11 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     log_lines.configure(log_format=settings.log_format, level=settings.log_level, chatty=CHATTY)
     try:
-        asyncio.run(run(settings))
-    except (KubeError, LeftTasksError) as error:
+        asyncio.run(_run_or_exit(settings))
+    except KubeError as error:
         logger.critical("%s", error)
         return START_ERROR
     return 0
+
+
+async def _run_or_exit(settings: OperatorSettings) -> None:
+    """Run, and exit at once if there are tasks that do not end: asyncio would wait for them."""
+    try:
+        await run(settings)
+    except LeftTasksError as error:
+        logger.critical("%s", error)
+        os._exit(START_ERROR)
 
 
 async def run(settings: OperatorSettings) -> None:
@@ -153,7 +162,10 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
     async def show(_: web.Request) -> web.Response:
         async with one_at_a_time:
             body = await asyncio.to_thread(generate_latest, metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        response = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        # kopf cancels the tasks of connections when it ends: nobody would answer the next scrape.
+        response.force_close()
+        return response
 
     async with serve_page("/metrics", show, port):
         yield

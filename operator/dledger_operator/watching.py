@@ -27,10 +27,13 @@ from dledger_operator.behaviours.workers import Workers
 from dledger_operator.clients.custom_objects import PLURALS
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.config import OperatorSettings
+from dledger_operator.metrics import OperatorMetrics
 
 WATCH_SILENT_S_MAX: Final = 70.0
+CLEANED_UP_S_MAX: Final = 5.0
+"""How long kopf may take to call its cleanup handlers once it begins to end."""
 KOPF_ENDS_S_MAX: Final = 1.0
-"""How long kopf may take to end once its cleanup handlers are done."""
+"""How long it may take to end once these are done."""
 ENDED_S_MAX: Final = 10.0
 
 
@@ -122,6 +125,14 @@ async def watch_once(
         for task in checking:
             task.cancel()
         await stop()
+        _say_that_nothing_runs(context.metrics)
+
+
+def _say_that_nothing_runs(metrics: OperatorMetrics) -> None:
+    metrics.lease_held.set(0)
+    metrics.namespaces_of_others.set(0)
+    for kind in PLURALS:
+        metrics.set_watch_behind(kind, 0.0)
 
 
 async def _run_kopf(
@@ -133,8 +144,8 @@ async def _run_kopf(
 ) -> None:
     """Run kopf, and leave no task behind that was started meanwhile.
 
-    A watcher of kopf can swallow its cancellation, and kopf then waits for it without an end. So it
-    has a second from the `ending` on, when its cleanup handlers are done.
+    A watcher of kopf can swallow its cancellation, and kopf then waits for it without an end,
+    before or after its cleanup handlers, which set `ending`. So kopf has a time for each.
     """
     before = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(
@@ -149,19 +160,23 @@ async def _run_kopf(
     )
     _take_signals(told)  # kopf has taken them for itself
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=before), name="kopf")
-    waiting = asyncio.create_task(ending.wait())
+    cleaned_up = asyncio.create_task(ending.wait())
+    begins = {running, *tasks, asyncio.create_task(told.wait())}
     try:
-        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((running,), timeout=KOPF_ENDS_S_MAX)
+        await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+        ends = {running, cleaned_up}
+        first = asyncio.FIRST_COMPLETED
+        await asyncio.wait(ends, timeout=CLEANED_UP_S_MAX, return_when=first)
+        await asyncio.wait({running}, timeout=KOPF_ENDS_S_MAX)
     finally:
-        await _end_all_but(before)
+        await end_all_but(before)
     if not running.cancelled():
         running.result()
     if not told.is_set():
         raise WatchError("a watch has failed (see above)")
 
 
-async def _end_all_but(tasks: set["asyncio.Task[Any]"]) -> None:
+async def end_all_but(tasks: set["asyncio.Task[Any]"]) -> None:
     """Cancel all other tasks, again and again until they have ended. Raises LeftTasksError."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + ENDED_S_MAX

@@ -48,6 +48,20 @@ async def test_the_loop_goes_on_while_a_page_is_made(unused_tcp_port: int) -> No
     assert slow.in_time, "the loop stood still until the page was made"
 
 
+async def test_a_connection_serves_one_scrape(unused_tcp_port: int) -> None:
+    """When kopf ends it cancels the tasks of connections; the next scrape got no answer."""
+    metrics = OperatorMetrics(clock=time.monotonic)
+    async with serve_metrics(metrics, unused_tcp_port), aiohttp.ClientSession() as session:
+        before = asyncio.all_tasks()
+        url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
+        async with session.get(url) as answer:
+            await answer.text()
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
+        async with asyncio.timeout(WAIT_S), session.get(url) as answer:
+            assert answer.status == 200
+
+
 def test_a_page_is_made_while_groups_come_and_go() -> None:
     metrics = OperatorMetrics(clock=time.monotonic)
     ends = threading.Event()

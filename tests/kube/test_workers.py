@@ -1,38 +1,17 @@
 """One task per object, for watch events in any order."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from dledger_kube.objects import IMAGES, audit_body, group_body
-from dledger_operator.behaviours.context import Context
-from dledger_operator.behaviours.handover.nodes import Nodes
-from dledger_operator.behaviours.leases.duties import Duties
-from dledger_operator.behaviours.phases import Phases
-from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_kube.objects import audit_body, group_body
+from dledger_kube.worker_context import DownApi, without_server
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
-from dledger_operator.clients.canary_client import CanaryClient
-from dledger_operator.clients.errors import NotFoundError, UnavailableError
-from dledger_operator.clients.kubernetes import KubeApi
+from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.clients.member_http import MemberHttpClient
-from dledger_operator.clients.member_remoting import MemberRemotingClient
-from dledger_operator.metrics import OperatorMetrics
-
-
-class DownApi:
-    """An API server that never answers, so that the workers retry until they are stopped."""
-
-    def __getattr__(self, name: str) -> Any:
-        async def answer_nothing(*_: object, **__: object) -> None:
-            raise UnavailableError(f"{name}: no answer")
-
-        return answer_nothing
 
 
 class WithoutAuditsApi(DownApi):
@@ -54,28 +33,8 @@ async def workers() -> AsyncIterator[Workers]:
 @asynccontextmanager
 async def workers_at(server: DownApi) -> AsyncIterator[Workers]:
     """Run the workers of an operator; stop them in the end."""
-    api, member_http = cast("KubeApi", server), MemberHttpClient.open()
-    made = Workers(
-        Context(
-            api=api,
-            member_http=member_http,
-            leader_requests=MemberRemotingClient(),
-            canaries=CanaryClient(),
-            nodes=Nodes(),
-            duties=Duties(api.leases, None, clock=time.monotonic, now=lambda: datetime.now(UTC)),
-            metrics=OperatorMetrics(clock=time.monotonic),
-            events=EventRecorder(api, now=lambda: datetime.now(UTC)),
-            node_image=IMAGES,
-            audit_image=IMAGES,
-            audit_driver_role="",
-            audit_api_ports=(),
-            clock=time.monotonic,
-            now=lambda: datetime.now(UTC),
-            random=Random(1),
-            reconcile_slots=asyncio.Semaphore(8),
-            phases=Phases(),
-        )
-    )
+    member_http = MemberHttpClient.open()
+    made = Workers(without_server(member_http, server))
     try:
         yield made
     finally:
@@ -191,6 +150,16 @@ async def test_events_of_children_of_unknown_groups_are_ignored(workers: Workers
     workers.pod_changed("ADDED", child)
     workers.endpoints_changed(child)
     workers.child_changed("DELETED", child)
+
+
+async def test_events_start_no_worker_after_the_stop(workers: Workers) -> None:
+    workers.group_changed(group_body())
+    await workers.stop()
+    workers.group_changed(group_body(uid="second"))
+    workers.audit_changed(audit_body())
+
+    assert tasks() == set()
+    assert workers.check() == {"groups": 0, "audits": 0, "switchovers": 0, "replacements": 0}
 
 
 async def test_a_worker_that_others_have_cancelled_fails_the_liveness_check(

@@ -32,6 +32,7 @@ class WorkerPool(Generic[W]):
 
     def __init__(self) -> None:
         self._running: dict[Key, _Running[W]] = {}
+        self._is_closed = False
 
     def get(self, key: Key) -> W | None:
         """Return the worker of an object; None if there is none."""
@@ -39,8 +40,10 @@ class WorkerPool(Generic[W]):
         return running.worker if running else None
 
     def start(self, key: Key, worker: W) -> None:
-        """Start a worker, instead of one that works under the same key."""
+        """Start a worker, instead of one that works under the same key; if closed, start none."""
         self.stop(key)
+        if self._is_closed:
+            return
         task = asyncio.create_task(worker.run(), name=f"worker {key[0]}/{key[1]}")
         self._running[key] = _Running(worker, task)
 
@@ -52,6 +55,14 @@ class WorkerPool(Generic[W]):
         del self._running[key]
         running.task.cancel()
         return True
+
+    def close(self) -> list[asyncio.Task[None]]:
+        """Stop all workers, and start none from now on. Return their tasks, which are ending."""
+        self._is_closed = True
+        ending = self.tasks()
+        for key in [*self._running]:
+            self.stop(key)
+        return ending
 
     def workers(self) -> list[W]:
         """Return all workers."""

@@ -31,6 +31,10 @@ other groups while the API server is slow. A turn that lasts longer never ends.
 """
 
 
+STOPPED_S_MAX: Final = 5.0
+"""How long to wait for the workers at the end: the Lease is to be given up whatever they do."""
+
+
 class WorkerFailedError(Exception):
     """A worker crashed or hangs because of a bug; the process must be restarted."""
 
@@ -212,11 +216,12 @@ class Workers:
         }
 
     async def stop(self) -> None:
-        """Cancel all workers and wait until they have ended."""
-        tasks = [*self._groups.tasks(), *self._one_off_tasks()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel all workers and wait until they have ended. Events start none from now on."""
+        tasks = self._groups.close()
+        for one_offs in self._one_offs:
+            tasks += one_offs.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOPPED_S_MAX)
         for key in self._group_bodies:
             self._context.metrics.remove_group(*key)
 

@@ -32,8 +32,8 @@ class FaultyProxy:
         self._sockets: list[socket.socket] = []
         """The connections to the server since the start."""
         self._port = 0
-        self._breaks = asyncio.Event()
-        """Set for a moment to end the watches with an error."""
+        self._errors_left = 0
+        """Watches that are to begin with an error."""
         self.refused = 0
         self.is_mute = False
         """Whether watches stay open and tell nothing; what happens meanwhile is never told."""
@@ -91,10 +91,10 @@ class FaultyProxy:
             task.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
 
-    def break_watches(self) -> None:
-        """Let all watches tell an error, as a server does whose storage has failed."""
-        self._breaks.set()
-        self._breaks = asyncio.Event()
+    async def fail_a_watch(self) -> None:
+        """Cut the watches, and let the next one tell an error, as if the storage had failed."""
+        self._errors_left = 1
+        await self.cut_watches()
 
     def kubeconfig(self, direct: Path) -> Path:
         """Write a kubeconfig with this proxy in place of the server."""
@@ -113,6 +113,13 @@ class FaultyProxy:
             }  # fmt: skip
             headers = {"Retry-After": self._retry_after} if self._retry_after else {}
             return web.json_response(status, status=self._refusal, headers=headers)
+        is_watch = "watch=true" in request.query_string
+        if is_watch and self._errors_left:
+            self._errors_left -= 1
+            error = {"kind": "Status", "code": 500, "message": "injected"}
+            return web.Response(
+                body=json.dumps({"type": "ERROR", "object": error}).encode() + b"\n"
+            )
         assert self._session is not None
         headers = {
             key: value for key, value in request.headers.items() if key.lower() not in HOP_HEADERS
@@ -131,27 +138,17 @@ class FaultyProxy:
             response = web.StreamResponse(status=answer.status, headers=shown)
             await response.prepare(request)
             task = asyncio.current_task()
-            is_watch = "watch=true" in request.query_string
             if is_watch and task is not None:
                 self._watches.add(task)  # type: ignore[arg-type]
-            breaking = asyncio.create_task(self._broken(response)) if is_watch else None
             try:
                 async for chunk in answer.content.iter_any():
                     if not (is_watch and self.is_mute):
                         await response.write(chunk)
             finally:
-                if breaking is not None:
-                    breaking.cancel()
                 if task is not None:
                     self._watches.discard(task)  # type: ignore[arg-type]
             await response.write_eof()
             return response
-
-    async def _broken(self, response: web.StreamResponse) -> None:
-        """Write an error into a watch once they are to break."""
-        await self._breaks.wait()
-        status = {"kind": "Status", "code": 500, "message": "injected"}
-        await response.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
 
 
 @contextlib.asynccontextmanager

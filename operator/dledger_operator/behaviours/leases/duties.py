@@ -68,6 +68,7 @@ class Duties:
         self._namespaces: dict[str, LeaseKeeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, str] = {}
+        self._is_stopped = False
 
     def start(self, on_change: Callable[[], None]) -> None:
         """Begin to take Leases; `on_change` is called when a duty may have changed."""
@@ -77,7 +78,10 @@ class Duties:
         on_change()
 
     async def stop(self) -> None:
-        """Give up the release's Lease, so that another replica goes on at once."""
+        """Give up the release's Lease, so that another replica goes on at once. No Lease is taken
+        from now on.
+        """
+        self._is_stopped = True
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -88,7 +92,7 @@ class Duties:
 
     def watch_namespaces(self, namespaces: set[str]) -> None:
         """Take the Leases of exactly these namespaces."""
-        if self._lease is None:
+        if self._lease is None or self._is_stopped:
             return
         for gone in self._namespaces.keys() - namespaces:
             del self._namespaces[gone]

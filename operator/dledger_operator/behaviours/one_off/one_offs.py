@@ -51,6 +51,10 @@ class OneOffs(Generic[W]):
         """Return the tasks of all workers."""
         return self._running.tasks()
 
+    def close(self) -> list[asyncio.Task[None]]:
+        """Stop all workers, and start none from now on. Return their tasks, which are ending."""
+        return self._running.close()
+
     def about(self, group: Key) -> list[Mapping[str, Any]]:
         """Return all objects about a group, by namespace and name."""
         namespace, name = group
