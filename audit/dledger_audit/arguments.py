@@ -30,6 +30,10 @@ READ_RATE: Final = "50Mi"
 STANDARD_OUTPUT: Final = "-"
 COMPACT: Final = "compact"
 VERIFY_COMPACTION: Final = "verify-compaction"
+_EPILOG: Final = (
+    "Exit codes: 0 the logs are Sound; 2 usage error; 3 Incomplete; 4 Damaged; 5 Diverged; 70 the "
+    "audit failed, or an output or the history could not be written."
+)
 _COMPACT_EPILOG: Final = (
     "Decoders: register (8 bytes, the first 4 are the key), kv (KEY=VALUE; an empty VALUE deletes "
     'the key), json:FIELD (a JSON object; "deleted": true deletes the key), rocketmq (topic, queue '
@@ -264,7 +268,8 @@ def parser() -> argparse.ArgumentParser:
         prog="dledger-audit",
         description="Audit the logs of a DLedger group.",
         epilog="`dledger-audit compact` writes a group's log to an archive that keeps the last "
-        "entry of each key, and `dledger-audit verify-compaction` proves such an archive.",
+        "entry of each key, and `dledger-audit verify-compaction` proves such an archive. "
+        + _EPILOG,
     )
     top.add_argument("--group", required=True, help="name of the group")
     top.add_argument(

@@ -35,6 +35,7 @@ from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.history.audit import audit_with_history, not_kept
 from dledger_audit.history.hadoop_history import hadoop_history
 from dledger_audit.history.memory import HistoryError, Memory, load, locked, save
+from dledger_audit.outputs import Outputs
 from dledger_audit.passes import SparkPasses
 from dledger_audit.places import is_uri
 from dledger_audit.verdict import EXIT_CODES
@@ -82,23 +83,30 @@ def _run(command: str, options: argparse.Namespace) -> int:
 
 def _run_audit(options: argparse.Namespace) -> int:
     """Run the audit, write the summary and print the report."""
+    outputs = Outputs()
     try:
         with _local_memory(options) as memory:
             captured = capture(options.group, options.members, waits_of(options).opened)
-            audited = _audit(captured, options, memory)
+            audited = _audit(captured, options, memory, outputs)
         result, summary = audited.result, audited.summary
-        sys.stdout.write(_output(options.output, captured, result, summary))
+        outputs.to_standard_output(_output(options.output, captured, result, summary))
         if options.html is not None:
-            _write(options.html, page.render(captured, summary, result, datetime.now(UTC)))
+            written = page.render(captured, summary, result, datetime.now(UTC))
+            if options.html == command_line.STANDARD_OUTPUT:
+                outputs.to_standard_output(written.decode())
+            else:
+                outputs.to_file(Path(options.html), written)
     except (NoExecutorsError, ExecutorPodError) as error:
-        return _ended_without_result(options, NO_EXECUTORS, error)
+        return _ended_without_result(options, NO_EXECUTORS, error, outputs)
     except (HistoryError, hadoop.HadoopError) as error:
-        return _ended_without_result(options, NO_HISTORY, error)
+        return _ended_without_result(options, NO_HISTORY, error, outputs)
     except Exception:  # exit code 70 tells a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
     if audited.not_kept is not None:
         sys.stderr.write(f"dledger-audit: {audited.not_kept}\n")
+    if outputs.has_failed:
+        return ExitCode.FAILED
     if options.verdict_exits_0:
         return ExitCode.SOUND
     return ExitCode.FAILED if audited.not_kept is not None else EXIT_CODES[summary.verdict]
@@ -114,7 +122,9 @@ def _local_memory(options: argparse.Namespace) -> Iterator[Memory | None]:
         yield load(options.history, options.group)
 
 
-def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None) -> _Audited:
+def _audit(
+    captured: Capture, options: argparse.Namespace, memory: Memory | None, outputs: Outputs
+) -> _Audited:
     """Audit the captured members; start Spark only if at least one member answered.
 
     The summary does not have the amounts, so it is written before their pass, which may take more
@@ -122,7 +132,7 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
     """
     if not captured.manifests:
         result = AuditResult(findings=captured.findings, totals={})
-        return _Audited(result=result, summary=_summarized(captured, options, result))
+        return _Audited(result=result, summary=_summarized(captured, options, result, outputs))
 
     def again() -> dict[str, Manifest]:
         return ask_again(captured, waits_of(options).opened)
@@ -140,13 +150,13 @@ def _audit(captured: Capture, options: argparse.Namespace, memory: Memory | None
             result, memory = audit_with_history(
                 passes, captured, again, memory, since_last=options.since_last
             )
-        summary = _summarized(captured, options, result)
+        summary = _summarized(captured, options, result, outputs)
         failure = None
         if memory is not None:
             failure = kept.keep(memory) if kept else _saved(memory, options.history)
         if failure is not None:
             result = replace(result, findings=(*result.findings, not_kept(failure)))
-            summary = _summarized(captured, options, result)
+            summary = _summarized(captured, options, result, outputs)
         measured = _amounts(captured, options, context)
         result = replace(result, compaction=measured)
         return _Audited(result=result, summary=summary, not_kept=failure)
@@ -162,12 +172,12 @@ def _saved(memory: Memory, folder: Path) -> HistoryError | None:
 
 
 def _summarized(
-    captured: Capture, options: argparse.Namespace, result: AuditResult
+    captured: Capture, options: argparse.Namespace, result: AuditResult, outputs: Outputs
 ) -> AuditSummary:
     """Summarize a result, and write the summary if there is a file for it."""
     summary = report.summarize(captured, result)
     if options.summary_file is not None:
-        options.summary_file.write_bytes(summary.to_json())
+        outputs.to_file(options.summary_file, summary.to_json())
     return summary
 
 
@@ -188,26 +198,22 @@ def _amounts(
     )
 
 
-def _ended_without_result(options: argparse.Namespace, reason: str, error: Exception) -> int:
+def _ended_without_result(
+    options: argparse.Namespace, reason: str, error: Exception, outputs: Outputs
+) -> int:
     """Tell why there is no result. A Job that says so has ended: it would find none again."""
     sys.stderr.write(f"dledger-audit: {error}\n")
     if options.summary_file is not None:
         failure = AuditFailure(failed=reason, message=str(error))
-        options.summary_file.write_bytes(failure.to_json())
-    return ExitCode.SOUND if options.verdict_exits_0 else ExitCode.FAILED
+        outputs.to_file(options.summary_file, failure.to_json())
+    is_told = options.verdict_exits_0 and not outputs.has_failed
+    return ExitCode.SOUND if is_told else ExitCode.FAILED
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:
     if kind == "json":
         return json_objects.encode(report.full(summary, audited)).decode() + "\n"
     return report.text(captured, summary, audited)
-
-
-def _write(file: str, content: bytes) -> None:
-    if file == command_line.STANDARD_OUTPUT:
-        sys.stdout.write(content.decode())
-        return
-    Path(file).write_bytes(content)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, argparse.Namespace]:

@@ -21,11 +21,11 @@ from dledger_audit.compaction.compact import compact, plan
 from dledger_audit.compaction.copies import ask
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.main import main
+from dledger_compaction.folders import COUNT, folders, places
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import ExitCode
 from dledger_formats.http.status import Manifest
-from dledger_formats.log import properties
 from dledger_logs import damage
 from dledger_logs.histories import small_shape
 from dledger_logs.layout import Log, manifest
@@ -33,24 +33,6 @@ from dledger_logs.serve import served
 from dledger_logs.write import write_log
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.pace import CREDIT_S_MAX
-
-COUNT = 500
-
-
-def folders(tmp_path: Path) -> dict[str, Log]:
-    """Write the folders of three stopped members."""
-    logs = {}
-    for member in ("n0", "n1", "n2"):
-        log = write_log(tmp_path / f"dledger-{member}", key_history(COUNT, 3), small_shape())
-        said = {"committedIndex": COUNT - 1, "endIndex": COUNT - 1}
-        (log.root / "checkpoint").write_bytes(properties.encode(said))
-        (log.root / "group").write_bytes(properties.encode({"group": "g"}))
-        logs[member] = log
-    return logs
-
-
-def places(logs: dict[str, Log]) -> list[str]:
-    return [f"{member}={log.root}" for member, log in logs.items()]
 
 
 def compact_arguments(logs: dict[str, Log], archive: Path) -> list[str]:

@@ -26,9 +26,11 @@ from dledger_audit.executors.settings import ExecutorPodError
 from dledger_audit.executors.starting import started
 from dledger_audit.executors.watching import NoExecutorsError
 from dledger_audit.hadoop import HadoopError
+from dledger_audit.outputs import Outputs
 from dledger_audit.places import is_uri
 from dledger_audit.session import session
 from dledger_audit.waiting import waits_of
+from dledger_formats import console
 from dledger_formats.audit import ExitCode
 from dledger_formats.log.archives import INFO_FILE
 from pyspark_dledger.copies import Copy, RefusedError
@@ -104,7 +106,10 @@ def verify_compaction(options: argparse.Namespace) -> int:
     except Exception:  # exit code 70 tells a failed run from a wrong archive
         traceback.print_exc()
         return ExitCode.FAILED
-    _print_found(archive, found, options.output)
+    outputs = Outputs()
+    outputs.to_standard_output(_found_text(archive, found, options.output))
+    if outputs.has_failed:
+        return ExitCode.FAILED
     if found.is_damaged:
         return ExitCode.DAMAGED
     return ExitCode.INCOMPLETE if found.counts else ExitCode.SOUND
@@ -157,16 +162,16 @@ def _print_archive(archive: Archive, options: argparse.Namespace) -> None:
         "sha256": info.copy_sha256,
     }
     if options.output == "json":
-        sys.stdout.write(json.dumps(facts) + "\n")
+        console.write(json.dumps(facts) + "\n")
         return
-    sys.stdout.write(
+    console.write(
         f"{folder} holds the entries {info.first_index} to {info.end_index} of the group "
         f"{info.group}, compacted up to {info.clean_index}; the last run dropped "
         f"{info.dead_entries:,} entries with {info.dead_bytes:,} bytes\n"
     )
 
 
-def _print_found(archive: Archive, found: Found, output: str) -> None:
+def _found_text(archive: Archive, found: Found, output: str) -> str:
     if output == "json":
         plain = {
             "counts": dict(found.counts),
@@ -175,17 +180,16 @@ def _print_found(archive: Archive, found: Found, output: str) -> None:
                 for each in found.first
             ],
         }
-        sys.stdout.write(json.dumps(plain) + "\n")
-        return
+        return json.dumps(plain) + "\n"
     info = archive.info
     if not found.counts:
-        sys.stdout.write(
+        return (
             f"the archive is right: entries {info.first_index} to {info.end_index}, compacted up "
             f"to {info.clean_index}\n"
         )
+    lines = []
     for check, meaning in CHECKS.items():
         if check in found.counts:
-            sys.stdout.write(f"{check} ({found.counts[check]:,}): {meaning}\n")
-            for each in found.first:
-                if each.check == check:
-                    sys.stdout.write(f"    {each.detail}\n")
+            lines.append(f"{check} ({found.counts[check]:,}): {meaning}\n")
+            lines += [f"    {each.detail}\n" for each in found.first if each.check == check]
+    return "".join(lines)

@@ -1,0 +1,39 @@
+"""Writes what an audit found: the summary, the report and the page.
+
+An output that cannot be written does not prevent the others: they tell of hours of reading.
+"""
+
+import sys
+from pathlib import Path
+
+from dledger_formats import console
+from dledger_formats.console import OutputError
+
+
+class Outputs:
+    """Writes the outputs of one run, and knows whether one of them failed."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+
+    def to_file(self, path: Path, content: bytes) -> None:
+        """Write a file. If that fails, say so on standard error."""
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            self._fail(f"cannot write {path}: {error.strerror or error}")
+
+    def to_standard_output(self, text: str) -> None:
+        """Write to standard output. If its reader has gone, say nothing."""
+        try:
+            console.write(text)
+            console.flush()
+        except BrokenPipeError:
+            console.discard_output()
+        except OutputError as error:
+            console.discard_output()
+            self._fail(str(error))
+
+    def _fail(self, why: str) -> None:
+        self.has_failed = True
+        sys.stderr.write(f"dledger-audit: {why}\n")

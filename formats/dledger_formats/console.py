@@ -1,0 +1,92 @@
+"""The standard streams of a program: closed ones, full ones, and ones whose reader has gone."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+_STANDARD: Final = (0, 1, 2)
+
+
+class OutputError(Exception):
+    """Standard output cannot be written, for another reason than that its reader has gone."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {error.strerror or error}")
+
+
+def run(program: str, work: Callable[[], int], *, failed: int) -> int:
+    """Do the work of a program, and return its exit code.
+
+    The exit code is `failed` if the work succeeds and standard output cannot be written. A line on
+    standard error says so. If the reader of the output has gone, nothing is said.
+    """
+    prepare()
+    try:
+        code = work()
+    except SystemExit as ended:  # after the help, or for a wrong option
+        code = int(ended.code or 0)
+    except BrokenPipeError:
+        discard_output()
+        return 0
+    except OutputError as error:
+        return _told(program, error, failed)
+    try:
+        flush()
+    except BrokenPipeError:
+        discard_output()
+    except OutputError as error:
+        return _told(program, error, code or failed)
+    return code
+
+
+def prepare() -> None:
+    """Make the standard streams safe to use.
+
+    A closed one gets /dev/null, because its number would otherwise be given to a file, and text
+    that the locale cannot express is escaped.
+    """
+    for number in _STANDARD:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - it is open until the end
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # tests replace the streams by simpler ones
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def write(text: str) -> None:
+    """Write text to standard output. Raises BrokenPipeError or OutputError."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error) from error
+
+
+def flush() -> None:
+    """Flush standard output. Raises BrokenPipeError or OutputError."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error) from error
+
+
+def discard_output() -> None:
+    """Send what was not written yet, and all further output, nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(program: str, error: OutputError, code: int) -> int:
+    discard_output()
+    sys.stderr.write(f"{program}: {error}\n")
+    return code
