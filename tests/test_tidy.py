@@ -115,13 +115,13 @@ def unplain_prose(source: str) -> Iterator[tuple[int, str]]:
 def is_export(node: ast.stmt) -> bool:
     """Whether a statement imports names, or lists them in `__all__`.
 
-    The imports may be tried, so that a package can say what must be installed.
+    The imports may be for type checkers alone, if the package loads the names at first use.
     """
     match node:
         case ast.ImportFrom() | ast.Assign(targets=[ast.Name(id="__all__")]):
             return True
-        case ast.Try(handlers=[ast.ExceptHandler(type=ast.Name(id="ModuleNotFoundError"))]):
-            return all(map(is_export, node.body))
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return all(map(is_export, (*node.body, *node.orelse)))
     return False
 
 

@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from pyspark.java_gateway import launch_gateway
 
 from dledger_audit import class_data as files
 from dledger_audit.class_data import ClassData
+from dledger_audit.interrupts import Interrupts
 
 USER: Final = "dledger"
 
@@ -70,17 +71,29 @@ def session(
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     class_data = class_data or files.chosen()
-    with importlib.resources.as_file(LOGGING) as logging:
+    interrupts = Interrupts()
+    with importlib.resources.as_file(LOGGING) as logging, interrupts.handled():
         conf = _conf(master, str(logging), chosen, class_data)
-        gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+        with interrupts.held():
+            gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
         if class_data is not None:
             class_data.tell_if_unused(gateway.proc.pid)
         _log_in(gateway.jvm)
         context = SparkContext(conf=conf, gateway=gateway)
+        interrupts.install()
         try:
             yield context
+        except KeyboardInterrupt:
+            _silence(context)
+            raise
         finally:
             _stop(context)
+
+
+def _silence(context: SparkContext) -> None:
+    """Let the JVM log nothing more: tasks that are cut short are no errors."""
+    with suppress(OSError, Py4JError):
+        context.setLogLevel("OFF")
 
 
 def _stop(context: SparkContext) -> None:

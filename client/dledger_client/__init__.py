@@ -1,7 +1,7 @@
 """The client of a DLedger group, this project's or Java's.
 
 `client` is the asyncio API, `sync` the blocking API and `cli` the command line. What programs need
-can be imported from here.
+can be imported from here, and is loaded at first use (`public_names`).
 
 Belongs here: finding and following the leader, keeping requests in flight, and reporting the
 outcome of each. Does not belong here: encoding frames and bodies (`dledger_formats`), and any
@@ -9,8 +9,6 @@ decision of a node.
 """
 
 from typing import TYPE_CHECKING
-
-from dledger_formats import missing_package
 
 __all__ = [
     "Acknowledged",
@@ -38,7 +36,7 @@ __all__ = [
     "Unknown",
 ]
 
-try:
+if TYPE_CHECKING:
     from dledger_client.admin import GroupMembership, GroupMetadata
     from dledger_client.append.outcomes import Acknowledged, Appended, Outcome, Refused, Unknown
     from dledger_client.client import DLedgerClient
@@ -59,7 +57,5 @@ try:
     from dledger_client.sync import BlockingClient
     from dledger_formats.protocol.entry import DLedgerEntry
     from dledger_formats.protocol.membership_change import ChangeKind
-except ModuleNotFoundError as error:
-    # The program `dledger` is in this package, and names the missing library itself.
-    if not TYPE_CHECKING:
-        __getattr__ = missing_package.told_at_first_use(__name__, "client", error, __all__)
+else:
+    from dledger_client.public_names import __dir__, __getattr__  # noqa: F401 - Python calls them

@@ -14,4 +14,5 @@ which program is running. Only `net` and `console` do IO.
     json_objects  strict JSON, to and from dataclasses
     log_lines     log lines as text or JSON
     console       the standard streams of a program
+    interrupts    what Ctrl-C does to a program
 """

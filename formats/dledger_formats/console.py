@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from dledger_formats import interrupts
+
 _STANDARD: Final = (0, 1, 2)
 
 
@@ -20,18 +22,24 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
     """Do the work of a program, and return its exit code.
 
     The exit code is `failed` if the work succeeds and standard output cannot be written. A line on
-    standard error says so. If the reader of the output has gone, nothing is said.
+    standard error says so. If the reader of the output has gone, or Ctrl-C ended the work, nothing
+    is said. The work calls `interrupts.raise_keyboard_interrupt` when it has imported what it
+    needs.
     """
     prepare()
     try:
         code = work()
     except SystemExit as ended:  # after the help, or for a wrong option
         code = int(ended.code or 0)
+    except KeyboardInterrupt:
+        code = interrupts.EXIT_INTERRUPTED
     except BrokenPipeError:
         discard_output()
         return 0
     except OutputError as error:
         return _told(program, error, failed)
+    finally:
+        interrupts.end_the_process()
     try:
         flush()
     except BrokenPipeError:

@@ -1,7 +1,6 @@
 """What a program, or a package, says if a library that it needs is not installed."""
 
-from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Final
 
 _OWN: Final = ("dledger_", "pyspark_dledger")
 
@@ -14,22 +13,12 @@ def advice(program: str, extra: str, error: ModuleNotFoundError) -> str:
     return _sentence(program, extra, error, "program") + "\n"
 
 
-def told_at_first_use(
-    package: str, extra: str, error: ModuleNotFoundError, names: Collection[str]
-) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package whose public names cannot be imported.
+def told(package: str, extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error of a package whose public names cannot be imported, with the same advice.
 
-    So the package itself can be imported, and a program in it can print the advice. Raises `error`
-    as `advice` does.
+    Raises `error` as `advice` does.
     """
-    sentence, missing = _sentence(package, extra, error, "package"), error.name
-
-    def attribute(name: str) -> Any:
-        if name in names:
-            raise ModuleNotFoundError(sentence, name=missing)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-
-    return attribute
+    return ModuleNotFoundError(_sentence(package, extra, error, "package"), name=error.name)
 
 
 def _sentence(what: str, extra: str, error: ModuleNotFoundError, kind: str) -> str:

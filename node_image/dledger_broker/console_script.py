@@ -1,16 +1,13 @@
 """The console script `dledger-broker`: help that needs no library, then the program."""
 
-import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import Final
 
-from dledger_formats import missing_package
+from dledger_formats import interrupts
 
-FAILED: Final = 1
+FAILED = 1
 """The exit code if a library is missing; a member that cannot run has the same."""
-_HELP: Final = """Run one member of a DLedger group as a RocketMQ broker, until SIGTERM.
+_HELP = """Run one member of a DLedger group as a RocketMQ broker, until SIGTERM.
 
 The settings are environment variables: those of dledger-node (see its --help),
 and these:
@@ -40,17 +37,30 @@ Exit codes: 0 stopped by a signal; 1 the member cannot run; 2 a wrong setting.""
 
 def main() -> int:
     """Run one member and return the exit code. Print the help even if a library is missing."""
-    if sys.argv[1:]:
-        return _print_help(sys.argv[1:])
+    interrupts.end_the_process()
+    from dledger_formats import console
+
+    return console.run("dledger-broker", lambda: _run(sys.argv[1:]), failed=FAILED)
+
+
+def _run(given: Sequence[str]) -> int:
+    if given:
+        return _print_help(given)
     try:
         from dledger_broker.main import main as run
     except ModuleNotFoundError as error:
+        from dledger_formats import missing_package
+
         sys.stderr.write(missing_package.advice("dledger-broker", "node", error))
         return FAILED
+    interrupts.raise_keyboard_interrupt()
     return run()
 
 
 def _print_help(arguments: Sequence[str]) -> int:
+    import argparse
+    from importlib.metadata import version
+
     parser = argparse.ArgumentParser(
         prog="dledger-broker",
         usage="dledger-broker [--help | --version]",

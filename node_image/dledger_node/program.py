@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Sequence
 
-from dledger_formats import missing_package
+from dledger_formats import interrupts
 
 FAILED = 1
 """The exit code if a library is missing; a member that cannot run has the same."""
@@ -16,7 +17,13 @@ def main() -> int:
 
     Print the help even if a library is missing.
     """
-    given = sys.argv[1:]
+    interrupts.end_the_process()
+    from dledger_formats import console
+
+    return console.run("dledger-node", lambda: _run(sys.argv[1:]), failed=FAILED)
+
+
+def _run(given: Sequence[str]) -> int:
     try:
         # Imported here, so that a starting member does not wait for modules that it never uses.
         if given[:1] == [STORE]:
@@ -28,8 +35,11 @@ def main() -> int:
         else:
             from dledger_node.main import main as run_member
     except ModuleNotFoundError as error:
+        from dledger_formats import missing_package
+
         sys.stderr.write(missing_package.advice("dledger-node", "node", error))
         return FAILED
+    interrupts.raise_keyboard_interrupt()
     if given[:1] == [STORE]:
         return run_store(given[1:])
     if given[:1] == [SEED]:

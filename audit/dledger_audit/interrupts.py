@@ -1,0 +1,60 @@
+"""Ctrl-C (SIGINT) while Spark starts, works and stops: a KeyboardInterrupt, and no word of Spark's.
+
+PySpark's own handler asks the JVM to cancel its jobs, in the midst of another call. Both sides log
+that with tracebacks.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupts:
+    """Handles SIGINT in the main thread, unless the process ignores it."""
+
+    def __init__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+        self._is_main = threading.current_thread() is threading.main_thread()
+        self._held: list[int] | None = None
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle SIGINT in the block, and restore what handled it before."""
+        self.install()
+        try:
+            yield
+        finally:
+            if self._is_main:
+                signal.signal(signal.SIGINT, self._before)
+
+    def install(self) -> None:
+        """Become the handler again; a new SparkContext installs another one."""
+        if self._is_main:
+            ignored = self._before is signal.SIG_IGN
+            signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else self._interrupt)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold SIGINT back until the end of the block.
+
+        Interrupted, `launch_gateway` removes the folder that the JVM is to write to. The JVM would
+        stay forever then. Otherwise, it ends with this process.
+        """
+        held: list[int] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+        if held:
+            self._interrupt(signal.SIGINT, None)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._held is not None:
+            self._held.append(number)
+            return
+        logging.disable()  # py4j logs the interrupt with a traceback
+        raise KeyboardInterrupt

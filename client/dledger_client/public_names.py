@@ -1,0 +1,49 @@
+"""Loads each public name of `dledger_client` when it is first used.
+
+The program `dledger` is in this package, too. It handles Ctrl-C before it loads anything else, and
+names a missing library itself.
+"""
+
+import importlib
+import sys
+from typing import Any, Final
+
+from dledger_formats import missing_package
+
+_PACKAGE: Final = "dledger_client"
+_MODULES: Final = {
+    "dledger_client.admin": ("GroupMembership", "GroupMetadata"),
+    "dledger_client.append.outcomes": (
+        "Acknowledged", "Appended", "Outcome", "Refused", "Unknown",
+    ),
+    "dledger_client.client": ("DLedgerClient",),
+    "dledger_client.cluster.members": ("Timing",),
+    "dledger_client.errors": (
+        "AddressError", "BadAnswerError", "ClientError", "ConnectionLostError",
+        "GroupUnreachableError", "NoEntryError", "NotLeaderError", "OutcomeUnknownError",
+        "RefusedError",
+    ),
+    "dledger_client.read.entry_batch": ("EntryBatch",),
+    "dledger_client.read.tail": ("LogBounds",),
+    "dledger_client.sync": ("BlockingClient",),
+    "dledger_formats.protocol.entry": ("DLedgerEntry",),
+    "dledger_formats.protocol.membership_change": ("ChangeKind",),
+}  # fmt: skip
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name. Raises ModuleNotFoundError with advice if a library is missing."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
+    try:
+        found = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    except ModuleNotFoundError as error:
+        raise missing_package.told(_PACKAGE, "client", error) from None
+    setattr(sys.modules[_PACKAGE], name, found)
+    return found
+
+
+def __dir__() -> list[str]:
+    """List the public names, and what was imported."""
+    return sorted({*vars(sys.modules[_PACKAGE]), *_MODULE_OF})

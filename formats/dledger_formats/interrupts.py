@@ -1,0 +1,24 @@
+"""What Ctrl-C (SIGINT) does to a program: while it starts, while it works, and while it ends.
+
+Python turns SIGINT into a KeyboardInterrupt. In the midst of imports nobody can catch that. So
+SIGINT has its default action until the program is ready for it, and again once it has ended: the
+system ends the process, and a shell shows 130. A process that was started to ignore SIGINT, such as
+a shell's background job, goes on ignoring it. Imports little, because until then Ctrl-C still leads
+to a traceback.
+"""
+
+import signal
+
+EXIT_INTERRUPTED = 130
+
+
+def end_the_process() -> None:
+    """Let SIGINT end the process at once from here on."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raise_keyboard_interrupt() -> None:
+    """Let SIGINT raise KeyboardInterrupt from here on."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
