@@ -2,8 +2,6 @@
 
 import argparse
 import enum
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -29,7 +27,7 @@ class ExitCode(enum.IntEnum):
 
     OK = 0
     FAILED = 1
-    """The folder cannot be read, or is in use."""
+    """The folder cannot be read or is in use, or the output cannot be written."""
     USAGE = 2
     REPAIRABLE = 3
     DAMAGED = 4
@@ -41,9 +39,9 @@ _OF_VERDICT: Final = {
     Verdict.DAMAGED: ExitCode.DAMAGED,
 }
 _EPILOG: Final = (
-    "Exit codes: 0 sound or done; 1 the folder cannot be read or is in use; 2 usage error; "
-    "3 repairable: a node repairs it when it starts (torn tail, index units); 4 damaged entries or "
-    "term."
+    "Exit codes: 0 sound or done; 1 the folder cannot be read or is in use, or the output cannot "
+    "be written; 2 usage error, or no member's folder; 3 repairable: a node repairs it when it "
+    "starts (torn tail, index units); 4 damaged entries or term; 130 ended by Ctrl-C."
 )
 
 
@@ -137,30 +135,44 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code. Raises BrokenPipeError or OutputError."""
     top = parser()
     options = top.parse_args(arguments)
     first, last = getattr(options, "first", None), getattr(options, "last", None)
     if first is not None and last is not None and first > last:
         top.error(f"--first {first} is above --last {last}")
+    try:
+        return int(_run(options))
+    except BrokenPipeError:
+        raise
+    except PermissionError as error:
+        output.complain(
+            f"{_named(error)}; run this as a user who may read the folder, such as its owner"
+        )
+    except OSError as error:
+        output.complain(_named(error))
+    except StoreError as error:
+        output.complain(str(error))
+    return ExitCode.FAILED
+
+
+def _run(options: argparse.Namespace) -> ExitCode:
     if not (options.folder / disk.DATA_FOLDER).is_dir():
+        if not options.folder.exists():
+            output.complain(f"{options.folder} does not exist")
+            return ExitCode.FAILED
         output.complain(
             f"{options.folder} is not a member's folder: it has no {disk.DATA_FOLDER}/. Pass the "
             "folder below store_base_dir, for example dledger-n0"
         )
         return ExitCode.USAGE
-    try:
-        check_formats(options.folder)
-        code = int(options.run(options))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output has exited, as `head` does; discard buffered output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
-    except (OSError, StoreError) as error:
-        output.complain(str(error))
-        return ExitCode.FAILED
-    return code
+    check_formats(options.folder)
+    return ExitCode(options.run(options))
+
+
+def _named(error: OSError) -> str:
+    """Return the file of an error, and what is wrong with it."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 
 
 def _verify(options: argparse.Namespace) -> ExitCode:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
+from dledger_formats import console
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.disk import EntryHeader
 from dledger_node.raft.membership import Membership
@@ -36,8 +37,8 @@ def with_progress(title: str, work: Callable[[Callable[[int], object]], Report])
 
 
 def line(text: str = "") -> None:
-    """Write one line to standard output."""
-    sys.stdout.write(f"{text}\n")
+    """Write one line to standard output. Raises BrokenPipeError or OutputError."""
+    console.write(f"{text}\n")
 
 
 def json_line(value: dict[str, Any]) -> None:
@@ -46,8 +47,8 @@ def json_line(value: dict[str, Any]) -> None:
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error."""
-    sys.stdout.flush()
+    """Write one line to standard error, behind what was written to standard output."""
+    console.flush()
     sys.stderr.write(f"dledger-node: {text}\n")
 
 

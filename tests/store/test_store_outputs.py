@@ -1,0 +1,110 @@
+"""`dledger-node store` with outputs that are lost, folders that cannot be read, and Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.store_command.command import ExitCode
+from dledger_store_files.command import Command
+from dledger_store_files.contents import flush
+from dledger_store_files.damage import flip
+
+# Background processes of a shell ignore SIGINT, and so do their children.
+START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from dledger_node.program import main
+sys.exit(main())
+"""
+KEPT = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+
+
+def run_in_shell(arguments: str) -> tuple[int, str]:
+    """Run `dledger-node store` in bash; return its exit code and what it says."""
+    program = f"{sys.executable} -m dledger_node store"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program} {arguments}"],
+        capture_output=True, text=True, timeout=60, env=KEPT, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def damaged(written: Path) -> Path:
+    """The folder of a store with a damaged entry."""
+    flip(written / "data", 50)
+    return written
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "dump -o json --bodies", "--help"])
+def test_a_full_standard_output_is_named(written: Path, command: str) -> None:
+    assert run_in_shell(f"{command} {written} >/dev/full") == (
+        ExitCode.FAILED,
+        "dledger-node: cannot write to standard output: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("to", [">&-", "| true"])
+def test_a_verdict_that_nobody_reads_shows_in_the_exit_code(damaged: Path, to: str) -> None:
+    assert run_in_shell(f"verify {damaged} {to}") == (ExitCode.DAMAGED, "")
+
+
+def test_ctrl_c_ends_a_dump_without_a_traceback(
+    open_store: Callable[..., LogStore], folder: Path
+) -> None:
+    store = open_store(segment=1 << 20, index_segment=32 * 5000)
+    store.append_bodies([b"x"] * 5000, term=0)
+    flush(store)
+    store.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", START, "store", "dump", "-o", "json", str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=KEPT,
+    ) as dump:  # fmt: skip
+        assert dump.stdout is not None
+        first = dump.stdout.read(1)  # the rest does not fit the pipe, so it still writes
+        dump.send_signal(signal.SIGINT)
+        rest, err = dump.communicate(timeout=60)
+
+    assert (dump.returncode, err) == (130, "")
+    assert (first + rest).count("\n") < 5000
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let the system refuse a path, as it does for a user that is not its owner; root may all."""
+    stat = os.stat
+
+    def refuse(asked: object, *arguments: object, **options: object) -> os.stat_result:
+        if str(asked).startswith(str(path)):
+            raise PermissionError(13, "Permission denied", str(asked))
+        return stat(asked, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refuse)
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "repair-tail"])
+def test_a_folder_that_may_not_be_read_is_named_with_what_to_do(
+    store_command: Command, written: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    forbid(monkeypatch, written)
+
+    assert store_command(command, written) == ExitCode.FAILED
+    assert store_command.error == (
+        f"dledger-node: {written / 'data'}: Permission denied; run this as a user who may read the "
+        "folder, such as its owner\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "repair-tail"])
+def test_a_folder_that_does_not_exist_cannot_be_read(
+    store_command: Command, tmp_path: Path, command: str
+) -> None:
+    nowhere = tmp_path / "nowhere"
+
+    assert store_command(command, nowhere) == ExitCode.FAILED
+    assert store_command.error == f"dledger-node: {nowhere} does not exist\n"
