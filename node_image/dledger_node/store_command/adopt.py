@@ -74,24 +74,15 @@ class Adoption:
 
     def describe(self) -> list[str]:
         """Return what the survivor has, and what may be lost, in sentences."""
-        report, known = self.report, self.committed_index
+        report = self.report
         voters = ", ".join(self.members.voters)
         identity = self.owner.identity if self.owner else ""
         begin, end = report.begin_index, report.end_index
         has = f"{self.self_id} of the group {self.group} has the entries {begin} to {end}"
-        mine = f"its entries from {known + 1} to {end}"
         lines = [
             f"{has}; the last one is of term {report.end_term}, the member is in term {self.term}.",
             f"The voters that it knows are {voters}; the group's identity is {identity or 'none'}.",
-            f"It knows that the entries up to {known} are committed.",
-            (
-                f"What may be lost: every entry after {end}, and what the others have in place of "
-                f"{mine}. Clients may have acknowledgments for these entries."
-            ),
-            (
-                f"What may appear: {mine} become part of the log, even if no client has an "
-                "acknowledgment for them."
-            ),
+            *self._doubts(),
             f"After this, {', '.join(self.others)} can never return with their folders.",
         ]
         if self.self_id not in self.members.voters:
@@ -104,6 +95,23 @@ class Adoption:
                 f"entry {lost.index} of term {lost.term}."
             )
         return lines
+
+    def _doubts(self) -> list[str]:
+        """Return what is committed, what may be lost, and what may appear."""
+        known, end = self.committed_index, self.report.end_index
+        lost = f"What may be lost: every entry after {end}"
+        acknowledged = "Clients may have acknowledgments for these entries."
+        if known >= end:
+            return ["It knows that all of them are committed.", f"{lost}. {acknowledged}"]
+        mine = f"its entries from {known + 1} to {end}"
+        return [
+            f"It knows that the entries up to {known} are committed.",
+            f"{lost}, and what the others have in place of {mine}. {acknowledged}",
+            (
+                f"What may appear: {mine} become part of the log, even if no client has an "
+                "acknowledgment for them."
+            ),
+        ]
 
 
 def check(report: Report, *, group: str, peers: Mapping[str, str]) -> Adoption:
@@ -133,10 +141,10 @@ def check(report: Report, *, group: str, peers: Mapping[str, str]) -> Adoption:
     members = (
         report.membership.membership if report.membership else Membership(tuple(sorted(peers)))
     )
-    missing = [one for one in members.members if one != self_id and one not in peers]
-    if missing or self_id == folder.name:
-        what = f"has no address of {', '.join(missing)}" if missing else "names no member"
-        raise AdoptionRefusedError(f"{'--peers' if missing else folder} {what}")
+    if self_id == folder.name:
+        raise AdoptionRefusedError(f"{folder} names no member")
+    if missing := sorted({self_id, *members.members}.difference(peers)):
+        raise AdoptionRefusedError(f"--peers has no address of {', '.join(missing)}")
     others = {one: address for one, address in peers.items() if one != self_id}
     return Adoption(
         report=report, owner=owner, group=name, self_id=self_id, members=members, others=others

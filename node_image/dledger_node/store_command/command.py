@@ -43,6 +43,10 @@ _EPILOG: Final = (
     "be written; 2 usage error, or no member's folder; 3 repairable: a node repairs it when it "
     "starts (torn tail, index units); 4 damaged entries or term; 130 ended by Ctrl-C."
 )
+_ADOPT_EPILOG: Final = (
+    "Exit codes: 0 adopted; 1 nothing was changed: without --yes, or because it is refused or the "
+    "folder cannot be read; 2 usage error, or no member's folder; 4 damaged; 130 ended by Ctrl-C."
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -108,14 +112,14 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
         description="Make this member the only voter of a group with an identity of its own. Says "
         "what may be lost. Refuses while another member of the group answers, and a folder that is "
         "damaged or in use.",
-        epilog=_EPILOG,
+        epilog=_ADOPT_EPILOG,
     )
     survivor.add_argument(
         "--peers",
         type=parse_peers,
         required=True,
         metavar="ID-HOST:PORT;…",
-        help="all members of the group with their addresses, as in DLEDGER_PEERS",
+        help="all members of the group with their addresses, this one too, as in DLEDGER_PEERS",
     )
     survivor.add_argument(
         "--http-peers",
