@@ -195,6 +195,17 @@ def _writable(text: str) -> str:
     return text
 
 
+def _history(text: str) -> Path | str:
+    """Check a local folder that is written after hours of reading; it need not exist yet."""
+    place = folder(text)
+    if isinstance(place, Path):
+        # Unlike those of Path, these raise no error below a folder that may not be read.
+        existing = next((path for path in (place, *place.parents) if os.path.exists(path)), place)
+        if not os.path.isdir(existing):
+            raise argparse.ArgumentTypeError(f"{existing} is no folder")
+    return place
+
+
 def _whole(text: str) -> int:
     try:
         return int(text)
@@ -283,7 +294,7 @@ def parser() -> argparse.ArgumentParser:
         help="full: check every byte of every entry (default: %(default)s)",
     )
     top.add_argument(
-        "--history", type=folder, metavar="FOLDER",
+        "--history", type=_history, metavar="FOLDER",
         help="keep digests of what was read in this folder, and compare with what earlier audits "
         "of the group kept there; or the URI of a Hadoop file system (default: none)",
     )  # fmt: skip

@@ -56,6 +56,8 @@ def test_a_group_without_any_answer_is_incomplete_and_does_not_start_spark(
         ("--summary-file", "nowhere/summary", "the folder nowhere does not exist"),
         ("--html", "nowhere/page.html", "the folder nowhere does not exist"),
         ("--html", ".", ". is a folder"),
+        ("--history", "/dev/null", "/dev/null is no folder"),
+        ("--history", "/dev/null/orders", "/dev/null is no folder"),
         ("--master", "loca", "'loca' is no Spark master: use local[N]"),
         ("--executors", "two", "'two' is not a whole number"),
         ("--rea", "5", "unrecognized arguments: --rea"),
