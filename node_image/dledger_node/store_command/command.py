@@ -2,12 +2,13 @@
 
 import argparse
 import enum
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from dledger_formats.log import disk
-from dledger_formats.peers import parse_peers
+from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.settings import HTTP_PORT
 from dledger_node.errors import StoreError
 from dledger_node.store.log.log_store import LogStore
@@ -19,6 +20,7 @@ from dledger_node.store_command.verify import lock_holder, verify
 from dledger_node.store_command.walk import Batch, Cursor, LogWalk, Stop, first_cursor, resume_after
 
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's default, used without index files
+_INDEX: Final = re.compile(r"[0-9]{1,19}")
 Parser: TypeAlias = argparse.ArgumentParser
 
 
@@ -39,9 +41,10 @@ _OF_VERDICT: Final = {
     Verdict.DAMAGED: ExitCode.DAMAGED,
 }
 _EPILOG: Final = (
-    "Exit codes: 0 sound or done; 1 the folder cannot be read or is in use, or the output cannot "
-    "be written; 2 usage error, or no member's folder; 3 repairable: a node repairs it when it "
-    "starts (torn tail, index units); 4 damaged entries or term; 130 ended by Ctrl-C."
+    "Exit codes: 0 sound or done; 1 the folder cannot be read or is in use, has no such entry, or "
+    "the output cannot be written; 2 usage error, or no member's folder; 3 repairable: a node "
+    "repairs it when it starts (torn tail, index units); 4 damaged entries or term; "
+    "130 ended by Ctrl-C."
 )
 _ADOPT_EPILOG: Final = (
     "Exit codes: 0 adopted; 1 nothing was changed: without --yes, or because it is refused or the "
@@ -116,14 +119,14 @@ def _add_adopt(commands: "argparse._SubParsersAction[Parser]") -> Parser:
     )
     survivor.add_argument(
         "--peers",
-        type=parse_peers,
+        type=_peers,
         required=True,
         metavar="ID-HOST:PORT;…",
         help="all members of the group with their addresses, this one too, as in DLEDGER_PEERS",
     )
     survivor.add_argument(
         "--http-peers",
-        type=parse_peers,
+        type=_peers,
         default={},
         metavar="ID-HOST:PORT;…",
         help=f"where members serve HTTP (default: on port {HTTP_PORT} of their host)",
@@ -189,9 +192,8 @@ def _dump(options: argparse.Namespace) -> ExitCode:
     as_json = options.output == "json"
     data = list_folder(options.folder / disk.DATA_FOLDER)
     index = list_folder(options.folder / disk.INDEX_FOLDER)
-    if not as_json:
-        output.write_entry_titles()
     code = ExitCode.OK
+    begin, end, has_entries = -1, -1, False
     for found in _batches(data, index, options.first or 0):
         if isinstance(found, Stop):
             if found.index < 0 or options.last is None or found.index <= options.last:
@@ -199,10 +201,32 @@ def _dump(options: argparse.Namespace) -> ExitCode:
                 output.complain(f"cannot read from entry {found.index} on: {problem}")
                 code = ExitCode.DAMAGED
             continue
+        begin = found.first_index if begin < 0 else begin
         if options.last is not None and found.first_index > options.last:
             break
-        _dump_batch(found, options)
-    return code
+        end = found.last_index
+        if end >= (options.first or 0):
+            if not (as_json or has_entries):
+                output.write_entry_titles()
+            has_entries = True
+            _dump_batch(found, options)
+    if has_entries or code is not ExitCode.OK:
+        return code
+    if options.first is options.last is None:
+        if not as_json:
+            output.write_entry_titles()
+        return code
+    output.complain(_no_entry(options, begin, end))
+    return ExitCode.FAILED
+
+
+def _no_entry(options: argparse.Namespace, begin: int, end: int) -> str:
+    """Say which entry the log does not have; -1 stands for an index that it does not have."""
+    if options.last is not None and begin > options.last:
+        return f"the log has no entry {options.last}: it begins with entry {begin}"
+    where = "is empty" if end < 0 else f"ends with entry {end}"
+    asked = options.last if options.first is None else options.first
+    return f"the log has no entry {asked}: it {where}"
 
 
 def _dump_batch(batch: Batch, options: argparse.Namespace) -> None:
@@ -297,7 +321,16 @@ def _open_and_close(report: Report) -> None:
 
 def _index(text: str) -> int:
     """Parse an index, for argparse."""
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
+    if not _INDEX.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no index: use the number of an entry, from 0 on"
+        )
+    return int(text)
+
+
+def _peers(text: str) -> dict[str, str]:
+    """Parse a list of members, for argparse."""
+    try:
+        return parse_peers(text)
+    except PeersError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
