@@ -16,6 +16,7 @@ from dledger_node import limited_log, open_files
 from dledger_node.errors import NodeError
 from dledger_node.freed_memory import keep_freed_memory
 from dledger_node.main import CHATTY, EXIT_FATAL, EXIT_SETTINGS, serve
+from dledger_node.start_checks import check_start
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,7 @@ def main() -> int:
     """Run one member with the settings of the environment."""
     try:
         settings = BrokerSettings.from_environment(os.environ)
+        check_start(settings.node)
     except SettingsError as error:
         print(f"dledger-broker: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
         return EXIT_SETTINGS

@@ -34,6 +34,7 @@ from dledger_node.shell.lifecycle import Lifecycle, Opened
 from dledger_node.shell.live_settings import LiveSettings
 from dledger_node.shell.meters import Meters
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.start_checks import check_start
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.recovery import MARGIN_BYTES, RecoveryProgress
@@ -55,6 +56,7 @@ def main() -> int:
     """Run one member with the settings of the environment."""
     try:
         settings = NodeSettings.from_environment(os.environ)
+        check_start(settings)
     except SettingsError as error:
         print(f"dledger-node: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return EXIT_SETTINGS

@@ -1,0 +1,25 @@
+"""Checks of settings that a member can never start with, whatever it waits for."""
+
+import os.path
+
+from dledger_formats.settings import NodeSettings, SettingsError, variable_name
+from dledger_node.config import split_address, store_folder
+
+
+def check_start(settings: NodeSettings) -> None:
+    """Raise SettingsError for a store that is in a file, or one port for members and pages."""
+    port = split_address(settings.address)[1]
+    if settings.http_port == port:
+        where = "peers" if settings.self_id in settings.peers else "addable_peers"
+        raise SettingsError(
+            f"{variable_name('http_port')} is {port}, which is also the port of "
+            f"{settings.self_id} in {variable_name(where)}; a member needs two ports"
+        )
+    folder = store_folder(settings)
+    # A folder that may not be read does not seem to exist; to open the store says so later.
+    existing = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    if not existing.is_dir():
+        raise SettingsError(
+            f"{variable_name('store_base_dir')} is {settings.store_base_dir!r}, but {existing} is "
+            "no folder"
+        )
