@@ -14,6 +14,23 @@ class Spawn(Protocol):
     def __call__(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
 
+async def uninterrupted(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, also if the caller is cancelled meanwhile, however often.
+
+    The caller's cancellation takes effect after that. The coroutine needs its own bound.
+    """
+    running = asyncio.ensure_future(coroutine)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return running.result()
+
+
 class TaskScope:
     """A task group that cancels its remaining tasks on exit; TaskGroup would wait for them.
 

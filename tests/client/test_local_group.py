@@ -15,6 +15,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.commands.common import ExitCode
+from dledger_client.local.processes import with_file
 from dledger_client.sync import BlockingClient
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.protocol.membership_change import ChangeKind
@@ -163,6 +164,31 @@ def test_a_signal_stops_the_members_and_the_next_start_finds_the_log(
         BlockingClient(group.servers, "local") as client,
     ):
         assert client.get(index).body == b"kept"
+
+
+def test_the_members_are_stopped_once_nobody_reads_the_events(tmp_path: Path) -> None:
+    with LocalGroupProcess(tmp_path, 3) as group:
+        leader = group.event("leader")["leader"]
+        assert group.process.stdout is not None
+        group.process.stdout.close()
+        os.kill(group.started["members"][leader]["pid"], signal.SIGKILL)
+
+        assert group.finish() == (0, "")
+
+    assert with_file(tmp_path / "lock") == []
+
+
+def test_the_other_members_are_stopped_before_a_group_ends_because_one_keeps_failing(
+    tmp_path: Path,
+) -> None:
+    with LocalGroupProcess(tmp_path, 3) as group:
+        group.event("leader")
+    with (tmp_path / "dledger-n0" / "lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, _ = LocalGroupProcess(tmp_path, 3).finish()
+
+    assert code == 1
+    assert with_file(tmp_path / "lock") == []
 
 
 def test_the_members_of_a_killed_group_are_named_with_the_command_that_stops_them(

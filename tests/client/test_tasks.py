@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dledger_client.tasks import TaskScope
+from dledger_client.tasks import TaskScope, uninterrupted
 
 
 async def fail() -> None:
@@ -55,3 +55,23 @@ async def test_a_cancelled_block_is_cancelled() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await owner
+
+
+async def test_what_is_not_interrupted_ends_although_its_caller_is_cancelled_twice() -> None:
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def clean_up() -> None:
+        begun.set()
+        await may_end.wait()
+        ended.set()
+
+    caller = asyncio.create_task(uninterrupted(clean_up()))
+    await begun.wait()
+    for _ in range(2):
+        caller.cancel()
+        await asyncio.sleep(0)
+    may_end.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended.is_set()

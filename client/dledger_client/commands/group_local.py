@@ -14,6 +14,7 @@ from typing import Final
 
 from dledger_client.commands import common, streams
 from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.streams import OutputError
 from dledger_client.local.broker import BROKER_PORT
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
@@ -140,6 +141,7 @@ async def run(arguments: argparse.Namespace) -> int:
     _require_compatible(arguments)
     as_json = arguments.output == "json"
     stop = asyncio.Event()
+    events = _Events(stop, as_json=as_json)
     try:
         with _folder(arguments.data) as folder, _set_by_signals(stop):
             shape = GroupShape(
@@ -156,13 +158,15 @@ async def run(arguments: argparse.Namespace) -> int:
                 state_machine=arguments.state_machine,
                 seed=arguments.seed,
                 admin_token=arguments.admin_token,
-                on_event=_print_event_json if as_json else _print_event,
+                on_event=events.take,
             )
             async with group:
                 _print_start(group, is_kept=arguments.data is not None, as_json=as_json)
                 await stop.wait()
     except LocalGroupError as error:
         raise UsageError(str(error)) from error
+    if events.problem is not None:
+        raise events.problem
     return ExitCode.OK
 
 
@@ -265,6 +269,29 @@ def own_program() -> str:
         return "dledger"
     beside = Path(sys.argv[0])
     return str(beside) if beside.name == "dledger" else f"{sys.executable} -m dledger_client"
+
+
+class _Events:
+    """Prints events. One that cannot be printed ends the command, but not before its members.
+
+    An error here would end the task of the member that the event is about.
+    """
+
+    def __init__(self, stop: asyncio.Event, *, as_json: bool) -> None:
+        self.problem: Exception | None = None
+        """Why an event could not be printed; no further one is."""
+        self._stop = stop
+        self._print = _print_event_json if as_json else _print_event
+
+    def take(self, event: Event) -> None:
+        """Print an event."""
+        if self.problem is not None:
+            return
+        try:
+            self._print(event)
+        except (OutputError, BrokenPipeError) as error:
+            self.problem = error
+            self._stop.set()
 
 
 def _print_event(event: Event) -> None:

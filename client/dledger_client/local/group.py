@@ -92,9 +92,10 @@ class LocalGroup:
 
         Member k listens on port `first_port` + 2k, and for HTTP on the next port. Brokers share
         `broker_port`, and member k has the port `broker_port` + 1 + k besides. `on_event`
-        receives each event. A new folder begins with the log of the archive `seed`. With
-        `admin_token` the group demands its administration token. Raises LocalGroupError if the name
-        of the group is not one, or the number of members or a port is out of range.
+        receives each event, and must not raise. A new folder begins with the log of the archive
+        `seed`. With `admin_token` the group demands its administration token. Raises
+        LocalGroupError if the name of the group is not one, or the number of members or a port is
+        out of range.
         """
         if not GROUP_PATTERN.fullmatch(shape.group):
             raise LocalGroupError(

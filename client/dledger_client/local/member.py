@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.local.errors import MemberFailedError
+from dledger_client.tasks import uninterrupted
 from dledger_formats.settings import PREFIX, NodeSettings
 
 FAILED_STARTS_MAX: Final = 3
@@ -81,7 +82,8 @@ class MemberProcess:
                     )
                 await asyncio.sleep(RESTART_PAUSE_S)
         finally:
-            await self._stop()
+            # A group that ends because of an error cancels this twice, the second time in here.
+            await uninterrupted(self._stop())
 
     async def _start(self) -> asyncio.subprocess.Process:
         """Start the process in its own session, so that Ctrl-C reaches only this program."""
