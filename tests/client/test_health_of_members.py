@@ -1,9 +1,22 @@
-"""What `dledger health --all-members` says about members, without a group."""
+"""What `dledger health` says about members by their pages, without a group."""
 
 import argparse
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from dledger_client.admin import GroupMembership
 from dledger_client.commands import health
+from dledger_formats.http.status import (
+    FlushDiskType,
+    NodeStatus,
+    PeerStatus,
+    Role,
+    StorageState,
+)
+
+VOTERS = ("n0", "n1", "n2")
 
 
 async def problems(http: str | None, addresses: dict[str, str], *voters: str) -> list[str]:
@@ -40,3 +53,69 @@ async def test_a_voter_whose_page_nobody_names_is_a_problem() -> None:
     found = await problems("n0=127.0.0.1:1", {}, "n0", "n2")
 
     assert found[1] == "no page has answered for n2; give its address in --http"
+
+
+@asynccontextmanager
+async def page(**changes: Any) -> AsyncIterator[str]:
+    """Serve the page of n0, the leader of three voters; yield its address."""
+    values: dict[str, Any] = {
+        "group": "g", "self_id": "n0", "role": Role.LEADER, "term": 1, "leader_id": "n0",
+        "master": True, "ready": True, "reason": "", "broker_id": 0, "ledger_begin_index": 0,
+        "ledger_end_index": 1, "ledger_end_term": 1, "committed_index": 1, "durable_index": 1,
+        "flush_disk_type": FlushDiskType.SYNC_FLUSH, "peers": {}, "voters": [*VOTERS],
+        "version": "",
+    }  # fmt: skip
+    status = NodeStatus(**(values | changes))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + status.to_json())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def leader_problems(http: str | None, addresses: dict[str, str]) -> list[str]:
+    arguments = argparse.Namespace(group="g", max_lag=None, http=http, http_port=1)
+    group = GroupMembership(
+        group="g", leader_id="n0", term=1, voters=VOTERS, learners=(), index=-1,
+        addresses=addresses,
+    )  # fmt: skip
+    return await health._leader_problems(arguments, group)
+
+
+def followers(*full: str) -> list[PeerStatus]:
+    return [
+        PeerStatus(peer_id=one, match_index=1, reachable=True, full=one in full)
+        for one in VOTERS[1:]
+    ]
+
+
+async def test_a_leader_on_a_full_volume_is_a_problem() -> None:
+    full = {"storage": StorageState.FULL, "ready": False, "reason": "the volume is full"}
+    async with page(**full) as address:
+        found = await leader_problems(address, {})
+
+    assert found == ["n0, the leader, is not ready: the volume is full"]
+
+
+async def test_a_majority_on_full_volumes_is_a_problem() -> None:
+    async with page(followers=followers("n1", "n2")) as address:
+        found = await leader_problems(f"127.0.0.1:1,{address}", {})
+
+    assert found == ["the volumes of n1, n2 are full, so no majority has room for another entry"]
+
+
+async def test_one_follower_on_a_full_volume_leaves_a_majority() -> None:
+    async with page(followers=followers("n1")) as address:
+        assert await leader_problems(address, {}) == []
+
+
+async def test_a_leader_whose_page_does_not_answer_is_believed() -> None:
+    """Java's members have no page."""
+    assert await leader_problems(None, {one: f"127.0.0.{one[1:]}:9" for one in VOTERS}) == []
+
+
+async def test_a_page_that_members_would_share_tells_nothing_of_the_leader() -> None:
+    assert await leader_problems(None, dict.fromkeys(VOTERS, "127.0.0.1:9")) == []

@@ -23,15 +23,17 @@ def add_parser(commands: common.Commands) -> None:
         commands,
         "health",
         summary="check whether the group serves",
-        description="Check that the group has a leader that a majority follows: the leader makes "
-        "sure of that before it says where the log ends. Java's leaders do not, and are believed.",
+        description="Check that the group has a leader that a majority follows, and room for "
+        "entries. The leader makes sure of its majority before it says where the log ends, and its "
+        "page tells whether volumes are full. Java's leaders do neither, and are believed; so is a "
+        "leader whose page does not answer.",
         examples={
             "dledger health": "the group takes appends",
             "dledger health --all-members": "and every voter is up and follows the leader",
             "dledger health --max-lag 1000": "and none lags by more than 1000 entries",
         },
-        exit_codes="0 healthy; 1 a member is not healthy; 2 usage error; 4 refused: another group; "
-        "5 no leader that a majority follows.",
+        exit_codes="0 healthy; 1 a member is not healthy, or there is no room; 2 usage error; "
+        "4 refused: another group; 5 no leader that a majority follows.",
     )
     wait = common.new_parser(
         commands,
@@ -42,8 +44,8 @@ def add_parser(commands: common.Commands) -> None:
             "dledger wait": "until the group takes appends, for 30 s at most",
             "dledger wait --all-members --deadline 300": "until every voter is up",
         },
-        exit_codes="0 healthy; 1 a member is still not healthy; 2 usage error; 4 refused: another "
-        "group; 5 still no leader that a majority follows.",
+        exit_codes="0 healthy; 1 a member is still not healthy, or there is no room; 2 usage "
+        "error; 4 refused: another group; 5 still no leader that a majority follows.",
     )
     for parser, run in ((health, run_health), (wait, run_wait)):
         parser.add_argument(
@@ -116,7 +118,29 @@ async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s
     found.leader_id, found.term, found.end_index = group.leader_id, group.term, bounds.end_index
     if arguments.all_members or arguments.max_lag is not None:
         found.problems += await _members_problems(arguments, found, group)
+    else:
+        found.problems += await _leader_problems(arguments, group)
     return found
+
+
+async def _leader_problems(arguments: argparse.Namespace, group: GroupMembership) -> list[str]:
+    """Return why the leader takes no appends, as far as a page of it answers."""
+    addresses, remarks = status.pages_of(arguments, group.addresses)
+    if remarks:  # where its page is, is not known
+        return []
+    leader_id = group.leader_id
+    named = [each for each in addresses if each.member_id in (None, leader_id)]
+    for answer in await status.ask_all(named, arguments.group):
+        page = answer.status
+        if page is None or page.self_id != leader_id or page.role is not Role.LEADER:
+            continue
+        if not page.ready:
+            return [f"{leader_id}, the leader, is not ready: {page.reason}"]
+        full = [one.peer_id for one in page.followers if one.full and one.peer_id in group.voters]
+        if len(group.voters) - len(full) <= len(group.voters) // 2:
+            names = ", ".join(full)
+            return [f"the volumes of {names} are full, so no majority has room for another entry"]
+    return []
 
 
 async def _members_problems(
