@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
 from dledger_formats.protocol.codes import DLedgerResponseCode
+from tools.groups.waiting import wait_for
 
 Code = DLedgerResponseCode
 pytestmark = pytest.mark.usefixtures("group_in_environment")
@@ -85,3 +87,37 @@ def test_a_closed_output_pipe_is_not_an_error(group_in_thread: Group) -> None:
         process.wait(timeout=60)
 
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["append"], ["append", "--whole"], ["import", "--append"], ["export"]]
+)
+def test_a_signal_ends_a_command_that_waits_for_the_other_end_of_a_named_pipe(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with start_dledger(*arguments, str(tmp_path / "pipe")) as process:
+        wait_for(lambda: catches(process.pid, signal.SIGTERM), "the command takes signals")
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.communicate(timeout=10)
+        finally:
+            process.kill()
+
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Tell whether a process has its own handler of a signal."""
+    words = Path(f"/proc/{pid}/status").read_text().split()
+    return bool(int(words[words.index("SigCgt:") + 1], 16) >> (number - 1) & 1)
+
+
+def test_whole_reads_a_named_pipe_to_its_end(group_in_thread: Group, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with start_dledger("append", "--whole", str(tmp_path / "pipe")) as process:
+        (tmp_path / "pipe").write_bytes(b"x\n" * 100_000)
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert group_in_thread.log == [b"x\n" * 100_000]

@@ -1,6 +1,7 @@
 """Exports of members' folders, Java's included."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +228,17 @@ def test_a_folder_that_has_lost_its_last_files_is_refused(
     printed = capsys.readouterr().err
     assert "is missing: the files in data/" in printed
     assert "durable up to entry 399" in printed
+
+
+def test_a_segment_that_is_a_named_pipe_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = folder / "data" / "00000000000000008192"
+    segment.unlink()
+    os.mkfifo(segment)
+
+    assert main(["export", "--folder", str(folder), str(tmp_path / "out")]) == 1
+
+    assert capsys.readouterr().err == (
+        f"dledger: {segment} is no regular file, as a segment of the log must be\n"
+    )

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import os
 import stat
 import sys
@@ -10,7 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from dledger_client.commands.common import UsageError
-from dledger_client.commands.lines import LineTooLongError, UnendedLineError, read_lines
+from dledger_client.commands.lines import (
+    LineTooLongError,
+    UnendedLineError,
+    read_chunks,
+    read_lines,
+)
+from dledger_client.opening import open_file
 from dledger_formats.log import disk
 
 STANDARD_INPUT: Final = "-"
@@ -122,7 +129,7 @@ async def _texts(texts: list[str]) -> AsyncGenerator[bytes, None]:
 async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
     for file in files:
         try:
-            body = await asyncio.to_thread(_read_whole, file)
+            body = await _read_whole(file)
         except OSError as error:
             raise InputError(f"cannot read {file}: {error.strerror}") from error
         if len(body) > disk.BODY_SIZE_MAX:
@@ -130,20 +137,39 @@ async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
         yield body
 
 
-def _read_whole(file: str) -> bytes:
-    """Read at most one byte more than an entry can contain."""
-    if file == STANDARD_INPUT:
-        return sys.stdin.buffer.read(disk.BODY_SIZE_MAX + 1)
+async def _read_whole(file: str) -> bytes:
+    """Read a file, or more bytes than an entry can contain."""
+    if file != STANDARD_INPUT and stat.S_ISREG(os.stat(file).st_mode):
+        return await asyncio.to_thread(_read_regular, file)
+    body = bytearray()
+    descriptor = await _open(file)
+    try:
+        async with contextlib.aclosing(read_chunks(descriptor)) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > disk.BODY_SIZE_MAX:
+                    break
+    finally:
+        os.close(descriptor)
+    return bytes(body)
+
+
+def _read_regular(file: str) -> bytes:
     with Path(file).open("rb") as stream:
         return stream.read(disk.BODY_SIZE_MAX + 1)
+
+
+async def _open(file: str) -> int:
+    """Return a descriptor of the file, which the caller closes."""
+    if file == STANDARD_INPUT:
+        return os.dup(sys.stdin.fileno())
+    return await open_file(file, os.O_RDONLY)
 
 
 async def _lines(files: list[str], *, must_end: bool) -> AsyncGenerator[bytes, None]:
     for file in files:
         try:
-            descriptor = (
-                os.dup(sys.stdin.fileno()) if file == STANDARD_INPUT else os.open(file, os.O_RDONLY)
-            )
+            descriptor = await _open(file)
             try:
                 async for line in read_lines(descriptor, disk.BODY_SIZE_MAX, must_end=must_end):
                     yield line

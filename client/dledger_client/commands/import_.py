@@ -21,6 +21,7 @@ from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.commands.streams import OutputError
 from dledger_client.exports.reading import ExportDecoder, verify_file
 from dledger_client.exports.records import ExportedEntry, ExportError
+from dledger_client.opening import open_file
 from dledger_formats.log import disk
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
@@ -170,7 +171,7 @@ async def _input(arguments: argparse.Namespace) -> AsyncIterator[int]:
         yield sys.stdin.fileno()
         return
     try:
-        file = os.open(name, os.O_RDONLY)
+        file = await open_file(name, os.O_RDONLY)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     try:

@@ -162,9 +162,13 @@ class FolderLog:
 
 def _segments(folder: Path) -> list[Path]:
     try:
-        return sorted(folder.iterdir(), key=lambda path: disk.start_offset(path.name))
+        found = sorted(folder.iterdir(), key=lambda path: disk.start_offset(path.name))
     except ValueError as error:
         raise ExportError(f"{folder}: {error}") from error
+    for path in found:
+        if not path.is_file():  # to open a named pipe would wait for its other end
+            raise ExportError(f"{path} is no regular file, as a segment of the log must be")
+    return found
 
 
 def _begins_with_data(path: Path) -> bool:
@@ -174,8 +178,11 @@ def _begins_with_data(path: Path) -> bool:
 
 def _durable_index(folder: Path) -> int | None:
     """Return up to which index the member's checkpoint calls the log durable; None if unknown."""
+    path = folder / CHECKPOINT_FILE
+    if not path.is_file():
+        return None
     try:
-        return int(properties.parse((folder / CHECKPOINT_FILE).read_bytes())["endIndex"])
+        return int(properties.parse(path.read_bytes())["endIndex"])
     except (OSError, ValueError, KeyError):
         return None
 

@@ -15,6 +15,7 @@ from dledger_client.exports.records import (
     pack_entries,
     pack_head,
 )
+from dledger_client.opening import open_file
 from dledger_formats.protocol.entry import DLedgerEntry
 
 
@@ -47,7 +48,7 @@ class ExportWriter:
         The file is not changed before the first write. A named pipe or a device is only written.
         """
         if _is_special(path):
-            return cls(os.fdopen(os.open(path, os.O_WRONLY), "wb", buffering=0))
+            return cls(os.fdopen(await open_file(path, os.O_WRONLY), "wb", buffering=0))
         try:
             file, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640), True
         except FileExistsError:
