@@ -187,3 +187,17 @@ async def test_bounds_returns_the_first_and_the_last_index(
     group["n0"].begin_index = begin
     async with DLedgerClient(group.servers, "g0") as client:
         assert await client.bounds() == LogBounds(begin_index=begin, end_index=count - 1)
+
+
+async def test_an_idle_log_is_no_failure_whatever_the_deadline(group: Group) -> None:
+    followers = group["n0"].followers
+    async with DLedgerClient(group.servers, "g0") as client:
+        following = asyncio.ensure_future(anext(client.tail(0, deadline_s=0.8)))
+        for _ in range(3):
+            asked = asyncio.create_task(followers.is_waiting.wait())
+            await asyncio.wait({following, asked}, return_when=asyncio.FIRST_COMPLETED)
+            followers.is_waiting.clear()
+            asked.cancel()
+        group.append(b"at last")
+
+        assert (await following).body == b"at last"

@@ -58,7 +58,7 @@ class LogReader:
             group=self.group,
             begin_index=begin_index,
             max_size=RANGE_BYTES,
-            wait_ms=self._wait_ms,
+            wait_ms=round(self._wait_s * 1000),
         )
         answer = await self._ask_and_wait(READ_RANGE, request)
         assert isinstance(answer, ReadRangeResponse)
@@ -74,19 +74,22 @@ class LogReader:
             group=self.group,
             begin_index=begin_index,
             max_size=ANSWER_BYTES,
-            wait_ms=self._wait_ms,
+            wait_ms=round(self._wait_s * 1000),
         )
         answer = await self._ask_and_wait(FOLLOW, request)
         assert isinstance(answer, FollowResponse)
         return answer
 
     @property
-    def _wait_ms(self) -> int:
-        """How long the leader may wait for an entry."""
-        return round(self.session.timing.follow_wait_s * 1000)
+    def _wait_s(self) -> float:
+        """How long the leader may wait for an entry: at most half of the deadline, so that an idle
+        log is not taken for a leader that does not answer.
+        """
+        timing = self.session.timing
+        deadline_s = timing.deadline_s if self.deadline_s is None else self.deadline_s
+        return min(timing.follow_wait_s, deadline_s / 2)
 
     async def _ask_and_wait(self, kind: CallKind, request: Message) -> Message:
         """Send a request that the leader may hold until there is an entry."""
-        timing = self.session.timing
-        answer_s = timing.follow_wait_s + timing.follow_margin_s
+        answer_s = self._wait_s + self.session.timing.follow_margin_s
         return await self.session.ask(kind, request, self.deadline_s, answer_s=answer_s)
