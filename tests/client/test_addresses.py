@@ -29,8 +29,9 @@ def test_a_valid_server_address_is_parsed(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":1", "n0-:1", "host:0", "host:65536", "host:x", "a b=host:1"]
-)
+    "text", ["", "host", "host:", ":1", "n0-:1", "host:0", "host:65536", "host:x", "a b=host:1",
+     "x..y:1", f"{'a' * 64}.example:1"],
+)  # fmt: skip
 def test_an_invalid_server_address_is_rejected(text: str) -> None:
     with pytest.raises(AddressError):
         parse_server(text)

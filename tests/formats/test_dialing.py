@@ -63,3 +63,9 @@ def test_a_cancelled_lookup_leaves_no_unhandled_error() -> None:
     uvloop.run(give_up())
 
     assert not complaints
+
+
+@pytest.mark.parametrize("host", ["x..y", f"{'a' * 64}.example"])
+async def test_dial_raises_an_error_for_a_text_that_is_no_name(host: str) -> None:
+    with pytest.raises(OSError, match="is no host name"):
+        await dial(asyncio.Protocol, host, 1)

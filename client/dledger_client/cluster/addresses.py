@@ -10,6 +10,7 @@ from dledger_formats.peers import MEMBER_ID_PATTERN
 
 SERVERS_MAX: Final = 64
 PORT_MAX: Final = 65535
+LABEL_BYTES_MAX: Final = 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,23 @@ def parse_server(text: str) -> ServerAddress:
             f"invalid server address {text!r}: expected HOST:PORT or ID=HOST:PORT, with a port of "
             f"1 to {PORT_MAX}"
         )
+    if not _is_name(host):
+        raise AddressError(
+            f"invalid server address {text!r}: {host} is no host name: each part between dots has "
+            f"1 to {LABEL_BYTES_MAX} bytes"
+        )
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
         raise AddressError(f"invalid member id in {text!r}: only letters, digits and _ are allowed")
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
+
+
+def _is_name(host: str) -> bool:
+    """Whether a host can be looked up at all: by the rules of names, which addresses satisfy."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def parse_servers(texts: str | Iterable[str]) -> list[ServerAddress]:

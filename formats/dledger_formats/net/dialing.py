@@ -16,12 +16,16 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 async def dial(
     make: Callable[[], ProtocolT], host: str, port: int
 ) -> tuple[asyncio.Transport, ProtocolT]:
-    """Connect to the first address of a name that accepts. Raises the last address's OSError.
+    """Connect to the first address of a name that accepts. Raises the last address's OSError,
+    or one for a text that is no name.
 
     The name is looked up every time, because a restarted pod has another address.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a part between two dots is empty, or longer than 63 bytes
+        raise OSError(f"{host} is no host name") from error
     refused = OSError(f"the name {host} has no address")
     for *_, address in found:
         try:
