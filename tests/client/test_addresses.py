@@ -19,6 +19,7 @@ from dledger_client.errors import AddressError
         ("=n1-host:1", None, "n1-host", 1),
         ("[::1]:40911", None, "::1", 40911),
         ("n0=[::1]:40911", "n0", "::1", 40911),
+        ("n0=2001:db8::1:40911", "n0", "2001:db8::1", 40911),  # as some members' settings have it
         (" host:65535 ", None, "host", 65535),
     ],
 )
@@ -34,6 +35,12 @@ def test_a_valid_server_address_is_parsed(
 )  # fmt: skip
 def test_an_invalid_server_address_is_rejected(text: str) -> None:
     with pytest.raises(AddressError):
+        parse_server(text)
+
+
+@pytest.mark.parametrize("text", ["::1", "fe80::1", "n0=::1", "a:1:2"])
+def test_an_address_without_brackets_or_port_is_rejected_with_what_is_expected(text: str) -> None:
+    with pytest.raises(AddressError, match=r"expected HOST:PORT, or \[HOST\]:PORT"):
         parse_server(text)
 
 

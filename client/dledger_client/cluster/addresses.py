@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from re import fullmatch
 from typing import Final
 
@@ -42,6 +43,11 @@ def parse_server(text: str) -> ServerAddress:
         match = fullmatch(r"(?:(n\d{1,9})-)?(.+)", member_id)
         member_id, rest = (match[1] or "", match[2]) if match else ("", "")
     host, _, port = rest.rpartition(":")
+    if ":" in host and not host.startswith("[") and not _is_ipv6(host):
+        raise AddressError(
+            f"invalid server address {text!r}: expected HOST:PORT, or [HOST]:PORT for an IPv6 "
+            "address"
+        )
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
         raise AddressError(
@@ -56,6 +62,14 @@ def parse_server(text: str) -> ServerAddress:
     if member_id and not MEMBER_ID_PATTERN.fullmatch(member_id):
         raise AddressError(f"invalid member id in {text!r}: only letters, digits and _ are allowed")
     return ServerAddress(host=host, port=int(port), member_id=member_id or None)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_name(host: str) -> bool:
