@@ -237,6 +237,21 @@ def test_a_port_that_a_member_of_a_killed_group_listens_on_is_named_with_its_pro
     wait_for(lambda: not is_running(pid), "the remaining member has exited")
 
 
+def test_a_running_group_whose_members_have_the_ports_is_named_in_their_place(
+    tmp_path: Path,
+) -> None:
+    with LocalGroupProcess(tmp_path / "one", 1) as group:
+        pid = group.process.pid
+        port = int(group.servers[0].rpartition(":")[2])
+        with BlockingClient(group.servers, "local") as client:
+            client.append(b"it listens")
+
+        code, err = LocalGroupProcess(tmp_path / "two", 1, 0, f"--port={port}").finish()
+
+    assert code == 2
+    assert f"already in use by the local group of process {pid}; stop it with `kill {pid}`" in err
+
+
 def test_a_member_that_keeps_failing_ends_the_group_with_its_last_log_line(tmp_path: Path) -> None:
     with LocalGroupProcess(tmp_path, 1) as group:
         group.event("leader")

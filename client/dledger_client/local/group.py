@@ -10,9 +10,8 @@ can kill the leader and watch the failover.
 import asyncio
 import contextlib
 import shutil
-import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +30,7 @@ from dledger_client.local.folder import (
     require_empty,
 )
 from dledger_client.local.member import MemberProcess, Restarted
-from dledger_client.local.processes import how_to_stop, listening_on, process_name
+from dledger_client.local.ports import require_free_ports, require_ports_apart
 from dledger_client.local.seed import copy_seed, read_seed
 from dledger_client.local.token import AuditTokenFile, TokenTrouble, keep_token
 from dledger_client.local.trouble import OutOfService, StorageTrouble, TroubleWatch
@@ -121,7 +120,7 @@ class LocalGroup:
         )
         """Where clients of RocketMQ reach the group; None if its members are no brokers."""
         if self.broker is not None:
-            _require_ports_apart(_ports_of(self.members.values()), self.broker.ports)
+            require_ports_apart(_ports_of(self.members.values()), self.broker.ports)
         self._shape = shape
         self._state_machine = state_machine
         self._seed = seed
@@ -150,9 +149,9 @@ class LocalGroup:
                 audit_token = AuditTokenFile(self.folder, self.token_file)
                 audit_token.renew()
                 self.audit_token_file = audit_token.path
-            _require_free_ports(_ports_of(self.members.values()), "--port")
+            require_free_ports(HOST, _ports_of(self.members.values()), "--port")
             if self.broker is not None:
-                _require_free_ports(self.broker.ports, "--broker-port")
+                require_free_ports(HOST, self.broker.ports, "--broker-port")
             broker_environment = {} if self.broker is None else self.broker.environment()
             tasks = await resources.enter_async_context(TaskScope())
             if audit_token is not None:
@@ -293,34 +292,6 @@ def _members(count: int, first_port: int) -> list[LocalMember]:
 
 def _ports_of(members: Iterable[LocalMember]) -> list[int]:
     return [one.port for member in members for one in (member.address, member.http_address)]
-
-
-def _require_ports_apart(ports: Sequence[int], broker_ports: Sequence[int]) -> None:
-    """Raise LocalGroupError if the members and their brokers would need the same port."""
-    both = sorted({*ports} & {*broker_ports})
-    if both:
-        raise LocalGroupError(
-            f"--port and --broker-port both need the port {both[0]}: the members have the ports "
-            f"{min(ports)} to {max(ports)}, and their brokers {min(broker_ports)} to "
-            f"{max(broker_ports)}; choose others for one of them"
-        )
-
-
-def _require_free_ports(ports: Sequence[int], option: str) -> None:
-    """Raise LocalGroupError if a port is in use; `option` sets these ports."""
-    for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the member will
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                users = listening_on(ports)
-                names = ", ".join(map(process_name, users))
-                by = f" by {names}; {how_to_stop(users)}, or" if users else ";"
-                raise LocalGroupError(
-                    f"cannot listen on port {port}: {error.strerror}{by} choose other ports with "
-                    f"{option}"
-                ) from error
 
 
 def environment_of(group: LocalGroup) -> Mapping[str, str]:

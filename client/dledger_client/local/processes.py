@@ -22,6 +22,19 @@ def listening_on(ports: Collection[int]) -> list[int]:
     return _with_links({f"socket:[{inode}]" for inode in _listening_sockets(ports)})
 
 
+def parent_with_same(name: str, pid: int) -> int | None:
+    """Return the parent of a process if both have the same file of this name open, else None."""
+    try:
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError):
+        return None
+    own, others = (
+        {target for _, target in _open_files(str(one)) if Path(target).name == name}
+        for one in (pid, parent)
+    )
+    return parent if own & others else None
+
+
 def process_name(pid: int) -> str:
     """Return how lock files name a process."""
     return f"process {pid}"
@@ -38,9 +51,9 @@ def _with_links(targets: Collection[str]) -> list[int]:
     return sorted(found - {os.getpid()})
 
 
-def _open_files() -> Iterator[tuple[int, str]]:
+def _open_files(processes: str = "[0-9]*") -> Iterator[tuple[int, str]]:
     """Yield the id of each process with the link of each of its open files."""
-    for folder in Path("/proc").glob("[0-9]*/fd"):
+    for folder in Path("/proc").glob(f"{processes}/fd"):
         try:
             for file in os.listdir(folder):
                 yield int(folder.parent.name), os.readlink(folder / file)
