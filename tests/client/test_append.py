@@ -147,7 +147,7 @@ async def test_an_append_is_refused_with_disk_full_at_its_deadline(group: Group)
 async def test_disk_full_is_the_reason_although_the_full_leader_leaves_afterwards(
     group: Group, leaves: str
 ) -> None:
-    """`dledger append` goes on after DISK_FULL, and ends if the group is unreachable."""
+    """`dledger append` may go on after DISK_FULL, and ends if the group is unreachable."""
     group["n0"].script.append(Code.DISK_FULL)
     async with client_of(group) as client:
         pending = asyncio.create_task(client.append(b"x", deadline_s=1.0))

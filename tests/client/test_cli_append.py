@@ -179,6 +179,29 @@ def test_append_stops_at_the_first_deadline_if_the_group_is_unreachable(
     assert json_lines(capsys)[-1]["summary"]["refused"] <= 2
 
 
+def test_append_stops_once_all_that_is_in_flight_was_refused_because_of_full_volumes(
+    group_in_thread: Group, lines_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group_in_thread["n0"].script.extend([Code.DISK_FULL] * 50)
+
+    code = main(["append", str(lines_file), "--deadline", "0.2", "--in-flight", "1"])
+
+    assert code == 4
+    assert {*group_in_thread["n0"].appends} == {b"one"}
+    told = "volumes of the group are full; the rest of the input was not appended\n"
+    assert told in capsys.readouterr().err
+
+
+def test_append_goes_on_after_a_full_volume_once_there_is_room_again(
+    group_in_thread: Group, lines_file: Path
+) -> None:
+    group_in_thread["n0"].script.append(Code.DISK_FULL)
+
+    assert main(["append", str(lines_file), "--deadline", "0.2", "--in-flight", "2"]) == 4
+
+    assert group_in_thread.log == [b"two", b"three"]
+
+
 def test_append_stops_at_a_line_that_is_too_long(
     group_in_thread: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

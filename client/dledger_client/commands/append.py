@@ -86,7 +86,7 @@ def add_parser(commands: common.Commands) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """Append until the input ends, a signal arrives or the group is unreachable.
+    """Append until the input ends, a signal arrives or the group is unreachable or full.
 
     Returns the exit code.
     """
@@ -240,6 +240,12 @@ class _Appending:
         tally = self._tally
         async for body in given:
             if tally.unreachable:
+                return
+            if tally.is_full:
+                common.complain(
+                    "dledger: the volumes of the group are full; the rest of the input was not "
+                    "appended"
+                )
                 return
             if self._output_error is not None or (self._producer and self._producer.has_failed):
                 tally.is_cut_short = True

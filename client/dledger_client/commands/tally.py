@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger_client.append.outcomes import Acknowledged, Outcome, Unknown
+from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.calls.statistics import AppendStatistics
 from dledger_client.commands.common import ExitCode
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -27,6 +27,10 @@ class Tally:
     unknown: int = 0
     refused: int = 0
     unreachable: bool = False
+    is_full: bool = False
+    """Whether all bodies that were in flight at a refusal because of full volumes were refused so.
+    One of them that is acknowledged shows that there is room again.
+    """
     first_index: int | None = None
     last_index: int | None = None
     reasons: Counter[str] = field(default_factory=Counter)
@@ -40,6 +44,10 @@ class Tally:
     """Advice on unknown outcomes that replaces the usual hint; empty to keep that one."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no further body will be taken."""
+    _left_of_full_window: int | None = None
+    """How many bodies that were in flight at a refusal because of full volumes have no outcome yet;
+    None unless the last outcome was such a refusal.
+    """
 
     @property
     def unfinished(self) -> int:
@@ -59,6 +67,7 @@ class Tally:
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
+        self._note_room(outcome)
         if isinstance(outcome, Acknowledged):
             self.acknowledged += 1
             index = outcome.index
@@ -122,6 +131,16 @@ class Tally:
                 f"These may or may not be in the log: {noun} {self._unknown_text()}.{hint}"
             )
         return lines
+
+    def _note_room(self, outcome: Outcome) -> None:
+        """Learn from an outcome that is not counted yet whether the group is full."""
+        if not (isinstance(outcome, Refused) and outcome.code is DLedgerResponseCode.DISK_FULL):
+            self._left_of_full_window = None
+            return
+        if self._left_of_full_window is None:
+            self._left_of_full_window = self.unfinished
+        self._left_of_full_window -= 1
+        self.is_full |= self._left_of_full_window <= 0
 
     def _note_unknown(self, number: int) -> None:
         ranges = self.unknown_ranges
