@@ -96,6 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             top.exit()
     except SystemExit as ended:  # after an error, or after the help
         raise SystemExit(_finish(int(ended.code or 0))) from None
+    except BrokenPipeError:  # of the help
+        streams.discard_output()
+        return ExitCode.OK
+    except OutputError as error:
+        return _fail(error)
     try:
         profiles.resolve(arguments)
         code: int = uvloop.run(arguments.run(arguments))

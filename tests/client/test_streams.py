@@ -103,6 +103,30 @@ def test_output_to_a_full_device_fails_and_says_so(group_in_thread: Group, comma
     )
 
 
+@pytest.mark.parametrize("command", ["--help", "get --help", "--version"])
+def test_help_to_a_full_device_fails_without_a_buffer_too(command: str) -> None:
+    done = run_in_shell(f"dledger {command} > /dev/full", PYTHONUNBUFFERED="1")
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "dledger: cannot write to standard output: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("append --body y", "dledger: appended entry 1\n"), ("get 0", "")]
+)
+def test_output_to_a_closed_standard_output_fails_and_says_so(
+    group_in_thread: Group, command: str, told: str
+) -> None:
+    group_in_thread.log = [b"x"]
+
+    done = run_in_shell(f"dledger {command} >&-")
+
+    problem = "dledger: cannot write to standard output: Bad file descriptor\n"
+    assert (done.returncode, done.stderr) == (1, f"{told}{problem}")
+
+
 def test_append_from_a_closed_standard_input_appends_nothing(group_in_thread: Group) -> None:
     done = run_in_shell("dledger append - <&-")
 
@@ -114,7 +138,7 @@ def test_append_from_a_closed_standard_input_appends_nothing(group_in_thread: Gr
 
 
 def test_commands_work_with_closed_output_and_error(group_in_thread: Group) -> None:
-    assert run_in_shell("dledger append --body x >&- 2>&-").returncode == 0
+    assert run_in_shell("dledger append --quiet --body x >&- 2>&-").returncode == 0
     assert group_in_thread.log == [b"x"]
 
 

@@ -43,6 +43,13 @@ class Parser(argparse.ArgumentParser):
         """Print the error and a pointer to the help, and exit."""
         self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write the help or the version; argparse would ignore an error of the output."""
+        if file is sys.stdout:
+            streams.write(message)
+        else:
+            super()._print_message(message, file)
+
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[Any]

@@ -8,6 +8,7 @@ from typing import Final
 from dledger_client.commands.status_line import LINE
 
 _STANDARD: Final = (0, 1, 2)
+_OUTPUT: Final = 1
 
 
 class OutputError(Exception):
@@ -20,14 +21,16 @@ class OutputError(Exception):
 def prepare() -> None:
     """Make the standard streams safe to use.
 
-    A closed one gets /dev/null, because its number would otherwise be given to a socket, and text
-    that the locale cannot express is escaped. `sys.stdin` stays None if standard input is closed.
+    A closed one gets /dev/null, because its number would otherwise be given to a socket. Writing to
+    a standard output that was closed fails nevertheless. Text that the locale cannot express is
+    escaped. `sys.stdin` stays None if standard input is closed.
     """
     for number in _STANDARD:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            flags = os.O_RDONLY if number == _OUTPUT else os.O_RDWR
+            os.open(os.devnull, flags)  # gets the lowest number that is free: this one
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - it is open until the end
     if sys.stderr is None:
