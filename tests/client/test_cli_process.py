@@ -89,6 +89,22 @@ def test_a_closed_output_pipe_is_not_an_error(group_in_thread: Group) -> None:
     assert (process.returncode, err) == (0, b"")
 
 
+def test_a_tail_ends_as_soon_as_nobody_reads_it_although_no_entry_comes(
+    group_in_thread: Group,
+) -> None:
+    group_in_thread.log = [b"x"]
+    with start_dledger("tail", "--from", "0") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"x\n"
+        process.stdout.close()
+        try:
+            process.wait(timeout=20)
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (0, b"")
+
+
 @pytest.mark.parametrize(
     "arguments", [["append"], ["append", "--whole"], ["import", "--append"], ["export"]]
 )

@@ -61,15 +61,21 @@ async def run(arguments: argparse.Namespace) -> int:
     """Follow the log, write its entries and return the exit code."""
     write = entries.writer(arguments)
     async with common.open_client(arguments) as client:
-        found = client.tail(await _first(client, arguments))
-        written = 0
-        async with contextlib.aclosing(found):
-            async for entry in found:
-                written += write(entry)
-                streams.flush()
-                if written == arguments.count:
-                    break
+        await streams.while_read(_write_entries(client, arguments, write))
     return ExitCode.OK
+
+
+async def _write_entries(
+    client: DLedgerClient, arguments: argparse.Namespace, write: entries.Write
+) -> None:
+    found = client.tail(await _first(client, arguments))
+    written = 0
+    async with contextlib.aclosing(found):
+        async for entry in found:
+            written += write(entry)
+            streams.flush()
+            if written == arguments.count:
+                break
 
 
 async def _first(client: DLedgerClient, arguments: argparse.Namespace) -> int | None:
