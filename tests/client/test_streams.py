@@ -151,6 +151,17 @@ def test_the_reason_why_a_file_cannot_be_read_is_given(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("group_in_thread")
+def test_an_import_of_a_folder_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    done = run_in_shell(f"dledger import --append {tmp_path}")
+
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        f"dledger: cannot read {tmp_path}: Is a directory\n",
+    )
+
+
 def test_text_that_the_locale_cannot_express_is_escaped(group_in_thread: Group) -> None:
     group_in_thread.log = ["ü".encode()]
 

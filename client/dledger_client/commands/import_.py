@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -176,6 +177,8 @@ async def _input(arguments: argparse.Namespace) -> AsyncIterator[int]:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     try:
         found = os.fstat(file)
+        if stat.S_ISDIR(found.st_mode):
+            raise UsageError(f"cannot read {name}: {os.strerror(errno.EISDIR)}")
         if stat.S_ISREG(found.st_mode):
             with progress.bar(arguments.progress, found.st_size, doing="checking") as bar:
                 await verify_file(Path(name), bar.update)
