@@ -162,6 +162,14 @@ def test_an_import_of_a_folder_is_refused_before_anything_is_asked(tmp_path: Pat
     )
 
 
+def test_an_export_may_go_to_the_null_device(group_in_thread: Group) -> None:
+    group_in_thread.log = [b"x"]
+
+    done = run_in_shell("dledger export /dev/null")
+
+    assert (done.returncode, done.stderr) == (0, "exported 1 entry, 0 to 0\n")
+
+
 def test_text_that_the_locale_cannot_express_is_escaped(group_in_thread: Group) -> None:
     group_in_thread.log = ["ü".encode()]
 

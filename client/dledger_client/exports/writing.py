@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
@@ -98,7 +99,7 @@ class ExportWriter:
         assert self._checksum is not None
         assert self.next_index is not None
         self._write(pack_end(self.next_index, self._checksum))
-        if self._output.seekable():
+        if stat.S_ISREG(os.fstat(self._output.fileno()).st_mode):  # no device has to take it
             os.fsync(self._output.fileno())
 
     def close(self) -> None:
