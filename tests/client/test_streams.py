@@ -170,6 +170,13 @@ def test_an_export_may_go_to_the_null_device(group_in_thread: Group) -> None:
     assert (done.returncode, done.stderr) == (0, "exported 1 entry, 0 to 0\n")
 
 
+def test_a_folder_without_a_name_is_not_the_current_one() -> None:
+    done = run_in_shell("dledger group local --data ''")
+
+    assert done.returncode == 2
+    assert "argument --data: '' is no folder" in done.stderr
+
+
 def test_text_that_the_locale_cannot_express_is_escaped(group_in_thread: Group) -> None:
     group_in_thread.log = ["ü".encode()]
 

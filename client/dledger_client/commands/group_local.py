@@ -66,7 +66,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--data",
         metavar="FOLDER",
-        type=Path,
+        type=_data_folder,
         help="folder of the log (default: a temporary folder, removed at the end)",
     )
     parser.add_argument(
@@ -91,6 +91,13 @@ def _members(text: str) -> int:
         shown = text[: common.TEXT_SHOWN_MAX]
         raise argparse.ArgumentTypeError(f"{shown!a} is invalid; expected 1, 3, 5 or 7")
     return int(text)
+
+
+def _data_folder(text: str) -> Path:
+    """Parse the folder of the log, for argparse. An empty text would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder; for the current one, write .")
+    return Path(text)
 
 
 def _addable(text: str) -> int:
