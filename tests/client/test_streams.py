@@ -177,6 +177,14 @@ def test_a_folder_without_a_name_is_not_the_current_one() -> None:
     assert "argument --data: '' is no folder" in done.stderr
 
 
+@pytest.mark.parametrize(("shell", "begins"), [("bash", False), ("zsh", True)])
+def test_only_the_completion_of_zsh_has_the_mark_of_zsh(shell: str, begins: bool) -> None:
+    done = run_in_shell(f"dledger completion {shell}")
+
+    assert done.stdout.startswith("#compdef dledger\n") is begins
+    assert "complete " in done.stdout
+
+
 def test_text_that_the_locale_cannot_express_is_escaped(group_in_thread: Group) -> None:
     group_in_thread.log = ["ü".encode()]
 

@@ -1,11 +1,14 @@
 """`dledger completion`: print a shell completion script."""
 
 import argparse
+from typing import Final
 
 from argcomplete.shell_integration import shellcode
 
 from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode
+
+ZSH_MARK: Final = "#compdef dledger\n"
 
 
 def add_parser(commands: common.Commands) -> None:
@@ -30,5 +33,7 @@ def add_parser(commands: common.Commands) -> None:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Print the script and return the exit code."""
-    common.write_line(shellcode(["dledger"], shell=arguments.shell))
+    script = shellcode(["dledger"], shell=arguments.shell)
+    # The library has one script for bash and zsh; its first line marks it as zsh's.
+    common.write_line(script.removeprefix(ZSH_MARK) if arguments.shell == "bash" else script)
     return ExitCode.OK
