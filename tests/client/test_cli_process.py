@@ -76,6 +76,30 @@ def test_a_signal_ends_append_after_printing_the_summary(
     assert (process.returncode, err) == (128 + number, b"")
 
 
+def test_a_signal_before_anything_was_sent_says_that_nothing_was_appended() -> None:
+    options = ["--servers", "127.0.0.1:1", "--deadline", "60"]
+    with start_dledger("append", "--body", "x", *options) as process:
+        assert process.stderr is not None
+        assert b"waiting for group" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert b"These were not appended: the last 1 that were read.\n" in err
+    assert b"may or may not be in the log" not in err
+
+
+def test_a_signal_after_an_append_was_sent_leaves_its_outcome_open(group_in_thread: Group) -> None:
+    group_in_thread["n0"].script.append(Fault.NO_ANSWER)
+    with start_dledger("append", "--body", "x") as process:
+        wait_for(lambda: group_in_thread["n0"].append_received.is_set(), "the append is sent")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert b"These may or may not be in the log: --body 1." in err
+
+
 def test_a_closed_output_pipe_is_not_an_error(group_in_thread: Group) -> None:
     group_in_thread.log = [b"x" * 1000] * 1000
     with start_dledger("get", "--first", "0", "--last", "end") as process:

@@ -116,6 +116,8 @@ async def run(arguments: argparse.Namespace) -> int:
                 if not signals:
                     raise
                 task.uncancel()
+    # The client that is closed has counted what it dropped before it sent it as refused.
+    tally.are_unfinished_unsent = client.statistics.refused - tally.refused >= tally.unfinished
     elapsed_s = loop.time() - began_s
     is_read = problem is None or isinstance(problem, InputError)
     unwritten = _report(client, tally, arguments, elapsed_s, is_read=is_read)

@@ -36,6 +36,8 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     unknown_ranges: list[list[int]] = field(default_factory=list)
     """First and last number of consecutive bodies whose outcome is unknown, from 1."""
+    are_unfinished_unsent: bool = False
+    """Whether it is known of all bodies without an outcome that they never will be in the log."""
     has_other_input: bool = False
     """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False
@@ -126,11 +128,17 @@ class Tally:
                 for reason, times in self.reasons.items()
             ),
         ]
-        if self.unknown or self.unfinished:
+        if self.unfinished and self.are_unfinished_unsent:
+            lines.append(f"These were not appended: the last {self.unfinished} that were read.")
+        if self.unknown or self._in_doubt:
             lines.append(
                 f"These may or may not be in the log: {noun} {self._unknown_text()}.{hint}"
             )
         return lines
+
+    @property
+    def _in_doubt(self) -> int:
+        return 0 if self.are_unfinished_unsent else self.unfinished
 
     def _note_room(self, outcome: Outcome) -> None:
         """Learn from an outcome that is not counted yet whether the group is full."""
@@ -152,7 +160,7 @@ class Tally:
     def _unknown_text(self) -> str:
         """Name the bodies with unknown outcomes; those without an outcome are the last ones."""
         ranges = [*self.unknown_ranges]
-        if self.unfinished:
+        if self._in_doubt:
             end = self.skipped + self.taken
             ranges.append([end - self.unfinished + 1, end])
         texts = [str(first) if first == last else f"{first} to {last}" for first, last in ranges]
