@@ -37,7 +37,6 @@ from dledger_client.commands import (
 from dledger_client.commands.common import ExitCode, Parser, UsageError
 from dledger_client.commands.producer_record import RecordError
 from dledger_client.commands.profiles import ProfileError
-from dledger_client.commands.streams import OutputError
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
@@ -46,6 +45,8 @@ from dledger_client.errors import (
 )
 from dledger_client.exports.records import ExportError
 from dledger_client.local.errors import MemberFailedError
+from dledger_formats import console
+from dledger_formats.console import OutputError
 
 TRACE_VARIABLE: Final = "DLEDGER_CLIENT_TRACE"
 EXIT_INTERRUPTED: Final = 130
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as ended:  # after an error, or after the help
         raise SystemExit(_finish(int(ended.code or 0))) from None
     except BrokenPipeError:  # of the help
-        streams.discard_output()
+        console.discard_output()
         return ExitCode.OK
     except OutputError as error:
         return _fail(error)
@@ -108,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of the output, such as `head`, has exited, and only reading was left to do.
-        streams.discard_output()
+        console.discard_output()
         return ExitCode.OK
     except Exception as error:
         code = _fail(error)
@@ -118,11 +119,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _finish(code: int) -> int:
     """Write what is left of the output; return the exit code, which is not 0 if that fails."""
     try:
-        streams.flush()
+        console.flush()
     except BrokenPipeError:
-        streams.discard_output()
+        console.discard_output()
     except OutputError as error:
-        streams.discard_output()
+        console.discard_output()
         print(f"dledger: {error}", file=sys.stderr)
         return code or ExitCode.FAILED
     return code
@@ -131,7 +132,7 @@ def _finish(code: int) -> int:
 def _fail(error: Exception) -> int:
     """Print the error in one line and return the exit code."""
     if isinstance(error, OutputError):
-        streams.discard_output()
+        console.discard_output()
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
             print(f"dledger: {error}", file=sys.stderr)

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from dledger_formats import interrupts
 
 _STANDARD: Final = (0, 1, 2)
+_OUTPUT: Final = 1
 
 
 class OutputError(Exception):
@@ -49,17 +50,19 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
     return code
 
 
-def prepare() -> None:
+def prepare(*, needs_output: bool = False) -> None:
     """Make the standard streams safe to use.
 
-    A closed one gets /dev/null, because its number would otherwise be given to a file, and text
-    that the locale cannot express is escaped.
+    A closed one gets /dev/null, because its number would otherwise be given to a file. With
+    `needs_output`, writing to a standard output that was closed fails nevertheless. Text that the
+    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed.
     """
     for number in _STANDARD:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            flags = os.O_RDONLY if needs_output and number == _OUTPUT else os.O_RDWR
+            os.open(os.devnull, flags)  # gets the lowest number that is free: this one
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - it is open until the end
     if sys.stderr is None:
@@ -71,18 +74,26 @@ def prepare() -> None:
 
 def write(text: str) -> None:
     """Write text to standard output. Raises BrokenPipeError or OutputError."""
-    try:
+    with _told_as_output_error():
         sys.stdout.write(text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(error) from error
+
+
+def write_bytes(content: bytes) -> None:
+    """Write bytes to standard output, with the same errors. Do not mix this with text."""
+    with _told_as_output_error():
+        sys.stdout.buffer.write(content)
 
 
 def flush() -> None:
     """Flush standard output. Raises BrokenPipeError or OutputError."""
-    try:
+    with _told_as_output_error():
         sys.stdout.flush()
+
+
+@contextmanager
+def _told_as_output_error() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:

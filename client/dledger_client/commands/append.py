@@ -12,13 +12,14 @@ import msgspec
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
 from dledger_client.client import IN_FLIGHT, DLedgerClient
-from dledger_client.commands import bodies, common, progress, streams
+from dledger_client.commands import bodies, common, progress
 from dledger_client.commands.bodies import InputError, OpenInputError
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.named_producer import IN_FLIGHT_MAX, NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
-from dledger_client.commands.streams import OutputError
 from dledger_client.commands.tally import Tally
+from dledger_formats import console
+from dledger_formats.console import OutputError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 END_WAIT_S: Final = 0.5
@@ -136,7 +137,7 @@ def _exit_code(tally: Tally, problem: Exception | None) -> int:
     """Return the exit code after the output could not be written, or if there is no problem."""
     if problem is None:
         return tally.exit_code
-    streams.discard_output()
+    console.discard_output()
     what = problem if isinstance(problem, OutputError) else "nobody reads the outcomes any longer"
     left = "; the rest of the input was not appended" if tally.is_cut_short else ""
     if left or isinstance(problem, OutputError):
@@ -292,7 +293,7 @@ def _report(
             return None
         if single and not as_json:
             common.write_line(single)
-            streams.flush()
+            console.flush()
             return None
     except (OutputError, BrokenPipeError) as error:
         problem = error

@@ -22,6 +22,7 @@ from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
 from dledger_client.commands.status_line import LINE
 from dledger_client.errors import AddressError
 from dledger_client.read.indexes import INDEX_MAX
+from dledger_formats import console
 from dledger_formats.protocol.requests import Consistency
 
 HELP_COLUMNS: Final = 70
@@ -298,7 +299,7 @@ def write_json(value: Any) -> None:
 def write_event(value: Any) -> None:
     """Write one line of JSON and flush it."""
     write_json(value)
-    streams.flush()
+    console.flush()
 
 
 def is_output_followed() -> bool:

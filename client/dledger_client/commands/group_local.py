@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from dledger_client.commands import common, streams
+from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
-from dledger_client.commands.streams import OutputError
 from dledger_client.local.broker import BROKER_PORT
 from dledger_client.local.errors import LocalGroupError
 from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
@@ -26,6 +25,8 @@ from dledger_client.local.group import (
 )
 from dledger_client.local.token import TokenTrouble
 from dledger_client.local.trouble import OutOfService, StorageTrouble
+from dledger_formats import console
+from dledger_formats.console import OutputError
 from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACHINES
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -261,7 +262,7 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
             f"  curl -s http://{first.http_address}/metrics | grep ^dledger_broker_messages_\n"
         )
     common.write_line("Press Ctrl-C to stop the group.")
-    streams.flush()
+    console.flush()
 
 
 def _broker_json(group: LocalGroup) -> Mapping[str, object]:
@@ -317,7 +318,7 @@ def _print_event(event: Event) -> None:
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
             f"{event.pid}"
         )
-    streams.flush()
+    console.flush()
 
 
 def _print_event_json(event: Event) -> None:

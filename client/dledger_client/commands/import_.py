@@ -14,15 +14,16 @@ from typing import Final
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, import_guard, progress, streams
+from dledger_client.commands import common, import_guard, progress
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
-from dledger_client.commands.streams import OutputError
 from dledger_client.exports.reading import ExportDecoder, verify_file
 from dledger_client.exports.records import ExportedEntry, ExportError
 from dledger_client.opening import open_file
+from dledger_formats import console
+from dledger_formats.console import OutputError
 from dledger_formats.log import disk
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
@@ -104,7 +105,7 @@ class _Mapping:
             self._write_run(self.run)
         except (OutputError, BrokenPipeError) as error:
             self.problem = error
-            streams.discard_output()
+            console.discard_output()
 
     def _write_run(self, run: tuple[int, int, int]) -> None:
         first, there, length = run
@@ -113,7 +114,7 @@ class _Mapping:
             common.write_json({"source": [first, last], "destination": [there, last_there]})
         else:
             common.write_line(f"{first} to {last} are now {there} to {last_there}")
-        streams.flush()
+        console.flush()
 
 
 async def run(arguments: argparse.Namespace) -> int:

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from dledger_client.cluster.addresses import ServerAddress, parse_servers
 from dledger_client.cluster.pages import PageError, get_page
-from dledger_client.commands import common, streams
+from dledger_client.commands import common
 from dledger_client.commands.common import ExitCode, UsageError
 from dledger_client.commands.profiles import HTTP_VARIABLE
 from dledger_client.errors import AddressError
+from dledger_formats import console
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
 from dledger_formats.json_objects import FormatError
 from dledger_formats.settings import HTTP_PORT
@@ -91,7 +92,7 @@ async def run(arguments: argparse.Namespace) -> int:
         if sys.stdout.isatty() and arguments.output != "json":
             common.write_line(CLEAR + time.strftime("%H:%M:%S"))
         await _run_once(arguments)
-        streams.flush()
+        console.flush()
         await asyncio.sleep(arguments.watch)
     return await _run_once(arguments)
 

@@ -7,6 +7,7 @@ from typing import Final
 from dledger_client.client import DLedgerClient
 from dledger_client.commands import common, entries, streams
 from dledger_client.commands.common import ExitCode
+from dledger_formats import console
 from dledger_formats.log import disk
 
 LOOK_BACK_MAX: Final = 1 << 20
@@ -73,7 +74,7 @@ async def _write_entries(
     async with contextlib.aclosing(found):
         async for entry in found:
             written += write(entry)
-            streams.flush()
+            console.flush()
             if written == arguments.count:
                 break
 
