@@ -18,8 +18,6 @@ from dledger_operator.observed_state import Membership, Observation
 from dledger_operator.spec.group import Group
 
 T = TypeVar("T")
-# Cycles of the event loop within which every task gets from one request to its next one.
-CYCLES = 12
 
 
 class Outcome(Enum):
@@ -220,6 +218,8 @@ class SteppedFollower:
 
 
 async def settle() -> None:
-    """Let every task run until it waits for its next request."""
-    for _ in range(CYCLES):
+    """Let every task run until it waits for its next request: no callback of the loop is ready."""
+    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+    while ready:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0)
