@@ -83,8 +83,9 @@ USER 10001:10001
 # Only these files of the project decide what is loaded, so other changes do not repeat this stage.
 FROM audit-spark AS audit-class-data
 COPY audit/dledger_audit/__init__.py audit/dledger_audit/class_data.py \
-    audit/dledger_audit/log4j2.properties audit/dledger_audit/make_class_data.py \
-    audit/dledger_audit/session.py /tmp/source/dledger_audit/
+    audit/dledger_audit/interrupts.py audit/dledger_audit/log4j2.properties \
+    audit/dledger_audit/make_class_data.py audit/dledger_audit/session.py \
+    /tmp/source/dledger_audit/
 RUN PYTHONPATH=/tmp/source python -m dledger_audit.make_class_data /tmp/class-data/spark.jsa
 
 FROM audit-spark AS audit-runtime

@@ -31,8 +31,8 @@ AUDIT_BASE_PACKAGES = (*BASE_PACKAGES, "openjdk-17-jre-headless")
 CLASS_DATA_SOURCES = tuple(
     f"audit/dledger_audit/{name}"
     for name in (
-        *("__init__.py", "class_data.py", "log4j2.properties", "make_class_data.py"),
-        "session.py",
+        *("__init__.py", "class_data.py", "interrupts.py", "log4j2.properties"),
+        *("make_class_data.py", "session.py"),
     )
 )
 # Bump when the way to create the root file system changes.
