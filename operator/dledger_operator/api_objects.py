@@ -301,3 +301,11 @@ class LeaseView:
     """The Lease is free when its holder has not renewed it for this long."""
     transitions: int
     """How often the Lease has passed to another holder."""
+
+
+def version_number(resource_version: str) -> int:
+    """Return a version as a number, as which Kubernetes lets clients compare those of one kind; 0
+    for another text.
+    """
+    is_number = resource_version.isascii() and resource_version.isdigit()
+    return int(resource_version) if is_number else 0

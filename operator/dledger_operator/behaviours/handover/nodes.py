@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dledger_operator.api_objects import PodView, Toleration
+from dledger_operator.api_objects import PodView, Toleration, version_number
 
 CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """Taints that Kubernetes derives from a node's conditions, such as memory pressure. They come and
@@ -79,7 +79,7 @@ class Nodes:
         matters differs. A watch that lags may tell less than a LIST has.
         """
         known = self._versions.get(body["metadata"]["name"], "")
-        if _number(body["metadata"].get("resourceVersion", "")) < _number(known):
+        if version_number(body["metadata"].get("resourceVersion", "")) < version_number(known):
             return False
         return self._take(body)
 
@@ -121,12 +121,6 @@ class Nodes:
     def _forget(self, name: str) -> bool:
         self._versions.pop(name, None)
         return self._known.pop(name, None) is not None
-
-
-def _number(resource_version: str) -> int:
-    """Return a version as a number, as which Kubernetes lets clients compare those of one kind."""
-    is_number = resource_version.isascii() and resource_version.isdigit()
-    return int(resource_version) if is_number else 0
 
 
 def node_view(body: Mapping[str, Any]) -> NodeView:

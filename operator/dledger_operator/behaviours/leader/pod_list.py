@@ -9,7 +9,7 @@ read comes from the cache at once.
 from typing import Protocol
 
 from dledger_operator import names
-from dledger_operator.api_objects import ChildView, PodView
+from dledger_operator.api_objects import ChildView, PodView, version_number
 from dledger_operator.behaviours.children.ownership import Ownership, ownership
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.clients.errors import KubeError
@@ -43,9 +43,8 @@ class PodList:
         self._member_uids: frozenset[str] = frozenset()
 
     def saw(self, resource_version: str) -> None:
-        """Note a pod's version. Kubernetes lets clients compare those of one kind as numbers."""
-        if resource_version.isascii() and resource_version.isdigit():
-            self.newest = max(self.newest, int(resource_version))
+        """Note a pod's version."""
+        self.newest = max(self.newest, version_number(resource_version))
 
     async def members(self, group: Group, *, cached: bool) -> list[PodView]:
         """List the members' pods, as new as etcd or, if `cached`, as new as what was told.
