@@ -164,9 +164,11 @@ async def _run_kopf(
     begins = {running, *tasks, asyncio.create_task(told.wait())}
     try:
         await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
-        ends = {running, cleaned_up}
-        first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(ends, timeout=CLEANED_UP_S_MAX, return_when=first)
+        await asyncio.wait(
+            {running, cleaned_up},
+            timeout=CLEANED_UP_S_MAX,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         await asyncio.wait({running}, timeout=KOPF_ENDS_S_MAX)
     finally:
         await end_all_but(before)
