@@ -1,4 +1,4 @@
-"""What Ctrl-C (SIGINT) does to a program: while it starts, while it works, and while it ends.
+"""Sets what Ctrl-C (SIGINT) does to a program while it starts, works and ends.
 
 Python turns SIGINT into a KeyboardInterrupt. In the midst of imports nobody can catch that. So
 SIGINT has its default action until the program is ready for it, and again once it has ended: the

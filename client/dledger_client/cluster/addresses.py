@@ -73,7 +73,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _is_name(host: str) -> bool:
-    """Whether a host can be looked up at all: by the rules of names, which addresses satisfy."""
+    """Return whether a host may be a name that can be looked up. An address may."""
     try:
         host.encode("idna")
     except UnicodeError:

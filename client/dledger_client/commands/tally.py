@@ -28,8 +28,9 @@ class Tally:
     refused: int = 0
     unreachable: bool = False
     is_full: bool = False
-    """Whether all bodies that were in flight at a refusal because of full volumes were refused so.
-    One of them that is acknowledged shows that there is room again.
+    """Whether the volumes of the group are taken for full: an append was refused because of that,
+    and so were all others that were in flight then. An acknowledged one would show that there is
+    room again.
     """
     first_index: int | None = None
     last_index: int | None = None
@@ -37,7 +38,7 @@ class Tally:
     unknown_ranges: list[list[int]] = field(default_factory=list)
     """First and last number of consecutive bodies whose outcome is unknown, from 1."""
     are_unfinished_unsent: bool = False
-    """Whether it is known of all bodies without an outcome that they never will be in the log."""
+    """Whether no body without an outcome was sent: none of them will ever be in the log."""
     has_other_input: bool = False
     """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False

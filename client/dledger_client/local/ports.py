@@ -1,4 +1,4 @@
-"""Whether a local group can have its ports, and who has them if not."""
+"""Checks that the ports of a local group are free, and names the processes that have them."""
 
 import socket
 from collections.abc import Sequence
