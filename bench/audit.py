@@ -47,16 +47,19 @@ class Cost(NamedTuple):
     memory_mib: float = 0.0
 
 
-def audit(group: NodeGroup, master: str, options: Sequence[str] = ()) -> Cost:
-    """Run `dledger-audit` once; raise an error unless the verdict is Sound."""
+def audit_command(group: NodeGroup, master: str, options: Sequence[str] = ()) -> list[str]:
+    """Return the command line of an audit of all members."""
     members = [
         f"--member={member}=http://{group.host(member)}:{port}"
         for member, port in group.http_ports.items()
     ]
-    command = [
-        sys.executable, "-m", "dledger_audit", "--group=g", *members, f"--master={master}",
-        "--read-rate=0", *options,
-    ]  # fmt: skip
+    start = [sys.executable, "-m", "dledger_audit", "--group=g"]
+    return [*start, *members, f"--master={master}", *options]
+
+
+def audit(group: NodeGroup, master: str, options: Sequence[str] = ()) -> Cost:
+    """Run `dledger-audit` once; raise an error unless the verdict is Sound."""
+    command = audit_command(group, master, ["--read-rate=0", *options])
     with cpu_group() as processors:
         began_s = time.monotonic()
         with subprocess.Popen(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, cast
 
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.codes import RequestCode
 
 WARM_UP_S: Final = 1.0
@@ -37,8 +38,8 @@ async def bare_load(address: str, group: str, member_id: str, load: Load) -> lis
 
 async def run_load(address: str, client: "BareClient") -> list[float]:
     """Run a client until its load is over; return the latencies in seconds."""
-    host, _, port = address.rpartition(":")
-    await asyncio.get_running_loop().create_connection(lambda: client, host, int(port))
+    host, port = split_address(address)
+    await asyncio.get_running_loop().create_connection(lambda: client, host, port)
     await client.done
     return client.latencies_s
 
@@ -108,7 +109,7 @@ class BareClient(asyncio.Protocol):
             self._transport.close()
 
     def is_success(self, frame: bytes, opaque_at: int) -> bool:
-        """Tell whether an answer acknowledges its append."""
+        """Return whether an answer acknowledges its append."""
         return b'"code":200' in frame[opaque_at:]
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from bench.bare_client import frame_around_opaque
 from bench.rocketmq_send import QUEUES
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode
 from dledger_formats.rocketmq.codes import PullSysFlag, RequestCode
 from dledger_formats.rocketmq.pulls import PullFields
@@ -66,8 +67,8 @@ class Client(asyncio.Protocol):
 
 async def connected(address: str) -> Client:
     """Return a client of one member."""
-    host, _, port = address.rpartition(":")
-    _, client = await asyncio.get_running_loop().create_connection(Client, host, int(port))
+    host, port = split_address(address)
+    _, client = await asyncio.get_running_loop().create_connection(Client, host, port)
     return client
 
 

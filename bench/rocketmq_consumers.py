@@ -27,9 +27,11 @@ import uvloop
 
 from bench.append import processor_s
 from bench.bare_client import Load, run_load
+from bench.idle import TIMING
 from bench.pulling_clients import Client, Puller, clients_of, pull_ext, send_ext
 from bench.rocketmq_send import QUEUES, SEGMENT_BYTES, producer
 from dledger_formats.http.status import FlushDiskType, Manifest
+from dledger_formats.peers import split_address
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_record import decode, divide
 from tools.groups.broker_group import BrokerGroup
@@ -54,11 +56,11 @@ async def pull_for(
 ) -> tuple[float, float, float]:
     """Pull all queues at once; return the messages passed, the MiB and the pulls of a second."""
     until_s = time.perf_counter() + seconds
-    host, _, port = address.rpartition(":")
+    host, port = split_address(address)
     pullers = [Puller(TOPIC, number, end, tags, until_s) for number, end in enumerate(ends)]
     for puller in pullers:
         loop = asyncio.get_running_loop()
-        await loop.create_connection(partial(_itself, puller), host, int(port))
+        await loop.create_connection(partial(_itself, puller), host, port)
     await asyncio.gather(*(each.done for each in pullers))
     return (
         sum(each.passed for each in pullers) / seconds,
@@ -250,6 +252,8 @@ def main() -> None:
         BrokerGroup(
             Path(folder), flush_disk_type=FlushDiskType.ASYNC_FLUSH,
             segment_size_bytes=SEGMENT_BYTES, index_segment_size_bytes=32 * 1_000_000,
+            heartbeat_interval_ms=TIMING["heartbeat_interval_ms"],
+            election_timeout_ms=TIMING["election_timeout_ms"],
         ) as group,
     ):  # fmt: skip
         uvloop.run(fill(group.broker_addresses[group.master()], arguments.fill_seconds))

@@ -168,7 +168,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _is_registered(group: BrokerGroup) -> bool:
-    """Tell whether every member is registered at every name server."""
+    """Return whether every member is registered at every name server."""
     brokers = [group.status(member).broker for member in group.peers]
     return all(
         broker is not None and all(server.registered for server in broker.name_servers)

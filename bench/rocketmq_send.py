@@ -36,7 +36,7 @@ class BareProducer(BareClient):
     """Sends prepared messages."""
 
     def is_success(self, frame: bytes, opaque_at: int) -> bool:
-        """Tell whether an answer acknowledges its send."""
+        """Return whether an answer acknowledges its send."""
         return b'{"code":0,' in frame[:opaque_at]
 
 

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, Self
 import uvloop
 
 from bench.bare_readers import BareScan, BareTail
+from bench.steady_appends import BODY_BYTES_MIN
 from dledger_client.client import DLedgerClient
+from dledger_formats.peers import split_address
 
-BODY_BYTES_MIN: Final = struct.calcsize("d")
-"""A body begins with the time at which it was handed to the writer's client."""
 TIMED_A_SECOND_MAX: Final = 50_000
 """If all tails together get more entries in a second, only a part of them is timed."""
 PART: Final = 16
@@ -145,9 +145,9 @@ async def _read_bare(source: Source, reading: Reading, times_s: "array[float]") 
     tail = functools.partial(BareTail, leader_id, body_bytes, begin, times_s)
     scan = functools.partial(BareScan, leader_id, body_bytes, 0, array("d"))
     kinds = [tail] * reading.load.tails + [scan] * reading.load.from_start
-    host, _, port = source.leader_address.rpartition(":")
+    host, port = split_address(source.leader_address)
     connect = asyncio.get_running_loop().create_connection
-    readers = [(await connect(kind, host, int(port)))[1] for kind in kinds]
+    readers = [(await connect(kind, host, port))[1] for kind in kinds]
     await asyncio.sleep(1)
     reading.ready.set()
     while not reading.stop.is_set():

@@ -15,24 +15,21 @@ event loop took too much of the processor.
 """
 
 import argparse
-import asyncio
 import contextlib
 import multiprocessing
 import os
-import struct
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import uvloop
 
 from bench.append import processor_s
+from bench.steady_appends import BODY_BYTES_MIN, Appends, append_for
 from bench.tail_readers import (
-    BODY_BYTES_MIN,
     Load,
     Priority,
     Reading,
@@ -41,54 +38,15 @@ from bench.tail_readers import (
     use_processor,
 )
 from bench.turns import LongTurns, turn_s_max
-from dledger_client.append.outcomes import Acknowledged
-from dledger_client.client import DLedgerClient
 from tools.groups.node_group import NodeGroup
 from tools.groups.turns import TurnWatch
 
 PROCESSES: Final = 2
 """Processes that the tailing readers share."""
-PACE_S: Final = 0.002
-"""Interval at which bodies are handed to the client."""
 HEADING: Final = (
     "phase          appends/s   p50 ms   p99 ms  ratios      leader's processor   "
     "entries/s of tails   from the start"
 )
-
-
-class Appends(NamedTuple):
-    """The appends of one phase."""
-
-    rate: float
-    p50_ms: float
-    p99_ms: float
-
-
-async def append_for(group: NodeGroup, rate: int, body_bytes: int, seconds: float) -> Appends:
-    """Append at a rate; return the latencies. Each body begins with the time of its append."""
-    handed_s: list[float] = []
-    latencies_s: list[float] = []
-    rest = os.urandom(body_bytes - BODY_BYTES_MIN)
-
-    async def bodies() -> AsyncIterator[bytes]:
-        began_s = time.perf_counter()
-        while (elapsed_s := time.perf_counter() - began_s) < seconds:
-            while len(handed_s) < elapsed_s * rate:
-                handed_s.append(time.perf_counter())
-                yield struct.pack("d", handed_s[-1]) + rest
-            await asyncio.sleep(PACE_S)
-
-    async with DLedgerClient(servers=group.servers, group="g") as client:
-        async for outcome in client.append_all(bodies(), in_flight=8192):
-            if not isinstance(outcome, Acknowledged):
-                raise SystemExit(f"an append was not acknowledged: {outcome}")
-            latencies_s.append(time.perf_counter() - handed_s[outcome.number])
-    latencies_s.sort()
-    return Appends(
-        len(latencies_s) / seconds,
-        latencies_s[len(latencies_s) // 2] * 1000,
-        latencies_s[int(len(latencies_s) * 0.99)] * 1000,
-    )
 
 
 class Readers:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import settings
 
+from dledger_must_run import plugin as must_run
 from dledger_samples import plugin as samples
 
 # Property tests use the same examples in every run, without a deadline for slow machines.
@@ -11,8 +12,9 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let `--sample` choose tests."""
+    """Let `--sample` choose tests, and MUST_RUN fail a run in which all are skipped."""
     config.pluginmanager.register(samples)
+    must_run.register(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -142,5 +142,13 @@ def test_a_share_keeps_whole_files_of_each_sample(tmp_path: Path) -> None:
     assert "50% of the files; --sample=642dab44 --share=0.5 runs it again" in printed
 
 
+@pytest.mark.parametrize("sample", ["642dab44", "first", "second"])
+def test_a_set_of_several_files_is_never_empty_in_a_share(tmp_path: Path, sample: str) -> None:
+    printed = run(tmp_path, f"--sample={sample}", "--share=0.2", copies=15)
+
+    passed = [line for line in printed.splitlines() if "PASSED" in line]
+    assert len([line for line in passed if "::test_growth" in line]) == 1
+
+
 def test_a_share_leaves_nothing_out_of_the_sample_of_all(tmp_path: Path) -> None:
     assert "deselected" not in run(tmp_path, "--share=0.5", copies=3)

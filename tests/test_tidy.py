@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,8 @@ TEXT_SUFFIXES = {
 }  # fmt: skip
 # The first words of a docstring without a subject and a verb: readers have to guess both.
 HEADLESS = re.compile(r"(?:Who|Whoever|Whom|Of|As|So|For so)\b")
+# The first words of a docstring that only a reader of the line above understands.
+POINTING = re.compile(r"(?:The same|Those|All of them|Takes them|(?:Return|Read) the same)\b")
 # Old-fashioned or misleading words, and what to write instead.
 WORN_WORDS = {
     re.compile(r"\banew\b", re.IGNORECASE): "again, or from scratch",
@@ -169,6 +172,36 @@ def test_every_init_file_of_a_package_holds_only_a_docstring() -> None:
     assert not wrong, "an __init__.py holds a docstring and nothing else"
 
 
+def listed_modules(docstring: str) -> set[str]:
+    """Return the names before two spaces at the beginnings of lines, and lists with commas."""
+    text = docstring.split("\nGlossary\n")[0]
+    pattern = r"^ *((?:\w+, )+\w+|\w+(?=  ))(?:  .*)?$"
+    return {name for found in re.findall(pattern, text, re.MULTILINE) for name in found.split(", ")}
+
+
+def modules_of(package: Path) -> set[str]:
+    return {
+        path.stem
+        for path in package.iterdir()
+        if (path.suffix == ".py" and not path.stem.startswith("__"))
+        or (path / "__init__.py").exists()
+    }
+
+
+def test_a_package_that_lists_its_modules_lists_all_of_them() -> None:
+    wrong = []
+    for path in python_files(*SOURCE_FOLDERS, "tests/lib"):
+        if path.name != "__init__.py":
+            continue
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        listed, existing = listed_modules(docstring), modules_of(path.parent)
+        if len(listed & existing) < 2:
+            continue
+        lacking = set() if "Every other module" in docstring else existing - listed
+        wrong += [f"{name_of(path)}: {name}" for name in sorted(lacking | (listed - existing))]
+    assert wrong == []
+
+
 def test_every_module_has_a_docstring() -> None:
     wrong = [
         name_of(path)
@@ -197,6 +230,20 @@ def test_the_raft_core_only_imports_from_its_allow_list() -> None:
             ]
 
     assert not wrong
+
+
+def test_the_page_on_the_architecture_shows_the_layers_that_are_enforced() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    lines = [
+        "".join(f"{container}: " for container in contract.get("containers", ()))
+        + " ─▶ ".join(contract["layers"])
+        for contract in contracts["contracts"]
+        if contract["type"] == "layers"
+    ]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, section = page.partition("## Which way imports go\n")
+
+    assert section.split("```")[1].splitlines()[1:] == lines
 
 
 @pytest.mark.parametrize("folder", SOURCE_FOLDERS)
@@ -249,6 +296,18 @@ def test_docstrings_and_errors_are_plain_english(folder: str) -> None:
     ]
 
     assert not found
+
+
+@pytest.mark.parametrize("folder", [one for one in PLAIN_FOLDERS if one != "operator"])
+def test_docstrings_name_what_they_are_about(folder: str) -> None:
+    found = [
+        f"{name_of(path)}:{line}: begins with {words[0]!r}"
+        for path in python_files(folder)
+        for line, text in docstrings(ast.parse(path.read_text()))
+        if (words := POINTING.match(text.strip()))
+    ]
+
+    assert not found, "help() and a jump show a docstring without the line above"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,6 @@
 
 import sys
 
-from dledger_audit.program import main
+from dledger_audit.console_script import main
 
 sys.exit(main())

@@ -313,7 +313,7 @@ def parser() -> argparse.ArgumentParser:
         "--html",
         type=_writable,
         metavar="FILE",
-        help="file to write one HTML page to, which opens no URL; - writes it behind the report "
+        help="file to write one HTML page to, which opens no URL; - writes it after the report "
         "(default: none)",
     )
     top.add_argument(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dledger_audit.capture import Capture
-from dledger_audit.checks.agreement import WEAK, Outcome
+from dledger_audit.capture import Capture, unconfirmed
+from dledger_audit.checks.agreement import READ_AGAIN, WEAK, Outcome
 from dledger_audit.checks.comparison import Comparison, Range, compare
 from dledger_audit.checks.continuity import continuity, spans
 from dledger_audit.checks.coverage import NOTHING, MemberTotals, SegmentTotals, segments, totals
@@ -12,7 +12,8 @@ from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
 from dledger_audit.checks.next_removal import Outlook, outlooks
-from dledger_audit.checks.removed import removed
+from dledger_audit.checks.removed import removed, told_once
+from dledger_audit.checks.seen import unshown
 from dledger_audit.checks.snapshot import snapshots
 from dledger_audit.compaction.amounts import Amounts
 from dledger_audit.passes import Passes
@@ -20,7 +21,7 @@ from dledger_audit.pieces import PieceComparer, outcomes_of
 from dledger_audit.settle import AskAgain, Settled, ends_of, settle, sizes_of
 from dledger_audit.snapshots.gathering import Gathered, gather
 from dledger_audit.snapshots.replay import Replayed, replay
-from dledger_audit.verdict import CRITICAL, DIVERGENCE, HISTORY, REMOVED
+from dledger_audit.verdict import CHANGED, CRITICAL, DIVERGENCE, HISTORY, REMOVED, WARNING
 from dledger_formats.audit import Finding
 
 
@@ -45,8 +46,11 @@ def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
     comparison = compare(settled.table, settled.electorate)
     outcomes: list[Outcome] = []
     if comparison.disputed:
-        comparer = PieceComparer(settled.electorate, comparison.disputed, comparison.fresh)
+        comparer = PieceComparer(
+            settled.electorate, comparison.disputed, comparison.fresh, comparison.differing
+        )
         outcomes = outcomes_of(passes.outcomes(settled.capture.manifests, comparer))
+        outcomes += unshown(comparison.differences, outcomes, settled.electorate)
     gathered = gather(passes, {**settled.capture.manifests, **settled.again}, ask_again)
     replayed = replay(passes, gathered)
     counted = totals(settled.table)
@@ -77,19 +81,27 @@ def findings_of(
         [
             *integrity(table, ends_of(manifests)),
             *continuity(spans(table), settled.electorate.held, sizes_of(manifests)),
-            *removed(manifests, settled.again, settled.electorate.held),
+            *removed(settled.first, settled.again, settled.electorate.held),
             *comparison.too_few,
             *_runs(outcomes),
         ]
     )
-    undecided = {(each.kind, each.first_index): each.members for each in outcomes if each.members}
+    undecided = {
+        (each.kind, each.first_index): each.members
+        for each in outcomes
+        if each.members and each.kind != READ_AGAIN
+    }
+    once = told_once(settled.first, settled.again)
     return [
-        finding(
-            run,
-            is_elsewhere=not _touches(weak, run) and _is_held(run, settled.electorate),
-            members=undecided.get((run.check, run.first_index), ""),
-        )
-        for run in runs
+        *(unconfirmed(member, [REMOVED], first, last) for member, first, last in once),
+        *(
+            finding(
+                run,
+                is_elsewhere=not _touches(weak, run) and _is_held(run, settled.electorate),
+                members=undecided.get((run.check, run.first_index), ""),
+            )
+            for run in runs
+        ),
     ]
 
 
@@ -105,19 +117,20 @@ def snapshot_findings(
 
 def _runs(outcomes: Sequence[Outcome]) -> Iterator[Run]:
     for each in outcomes:
-        if each.kind != WEAK and not _is_explained(each, outcomes):
+        if each.kind not in (WEAK, READ_AGAIN) and not _is_explained(each, outcomes):
             yield run_of(
                 each.kind,
-                CRITICAL,
+                WARNING if each.kind == CHANGED else CRITICAL,
                 each.first_index,
                 each.last_index,
                 member=each.member,
                 segment=each.segment,
+                reason=each.reason,
             )
 
 
 def _is_explained(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
-    """Tell whether histories differ only because of a difference that is named anyway."""
+    """Return whether histories differ only because of a difference that is named anyway."""
     return outcome.kind == HISTORY and any(
         each.kind in DIVERGENCE
         and each.first_index < outcome.first_index
@@ -127,12 +140,12 @@ def _is_explained(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
 
 
 def _touches(ranges: Sequence[Range], run: Run) -> bool:
-    """Tell whether any of the run's entries is in any of the ranges."""
+    """Return whether any of the run's entries is in any of the ranges."""
     return any(first <= run.last_index and run.first_index <= last for first, last in ranges)
 
 
 def _is_held(run: Run, electorate: Electorate) -> bool:
-    """Tell whether a majority of the voters holds entries that are missing at a log's front.
+    """Return whether a majority of the voters holds entries that are missing at a log's front.
 
     Entries that no member holds are in no piece, so the comparison does not know them.
     """

@@ -147,8 +147,8 @@ def change(member: str, held: Held) -> Finding:
 def unconfirmed(member: str, checks: Iterable[str], first_index: int, last_index: int) -> Finding:
     """Report entries in which these checks found faults, and which could not be read again."""
     text = (
-        f"the first reading found faults ({', '.join(checks)}), and the member's log changed "
-        "before a second one; audit again when it is steady"
+        f"the first reading found faults ({', '.join(checks)}), and the member's log changed, or "
+        "it did not answer, before a second one; audit again when it is steady"
     )
     return _warning(member, CHANGED, text, first_index, last_index)
 
@@ -259,7 +259,7 @@ def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:
 
 
 def removes(status: NodeStatus) -> bool:
-    """Tell whether a member's settings let it remove segments."""
+    """Return whether a member's settings let it remove segments."""
     never = {
         "DLEDGER_FILE_RESERVED_HOURS": "0",
         "DLEDGER_RETENTION_BYTES": "0",

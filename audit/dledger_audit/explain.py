@@ -46,8 +46,12 @@ OTHERS: Final = {
         "copy of its volume before you rebuild the member"
     ),
     "history_begin": (
-        "the member's log begins with them, and at an earlier audit it began behind them; old "
+        "the member's log begins with them, and at an earlier audit it began after them; old "
         "files came back, or it took the log of another member"
+    ),
+    "changed": (
+        "held different entries when they were read first, and a second reading did not show "
+        "which; audit again when these members are steady"
     ),
     "no_majority": (
         "hold different entries, and no version is on a majority of the voters; the audit cannot "

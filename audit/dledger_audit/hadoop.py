@@ -62,7 +62,10 @@ class HadoopFolder:
         return True
 
     def put(self, source: Path, name: str) -> None:
-        """Copy a local file, or a folder with all that is in it, in place of what has the name."""
+        """Copy a local file, or a folder with all that is in it, in place of what has the name.
+
+        A run that has lost the folder's lock meanwhile stops before the next file.
+        """
         self.remove(name)
         files = [source] if source.is_file() else sorted(source.rglob("*"))
         for file in files:
@@ -75,9 +78,7 @@ class HadoopFolder:
         only while this run holds the folder.
         """
         self.put(source, name + HADOOP_UNFINISHED)
-        if self._lock is not None:
-            with self._held_by_others():
-                self._lock.check()
+        self._check_lock()
         with self._told(f"does not rename {name}"):
             rename = self._jvm.org.apache.hadoop.fs.Options.Rename
             options = self._gateway.new_array(rename, 1)
@@ -85,7 +86,11 @@ class HadoopFolder:
             self._context.rename(self._path(name + HADOOP_UNFINISHED), self._path(name), options)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it exists."""
+        """Remove a file, or a folder with all that is in it, if it exists.
+
+        What has the name may be another run's if the lock was lost, so it is checked before.
+        """
+        self._check_lock()
         with self._told(f"does not remove {name}"):
             is_removed = self._files.delete(self._path(name), True)
             if not is_removed and self._files.exists(self._path(name)):
@@ -107,6 +112,15 @@ class HadoopFolder:
         finally:
             self._lock = None
             self._unlock(lock)
+
+    def _check_lock(self) -> None:
+        """Refuse if a run that holds the folder has lost it.
+
+        The lock itself removes its files only before the run holds the folder, and after.
+        """
+        if self._lock is not None:
+            with self._held_by_others():
+                self._lock.check()
 
     @contextmanager
     def _held_by_others(self) -> Iterator[None]:
@@ -175,10 +189,12 @@ class HadoopFolder:
             warn(f"{error}; the next run waits for a minute until it takes the lock over")
 
     def _put_file(self, source: Path, name: str) -> None:
+        """Copy a file to a name that is free."""
+        self._check_lock()
         with self._told(f"does not take {name}"):
             read = self._jvm.java.io.FileInputStream(str(source))
             try:
-                written = self._files.create(self._path(name), True)
+                written = self._files.create(self._path(name), False)
                 self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(read, written, BLOCK_BYTES, False)
                 if written.hasCapability("hsync"):
                     written.hsync()

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from dledger_audit import arguments as command_line
 from dledger_audit import hadoop, page, report
@@ -188,7 +187,7 @@ def _amounts(
     if not options.decoder:
         return amounts.NO_DECODER
     return amounts.measure(
-        amounts.SparkAmounts(SparkSession(context)),
+        amounts.SparkAmounts(context),
         captured.group,
         captured.manifests,
         captured.urls,

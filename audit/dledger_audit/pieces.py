@@ -1,5 +1,6 @@
 """The comparison of one disputed piece, from packs to outcomes, as a worker of Spark runs it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,18 +34,29 @@ class PieceComparer:
     disputed: list[Range]
     fresh: frozenset[int]
     """First indexes of the disputed pieces before which the chain CRCs do not differ."""
+    differing: list[Range]
+    """The disputed pieces of which whole copies differ."""
 
     def compare(self, rows: pa.Table) -> pa.Table:
         """Compare all packs of one piece, rows of PACK_SCHEMA; return rows of OUTCOME_SCHEMA."""
         start = rows["piece"][0].as_py()
-        if not any(first <= start <= last for first, last in self.disputed):
+        if not _is_in(self.disputed, start):
             return OUTCOME_SCHEMA.empty_table()  # it was read because it lies between two others
         last = piece_end(start, np.array(self.electorate.cuts, np.int64)) - 1
         outcomes = agreement(
-            _packs(rows), start, last, self.electorate, is_fresh=start in self.fresh
+            _packs(rows),
+            start,
+            last,
+            self.electorate,
+            is_fresh=start in self.fresh,
+            has_differed=_is_in(self.differing, start),
         )
         plain = [{name: getattr(each, name) for name in OUTCOME_SCHEMA.names} for each in outcomes]
         return pa.Table.from_pylist(plain, schema=OUTCOME_SCHEMA)
+
+
+def _is_in(ranges: Sequence[Range], index: int) -> bool:
+    return any(first <= index <= last for first, last in ranges)
 
 
 def outcomes_of(rows: pa.Table) -> list[Outcome]:

@@ -22,5 +22,5 @@ def folder(text: str) -> Path | str:
 
 
 def is_uri(place: object) -> bool:
-    """Tell whether a place is in a Hadoop file system, and not a local folder."""
+    """Return whether a place is in a Hadoop file system, and not a local folder."""
     return isinstance(place, str) and _URI.fullmatch(place) is not None

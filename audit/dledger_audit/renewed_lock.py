@@ -4,7 +4,7 @@ The file names its holder and a number, which rises with each renewal. Another r
 soon as it sees the number change. It takes the lock over once the number has stayed the same for
 `STALE_S`, because then the holder was killed. No clocks of two machines are compared. A holder that
 was stopped for so long and goes on finds out that it has lost the lock, at the latest right before
-it would publish something.
+it would write, rename or remove something.
 """
 
 import contextlib
@@ -60,6 +60,10 @@ class RenewedLock:
         self._sleep = sleep
         self._holder = uuid.uuid4().hex.encode()
         self._renewals = 0
+        self._renewed_s = 0.0
+        """When the lock was written last, by the clock."""
+        self._is_written = True
+        """Whether the last write of the lock has succeeded."""
         self._alone = threading.Lock()
 
     def acquire(self) -> None:
@@ -76,7 +80,7 @@ class RenewedLock:
                 seen = None
                 continue
             self._sleep(LOOK_S)
-        self._files.write(self._name, self._content())
+        self._write()
 
     def check(self) -> None:
         """Renew the lock. Raises LockHeldError if it was lost."""
@@ -84,7 +88,7 @@ class RenewedLock:
             if not self._is_mine():
                 raise LockHeldError
             self._renewals += 1
-            self._files.write(self._name, self._content())
+            self._write()
 
     def release(self) -> None:
         """Remove the lock, unless it was lost."""
@@ -99,7 +103,7 @@ class RenewedLock:
 
         def renew() -> None:
             while not ended.wait(RENEWAL_S):
-                # What fails here fails again in `check` before the run publishes something.
+                # What fails here fails again in `check` before the run changes something.
                 with contextlib.suppress(Exception):
                     self.check()
 
@@ -112,11 +116,19 @@ class RenewedLock:
             thread.join()
 
     def _is_mine(self) -> bool:
-        """A renewal that failed may have written its number, or may not have."""
-        return (self._files.read(self._name) or b"").startswith(self._holder)
+        """A renewal that failed may have written its number, or may not have, or may have emptied
+        the file. Nobody takes such a file over before it has been the same for STALE_S.
+        """
+        found = self._files.read(self._name)
+        if found is None or found.startswith(self._holder):
+            return found is not None
+        is_torn = not self._is_written and self._holder.startswith(found)
+        return is_torn and self._clock() - self._renewed_s < STALE_S
 
-    def _content(self) -> bytes:
-        return b"%s %d" % (self._holder, self._renewals)
+    def _write(self) -> None:
+        self._is_written, begun_s = False, self._clock()
+        self._files.write(self._name, b"%s %d" % (self._holder, self._renewals))
+        self._is_written, self._renewed_s = True, begun_s
 
     def _take_over(self, found: bytes) -> None:
         """Move a dead run's lock out of the way, but no other's that has taken it over before."""

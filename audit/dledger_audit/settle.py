@@ -2,7 +2,7 @@
 
 A manifest holds only for a moment. Retention removes segments, a restarted member knows a lower
 committed index until it has a leader, and a healing member replaces its log. So every member is
-asked again behind the pass:
+asked again after the pass:
 
     its log begins later        what was removed meanwhile is not missed
     it has another `life`       if anything of it was missing or damaged, it is read once more, and
@@ -46,13 +46,15 @@ class Settled:
     capture: Capture
     electorate: Electorate
     table: DigestTable
+    first: Mapping[str, Manifest]
+    """The first manifests of the same members: of those that were read once more, the old ones."""
     again: Mapping[str, Manifest]
-    """The manifests of the members that answered once more, behind the pass."""
+    """The manifests of the members that answered once more, after the pass."""
 
 
 def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
     """Read the logs, ask the members again, and read once more what moved meanwhile."""
-    electorate = capture.electorate
+    first, electorate = capture.manifests, capture.electorate
     rows = passes.digests(capture.manifests, electorate.cuts)
     present = ask_again()
     troubled = _troubled(rows, capture.manifests, electorate.held)
@@ -96,6 +98,7 @@ def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
         capture=replace(capture, findings=(*capture.findings, *again)),
         electorate=electorate,
         table=DigestTable.of(rows, tuple(electorate.held)),
+        first={member: first[member] for member in capture.manifests},
         again=present,
     )
 
@@ -168,7 +171,7 @@ def _beyond(
 
 
 def _is_fault(run: Run) -> bool:
-    """Tell whether a run, unless it was just not served, keeps a verdict from being Sound."""
+    """Return whether a run, unless it was just not served, keeps a verdict from being Sound."""
     if run.check in (UNREADABLE, check_name(Flag.SHORT_FILE)):
         return False
     return judge([finding(run, is_elsewhere=False)]) is not Verdict.SOUND

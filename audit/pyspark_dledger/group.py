@@ -45,6 +45,19 @@ class Group:
         return min(held, default=0)
 
     @property
+    def unsure(self) -> list[str]:
+        """The members that do not know yet which of their entries are committed."""
+        return [
+            copy.member for copy in self.copies if copy.manifest.data and copy.committed_index < 0
+        ]
+
+    @property
+    def untold(self) -> list[str]:
+        """Why members may have entries of which they do not tell."""
+        reason = "it does not know yet which of its entries are committed"
+        return [*self.silent.values(), *(f"{member}: {reason}" for member in self.unsure)]
+
+    @property
     def identity(self) -> str:
         """Tells the group from others of the same name; empty if no copy knows it."""
         return max((copy.manifest.status.group_identity for copy in self.copies), default="")
@@ -55,11 +68,25 @@ def ask(
     known: Mapping[str, Any] | None = None,
     warned_of: Collection[str] = (),
 ) -> Group:
-    """Ask the members for their manifests at once; `places` are URLs and folders by member id.
+    """Ask the members of one group.
 
-    `known` are manifests that were given, as JSON objects. `warned_of` are members whose silence is
-    known, so no warning tells it. Raises RefusedError if no member
-    answers, or if those that answer are not the named members of one group.
+    `known` are manifests that were given, as JSON objects. Raises RefusedError as `heard` does, and
+    if those that answer are of different groups.
+    """
+    found = heard(places, known, warned_of)
+    _check_one_group(found.copies)
+    return found
+
+
+def heard(
+    places: Mapping[str, str],
+    known: Mapping[str, Any] | None = None,
+    warned_of: Collection[str] = (),
+) -> Group:
+    """Ask members for their manifests at once; `places` are URLs and folders by member id.
+
+    `warned_of` are members whose silence is known, so no warning tells it. Raises RefusedError if
+    no member answers, or if one is not the member of its name.
     """
 
     def one(member: str) -> Copy | str:
@@ -76,7 +103,6 @@ def ask(
     }
     if not copies:
         raise RefusedError(f"no member of the group can be read: {'; '.join(silent.values())}")
-    _check_one_group(copies)
     for member, reason in silent.items():
         if member not in warned_of:
             _LOG.warning("reading without a member: %s", reason)
@@ -97,7 +123,10 @@ def _copy(member: str, place: str, given: bytes) -> Copy | str:
         check_names(manifest)
     except ReadError as error:
         return f"{member}: {error}"
-    if "://" in place and manifest.status.self_id != member:
+    is_folder = "://" not in place
+    if manifest.is_unlisted and not is_folder:
+        return f"{member}: it is out of service, and lists no files: {manifest.status.reason}"
+    if not is_folder and manifest.status.self_id != member:
         raise RefusedError(f"{place} is the member {manifest.status.self_id}, not {member}")
     return Copy(member=member, place=place, manifest=manifest)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
@@ -16,7 +16,7 @@ from pyspark_dledger.decode import Entries
 from pyspark_dledger.files import Files
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.ranges import IndexRange
-from pyspark_dledger.segments import WINDOW_BYTES, Absent, Run, Scan, scan
+from pyspark_dledger.segments import WINDOW_BYTES, Run, Scan, scan
 
 HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK
 """Flags of entries that are as they were written."""
@@ -42,6 +42,8 @@ class _Why(NamedTuple):
 
     text: str
     is_unauthorized: bool = False
+    is_silent: bool = False
+    """Whether the copy could not be read. An attempt at another segment may wait as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Slice:
 class _Chain:
     """The last entry that was yielded, whose chain_crc the next one continues.
 
-    A scan cannot check an entry behind a damaged header, since that header's chain_crc is lost. But
+    A scan cannot check an entry after a damaged header, since that header's chain_crc is lost. But
     another copy has it, so the two are checked here.
     """
 
@@ -78,7 +80,7 @@ class _Chain:
     """An archive has a chain of its own."""
 
     def allows(self, entries: Slice, copy: Copy) -> bool:
-        """Tell whether the first entry of a slice may follow."""
+        """Return whether the first entry of a slice may follow."""
         header = disk.EntryHeader(*entries.entries.headers[entries.start].item())
         is_known = self.index == entries.first_index - 1 and self.is_archive == copy.is_archive
         if not (is_known and self.chain_crc and header.chain_crc):
@@ -86,7 +88,7 @@ class _Chain:
         return header.chain_crc == disk.chain_crc_of(header, self.chain_crc)
 
     def follow(self, entries: Slice, copy: Copy) -> None:
-        """Go on behind a slice."""
+        """Go on after a slice."""
         last = entries.end - 1
         self.index = int(entries.entries.index[last])
         self.chain_crc = int(entries.entries.headers["chain_crc"][last])
@@ -109,7 +111,8 @@ class Reader:
         self._open = open_copy
         self._window_bytes = window_bytes
         self._harmless = harmless
-        self._silent: set[str] = set()
+        self._silent: dict[str, int] = {}
+        """Places that could not be read, with the number of the last attempt that failed."""
         self._stack = ExitStack()
         self._files: dict[str, Files] = {}
 
@@ -133,15 +136,30 @@ class Reader:
     def _read(
         self, copies: Sequence[Copy], first: int, last: int, reasons: list[_Why], chain: _Chain
     ) -> Iterator[Slice]:
-        if not copies:
-            raise _no_copy(first, last, reasons)
-        copies = sorted(copies, key=lambda each: each.place in self._silent)
+        """Yield the entries from the first copy, or else from others. What is after a segment that
+        cannot be read is read from the others first: each attempt may take a minute.
+        """
+        while first <= last:
+            if not copies:
+                raise _no_copy(first, last, reasons)
+            copies = sorted(copies, key=lambda each: self._silent.get(each.place, 0))
+            first = yield from self._read_first(copies, first, last, reasons, chain)
+
+    def _read_first(
+        self, copies: Sequence[Copy], first: int, last: int, reasons: list[_Why], chain: _Chain
+    ) -> Generator[Slice, None, int]:
+        """Read up to a segment of the first copy that cannot be read, or up to `last`.
+
+        Return the index after those that it read.
+        """
         copy, others = copies[0], copies[1:]
         index, absent = first, [*reasons, _Why(f"{copy.member}: missing")]
         for found, start, end, reason, pos in self._spans(copy, first, last):
             low, high = max(start, index), min(end, last)
             if high < low:
                 continue
+            if reason.is_silent:
+                self._silent[copy.place] = 1 + max(self._silent.values(), default=0)
             if low > index:
                 yield from self._read(others, index, low - 1, absent, chain)
             index = high + 1
@@ -159,8 +177,10 @@ class Reader:
             if low <= high:
                 why = [*reasons, reason._replace(text=f"{copy.member}: {reason.text}")]
                 yield from self._read(others, low, high, why, chain)
-        if index <= last:
-            yield from self._read(others, index, last, absent, chain)
+            if reason.is_silent:
+                return index
+        yield from self._read(others, index, last, absent, chain)
+        return last + 1
 
     def _spans(
         self, copy: Copy, first: int, last: int
@@ -176,8 +196,6 @@ class Reader:
             window_bytes = min(window_bytes, SMALL_WINDOW_BYTES)
         for segment in plan.segments(copy.manifest, IndexRange(first=first, last=last)):
             for run in self._scan(segment, self._files[copy.place], window_bytes):
-                if isinstance(run, Absent) and run.flag == Flag.UNREADABLE:
-                    self._silent.add(copy.place)  # each attempt may take a minute
                 for part in _divided(run, self._harmless):
                     yield *part, segment.pos
 
@@ -200,7 +218,8 @@ def _no_copy(first: int, last: int, reasons: Sequence[_Why]) -> NoIntactCopyErro
 def _divided(run: Run, harmless: Flag) -> Iterator[tuple[Entries | None, int, int, _Why]]:
     """Divide a run where intact and other entries meet."""
     if not isinstance(run, Entries):
-        why = _Why(run.reason or _name(run.flag), run.is_unauthorized)
+        is_silent = run.flag == Flag.UNREADABLE and not run.is_gone
+        why = _Why(run.reason or _name(run.flag), run.is_unauthorized, is_silent)
         yield None, run.first_index, run.last_index, why
         return
     bad = (run.flags & ~int(harmless)) != 0

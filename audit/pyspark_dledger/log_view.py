@@ -26,7 +26,7 @@ from pyspark_dledger.intact import (
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.options import FULL, HEADERS, INDEX, SKIP, Options
 from pyspark_dledger.pairs import check_decoder, pairs_of
-from pyspark_dledger.ranges import NOTHING, IndexRange, cut
+from pyspark_dledger.ranges import INDEX_MAX, NOTHING, IndexRange, cut
 from pyspark_dledger.segments import Scan, scan
 from pyspark_dledger.splits import Piece
 from pyspark_dledger.units import scan_units_or_headers
@@ -80,9 +80,10 @@ class LogView:
         """Ask the members, and divide the log as it is now. Raises RefusedError."""
         found = group.ask(self._options.members, self._options.manifests)
         first = self._options.first_wanted
-        if first is not None and self._options.on_removed != SKIP:
-            check_front(found, first)
         asked = self._options
+        if first is not None:
+            check_front(found, first, asked.on_removed)
+            warn_of_removed(found, first)
         tasks = log_tasks(found, wanted, asked.task_bytes, asked.level, asked.bearer)
         return [replace(task, first_wanted=first) for task in tasks]
 
@@ -112,7 +113,8 @@ class LogView:
                 found = self._ask_again()
                 first = _removed_before(found, copies)
                 if first > index:
-                    self._check_removed(found, task)
+                    if task.first_wanted is not None:
+                        check_front(found, task.first_wanted, self._options.on_removed)
                     _LOG.warning(
                         "leaving out the entries %d to %d: removed meanwhile", index, first - 1
                     )
@@ -132,17 +134,13 @@ class LogView:
         except RefusedError:
             return Group(copies=())
 
-    def _check_removed(self, found: Group, task: LogTask) -> None:
-        if task.first_wanted is not None and self._options.on_removed != SKIP:
-            check_front(found, task.first_wanted)
-
 
 def _removed_before(found: Group, copies: Sequence[Copy]) -> int:
     """Return before which index all of these members have removed their entries since the query
     was planned; 0 if one of them does not say so.
     """
-    answered = {copy.member for copy in found.copies}
-    if any(copy.member not in answered for copy in copies) or found.committed_index < 0:
+    told = {copy.member for copy in found.copies}.difference(found.unsure)
+    if any(copy.member not in told for copy in copies) or found.committed_index < 0:
         return 0
     return found.first_index
 
@@ -160,14 +158,43 @@ def _renewed(copies: tuple[Copy, ...], found: Group, piece: Piece) -> tuple[Copy
     )
 
 
-def check_front(found: Group, first: int) -> None:
-    """Raise RefusedError if entries from `first` on were removed."""
-    if found.committed_index >= 0 and first < found.first_index:
+def unknown_front(found: Group, first: int) -> str:
+    """Say why it is not known whether entries from `first` on were removed; empty if it is."""
+    if not _is_cut(found, first) or not found.untold:
+        return ""
+    return (
+        f"the members that tell their entries begin with entry {found.first_index}, and others may "
+        f"have those from {first} on ({'; '.join(found.untold)}); start again once these tell "
+        "theirs, too, or without their names if they are lost, or leave the entries out with "
+        f"startingIndex={found.first_index} (a stream: and a new checkpoint)"
+    )
+
+
+def check_front(found: Group, first: int, on_removed: str) -> None:
+    """Raise RefusedError if entries from `first` on were removed and may not be left out, or if a
+    member that does not tell its entries may still have them.
+    """
+    if unknown := unknown_front(found, first):
+        raise RefusedError(unknown)
+    if _is_cut(found, first) and on_removed != SKIP:
         raise RefusedError(
             f"the log of the group begins with entry {found.first_index}: entries from {first} on "
-            f"were asked for, and retention has removed them from all members that answer; start "
+            f"were asked for, and retention has removed them from all members; start "
             f"with startingIndex={found.first_index}, or take onRemoved={SKIP} to leave them out"
         )
+
+
+def warn_of_removed(found: Group, first: int, last: int = INDEX_MAX) -> None:
+    """Log which of the entries `first` to `last` are left out, since they were removed."""
+    if _is_cut(found, first):
+        _LOG.warning(
+            "leaving out the entries %d to %d: removed before they were read",
+            first, min(last, found.first_index - 1),
+        )  # fmt: skip
+
+
+def _is_cut(found: Group, first: int) -> bool:
+    return found.committed_index >= 0 and first < found.first_index
 
 
 def log_tasks(

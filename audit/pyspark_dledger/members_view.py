@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dledger_formats.http.status import Manifest
 from dledger_formats.log import disk
-from pyspark_dledger import columns, plan
+from pyspark_dledger import columns, group, plan
 from pyspark_dledger.copies import opened
 from pyspark_dledger.digests import DIGEST_SCHEMA, digests
 from pyspark_dledger.files import Files
@@ -70,7 +70,8 @@ class MembersView:
     def tasks(
         self, wanted: Sequence[IndexRange], members: frozenset[str] | None
     ) -> list[SegmentTask]:
-        """Plan tasks of whole segments; request manifests that were not given as an option.
+        """Plan tasks of whole segments; request manifests that were not given as an option. Members
+        that do not answer are left out. Raises RefusedError if none of those that are asked does.
 
         A task has several segments of a member if all of them together are small enough. `members`
         names those to read; None stands for all.
@@ -78,10 +79,13 @@ class MembersView:
         parts_max = None if self._options.rows == ENTRIES else plan.PARTS_MAX
         planned: dict[str, list[SegmentTask]] = {}
         leaders: set[str] = set()
-        for member, place in self._options.members.items():
-            if members is not None and member not in members:
-                continue
-            manifest = self._manifest(member, place)
+        places = {
+            member: place
+            for member, place in self._options.members.items()
+            if members is None or member in members
+        }
+        for member, manifest in self._manifests(places).items():
+            place = places[member]
             grouped = self._grouped(plan.parts(manifest, wanted, parts_max))
             planned[member] = [SegmentTask(member, place, parts) for parts in grouped]
             if manifest.status.leader_id == manifest.status.self_id:
@@ -127,11 +131,18 @@ class MembersView:
         if reduced:
             yield pa.concat_batches(reduced)
 
-    def _manifest(self, member: str, place: str) -> Manifest:
-        if member in self._options.manifests:
-            return Manifest.from_json(json.dumps(self._options.manifests[member]).encode())
-        with opened(place) as files:
-            return files.manifest()
+    def _manifests(self, places: Mapping[str, str]) -> dict[str, Manifest]:
+        """Return those that were given, and ask the other members. Raises RefusedError if none of
+        these answers.
+        """
+        given = {
+            member: Manifest.from_json(json.dumps(self._options.manifests[member]).encode())
+            for member in places
+            if member in self._options.manifests
+        }
+        to_ask = {member: place for member, place in places.items() if member not in given}
+        copies = group.heard(to_ask).copies if to_ask else ()
+        return given | {copy.member: copy.manifest for copy in copies}
 
 
 def _read_bytes(segment: Segment, level: str) -> int:

@@ -5,6 +5,7 @@ is refused, since a misspelled one would silently read something else.
 """
 
 import difflib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -209,7 +210,7 @@ def _indexes(plain: Any) -> list[int]:
 def _sorted_ranges(plain: Any) -> list[IndexRange]:
     if not isinstance(plain, list) or not all(len(_indexes(pair)) == 2 for pair in plain):
         raise TypeError("it must be a JSON list of pairs of indexes, such as [[0, 99], [200, 299]]")
-    flat = [index for pair in plain for index in pair]
-    if any(last < first for first, last in plain) or flat != sorted(flat):
+    is_backward = any(last < first for first, last in plain)
+    if is_backward or any(first <= last for (_, last), (first, _) in itertools.pairwise(plain)):
         raise ValueError("the ranges must be sorted and must not overlap")
     return [IndexRange(first=first, last=last) for first, last in plain]

@@ -1,7 +1,7 @@
 """The columns `key` and `value`: what the decoders of `keys` say of an entry, for people to read.
 
     register          key and value are the 4 bytes each
-    kv                what stands before and behind the first `=`
+    kv                what stands before and after the first `=`
     json:FIELD        the text or the digits of FIELD; the whole object
     rocketmq          the property KEYS; the body of the message
     module:function   the key that the function returns; the whole body

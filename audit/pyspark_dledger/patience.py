@@ -7,7 +7,7 @@ the second time keeps them from counting the same seconds twice.
 
 A second in which the member answers takes one second of silence away. A member that was silent for
 `SILENT_S_MAX` is not asked any more. The last third of that time is kept for its manifest, which an
-audit requests behind the pass: a member that answers that request is asked again for everything. An
+audit requests after the pass: a member that answers that request is asked again for everything. An
 answer that asks for more time, or tells of an error, does not count as silence.
 
 The environment has the bound and the folder (`shared_files`).

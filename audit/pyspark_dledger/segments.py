@@ -17,6 +17,7 @@ from pyspark_dledger.decode import Context, Entries, PreviousEntry, decode
 from pyspark_dledger.files import (
     DiskError,
     Files,
+    GoneError,
     IndexUnits,
     ReadError,
     UnauthorizedError,
@@ -73,6 +74,8 @@ class Absent:
     """Offset in the data files where the first of them should start; -1 if unknown."""
     is_unauthorized: bool = False
     """Whether the member refused them because it did not get the audit token of its group."""
+    is_gone: bool = False
+    """Whether the member no longer has the file; its others may be readable."""
 
 
 Run: TypeAlias = Entries | Absent
@@ -93,13 +96,31 @@ def scan(
     scanner = _Scanner(segment, files, window_bytes, sums_bodies=sums_bodies)
     try:
         for run in scanner.runs():
-            yield from _in_blocks(run)
+            if (wanted := _from(segment.first_wanted, run)) is not None:
+                yield from _in_blocks(wanted)
     except DiskError as error:
         yield from _in_blocks(scanner.give_up(Flag.DISK_ERROR, str(error)))
     except ReadError as error:
         absent = scanner.give_up(Flag.UNREADABLE, str(error))
-        is_unauthorized = isinstance(error, UnauthorizedError)
-        yield from _in_blocks(replace(absent, is_unauthorized=is_unauthorized))
+        is_unauthorized, is_gone = (
+            isinstance(error, kind) for kind in (UnauthorizedError, GoneError)
+        )
+        yield from _in_blocks(replace(absent, is_unauthorized=is_unauthorized, is_gone=is_gone))
+
+
+def _from(first_index: int, run: Run) -> Run | None:
+    """Return the part of a run from an index on; None if there is none.
+
+    A scan that does not find the first wanted entry begins with those before it.
+    """
+    if isinstance(run, Entries):
+        before = int(np.searchsorted(run.index, first_index))
+        if before == len(run):
+            return None
+        return run.part(before, len(run)) if before else run
+    if run.last_index < first_index:
+        return None
+    return run if run.first_index >= first_index else replace(run, first_index=first_index, at=-1)
 
 
 def _in_blocks(run: Run) -> Iterator[Run]:
@@ -152,17 +173,20 @@ class _Scanner:
                 yield self._skip_damage()
 
     def give_up(self, flag: Flag, reason: str = "") -> Absent:
-        """Declare the rest of the segment absent, or a single entry if the end is unknown."""
+        """Declare the wanted rest of the segment absent, or one entry if the end is unknown."""
         first_index, last_index = self._index, self._last_index_possible()
+        at = self._segment.pos + self._at
+        if first_index < self._segment.first_wanted:
+            first_index, at = self._segment.first_wanted, -1
         if self._segment.last_expected is None:
-            last_index = first_index
+            last_index = min(first_index, last_index)
         self._index = self._last_index + 1
         return Absent(
             first_index=first_index,
             last_index=last_index,
             flag=flag,
             reason=reason,
-            at=self._segment.pos + self._at,
+            at=at,
         )
 
     def _last_index_possible(self) -> int:
@@ -240,13 +264,13 @@ class _Scanner:
         return self._segment.pos + self._at + located.end - header.pos
 
     def _next_is_hidden(self, view: Bytes, located: Located) -> bool:
-        """Tell whether a wanted entry follows whose header the view does not hold."""
+        """Return whether a wanted entry follows whose header the view does not hold."""
         end = located.end + disk.ENTRY_HEADER_SIZE
         is_wanted = self._index + len(located) <= self._last_index
         return is_wanted and len(view) < end <= self._segment.file.readable_bytes - self._at
 
     def _ends_with_blank(self, *, zeroed: bool) -> bool:
-        """Tell whether a blank fills the rest of the file; `zeroed` if its bytes must be zero."""
+        """Return whether a blank fills the rest of the file; `zeroed` if its bytes must be zero."""
         view = self._data.view(self._at)
         if self._at + blank_size(view) != self._segment.file.size_bytes:
             return False

@@ -14,8 +14,8 @@ Options
     startingIndex   read no entry before this index
     endingIndex     read no entry after this index
     ranges          JSON, sorted [[FIRST, LAST], ...]: read nothing but these indexes
-    onRemoved       fail (default) or skip: what to do if all members that answer have removed
-                    entries from `startingIndex` or the first range on
+    onRemoved       fail (default) or skip: what to do if all members have removed entries
+                    from `startingIndex` or the first range on
     maxEntriesPerBatch, maxBytesPerBatch
                     a batch of `readStream` has at most so many entries (no bound) or bytes (1 GiB)
     tokenFile       a file with the group's audit token, on each machine that runs tasks

@@ -62,7 +62,7 @@ class HeaderWindow(Window):
 def header_spans(units: Records, pos: int, start: int, end: int) -> list[tuple[int, int]]:
     """Return which bytes of a file hold the headers of the entries between two offsets.
 
-    `pos` is the file's own offset in the data files. The last span ends with the header behind the
+    `pos` is the file's own offset in the data files. The last span ends with the header after the
     last whole entry. There are no spans if the units do not tell where entries are.
     """
     offsets = units["pos"].astype(np.int64) - pos

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark_dledger import plan
 from pyspark_dledger.copies import Copy
-from pyspark_dledger.files import Files, IndexUnits, ReadError
+from pyspark_dledger.files import DiskError, Files, GoneError, IndexUnits, ReadError
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import Segment
 
@@ -34,6 +34,7 @@ def tasks(
     """
     grouped: list[list[Piece]] = []
     size = 0
+    files = _UntilSilent(files)
     for range_ in wanted:
         for piece in _pieces(copy, files, range_, task_bytes):
             if grouped and size + piece.bytes <= task_bytes:
@@ -68,6 +69,7 @@ def last_within(copy: Copy, files: Files, wanted: IndexRange, bytes_max: int) ->
     It is at least the first wanted index.
     """
     room, last = bytes_max, wanted.first
+    files = _UntilSilent(files)
     for piece in _pieces(copy, files, wanted, bytes_max):
         if piece.bytes <= room:
             room, last = room - piece.bytes, piece.last
@@ -115,6 +117,26 @@ def _divided(
         end = places.last_within(first, last, bytes_max)
         yield Piece(first=first, last=end, bytes=places.between(first, end))
         first = end + 1
+
+
+class _UntilSilent:
+    """Files that are not asked again once they did not answer: each attempt may take long."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._error: ReadError | None = None
+
+    def read(self, folder: str, name: str, start: int, end: int) -> bytes | bytearray:
+        """Read as `Files` do. Raises the first error again."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return self._files.read(folder, name, start, end)
+        except (GoneError, DiskError):
+            raise  # other files may be readable
+        except ReadError as error:
+            self._error = error
+            raise
 
 
 class _Places:

@@ -3,7 +3,8 @@
 An offset is the index of the next entry to read, and the identity of the group. An entry below an
 offset that was given out is committed, so every later reading of the same batch has the same
 entries. But members may forget how far the log is committed: after the leader died, the others know
-a lower index until one of them leads. A batch waits for them then.
+a lower index until one of them leads. A batch waits for them then, and for a member that may have
+entries that all others have removed.
 """
 
 import time
@@ -14,7 +15,14 @@ from typing import Any, Final, TypeAlias
 from pyspark_dledger import group
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.group import Group
-from pyspark_dledger.log_view import ASK_SECONDS, LogTask, log_tasks, open_copy
+from pyspark_dledger.log_view import (
+    ASK_SECONDS,
+    LogTask,
+    log_tasks,
+    open_copy,
+    unknown_front,
+    warn_of_removed,
+)
 from pyspark_dledger.options import LOG, SKIP, OptionError, Options
 from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.splits import last_within
@@ -23,7 +31,9 @@ Offset: TypeAlias = dict[str, Any]
 """`index`, the next entry to read, and `group`, an identity or an empty text."""
 
 COMMIT_SECONDS: Final = 60.0
-"""How long a batch waits until a member knows again that its entries are committed."""
+"""How long a batch waits until a member knows again that its entries are committed, and until all
+tell whether they still have its front.
+"""
 
 
 class LogStream:
@@ -51,11 +61,14 @@ class LogStream:
 
     def first(self) -> Offset:
         """Return where a query without a checkpoint begins. Raises RefusedError."""
-        found = self._ask()
         first = self._options.first_wanted
+        found = self._ask()
         if first is None:
-            first = found.first_index
-        return {"index": first, "group": found.identity}
+            found = self._ask_about(0, found)
+        return {
+            "index": found.first_index if first is None else first,
+            "group": found.identity,
+        }
 
     def stop_here(self) -> None:
         """Let the query end with the last entry that is committed now. Raises RefusedError."""
@@ -65,22 +78,23 @@ class LogStream:
         """Return where a batch that begins at `start` ends; it is empty if there is nothing new.
 
         A bounded one has at most the entries and bytes of the options, or one entry. Raises
-        RefusedError, also if entries from `start` on were removed and may not be skipped.
+        RefusedError, also if wanted entries from `start` on were removed and may not be skipped.
         """
         if self._idle_since is not None:
             # Spark would ask 100 times a second.
             self._sleep(max(0.0, self._idle_since + ASK_SECONDS - self._clock()))
-        found = self._ask()
-        self._check(start, found)
-        self.newest = {"index": found.committed_index + 1, "group": found.identity}
         first = start["index"]
-        end = min(found.committed_index, self._options.ranges[-1].last) + 1
-        if self._target is not None:
-            end = min(end, self._target)
+        found = self._ask()
+        if self._end(found) > first:  # a front that is not wanted need not be known
+            found = self._ask_about(first, found)
+        self._check_group(start, found)
+        self.newest = {"index": found.committed_index + 1, "group": found.identity}
+        end = self._end(found)
         self._idle_since = self._clock() if end <= first else None
         if end <= first:
             return start
-        if is_bounded:
+        self._check_front(first, found)
+        if is_bounded and found.first_index < end:
             end = self._bounded(found, max(first, found.first_index), end)
         return {"index": end, "group": start["group"] or found.identity}
 
@@ -89,8 +103,12 @@ class LogStream:
         first, last = start["index"], end["index"] - 1
         if last < first:
             return []
-        found = self._ask_until_committed(last)
-        self._check(start, found)
+        found = self._ask_until(
+            lambda asked: _unknown_commit(asked, last) or unknown_front(asked, first)
+        )
+        self._check_group(start, found)
+        self._check_front(first, found)
+        warn_of_removed(found, first, last)
         tasks = log_tasks(
             found, [IndexRange(first=first, last=last)], self._options.task_bytes,
             self._options.level, self._options.bearer,
@@ -102,36 +120,45 @@ class LogStream:
         self._silent = frozenset(found.silent)
         return found
 
-    def _ask_until_committed(self, last: int) -> Group:
-        """Ask until any member knows that an entry is committed."""
+    def _end(self, found: Group) -> int:
+        """Return before which entry the query ends, by what is committed and by what it wants."""
+        end = min(found.committed_index, self._options.ranges[-1].last) + 1
+        return end if self._target is None else min(end, self._target)
+
+    def _ask_about(self, first: int, found: Group) -> Group:
+        """Wait for members that may have entries from `first` on that the others lack."""
+        if unknown_front(found, first):
+            return self._ask_until(lambda asked: unknown_front(asked, first))
+        return found
+
+    def _ask_until(self, unknown: Callable[[Group], str]) -> Group:
+        """Ask until the members tell enough; `unknown` says what they do not tell, if anything."""
         deadline = self._clock() + COMMIT_SECONDS
         while True:
-            error: RefusedError | None = None
             try:
                 found = self._ask()
-                if found.committed_index >= last:
+                reason = unknown(found)
+                if not reason:
                     return found
             except RefusedError as refused:
-                error = refused
+                reason = str(refused)
             if self._clock() >= deadline:
-                raise error or RefusedError(
-                    f"the log of the group was committed up to entry {last} at least, and now no "
-                    f"member knows more than {found.committed_index}; wait until the group has a "
-                    "leader, and start the query again"
-                )
+                raise RefusedError(reason)
             self._sleep(ASK_SECONDS)
 
-    def _check(self, start: Offset, found: Group) -> None:
+    def _check_group(self, start: Offset, found: Group) -> None:
         known = start["group"]
         if known and found.identity and known != found.identity:
             raise RefusedError(
                 f"the checkpoint of the query is of the group {known}, and these members are of "
                 f"{found.identity}; use another checkpoint for another group"
             )
-        is_removed = found.committed_index >= 0 and start["index"] < found.first_index
+
+    def _check_front(self, first: int, found: Group) -> None:
+        is_removed = found.committed_index >= 0 and first < found.first_index
         if is_removed and self._options.on_removed != SKIP:
             raise RefusedError(
-                f"the query has read all entries before {start['index']}, and retention has "
+                f"the query has read all entries before {first}, and retention has "
                 f"removed all before {found.first_index} meanwhile; start it with "
                 f"onRemoved={SKIP} to leave them out, or with a new checkpoint"
             )
@@ -148,3 +175,14 @@ class LogStream:
         with open_copy(copy, self._options.bearer) as files:
             range_ = IndexRange(first=first, last=last)
             return last_within(copy, files, range_, self._options.batch_bytes) + 1
+
+
+def _unknown_commit(found: Group, last: int) -> str:
+    """Say that no member knows that `last` is committed; empty if one does."""
+    if found.committed_index >= last:
+        return ""
+    return (
+        f"the log of the group was committed up to entry {last} at least, and now no member knows "
+        f"more than {found.committed_index}; wait until the group has a leader, and start the "
+        "query again"
+    )

@@ -95,7 +95,7 @@ class _Scanner:
         return Absent(first_index=first, last_index=last, flag=Flag.INDEX_FILE_DIFFERS)
 
     def _is_behind(self, units: Records, at: Longs) -> bool:
-        """Tell whether the first unit, which is sound, points behind this segment's file."""
+        """Return whether the first unit, which is sound, points beyond this segment's file."""
         return bool(units["index"][0] == self.index and at[0] >= self._segment.file.size_bytes)
 
     def _judged(self, units: Records, at: Longs, count: int) -> Iterator[Run]:

@@ -11,7 +11,7 @@ Acknowledgements: TypeAlias = Sequence[tuple[int, int]]
 
 
 def is_over(acknowledgements: Acknowledgements, killed_ns: int) -> bool:
-    """Tell whether appends that began after the kill have been acknowledged for two seconds."""
+    """Return whether appends that began after the kill have been acknowledged for two seconds."""
     after = [end for begun, end in acknowledgements if begun >= killed_ns]
     return bool(after) and max(after) - min(after) >= STEADY_NS
 

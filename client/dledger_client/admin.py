@@ -8,10 +8,11 @@ from typing import Final
 from dledger_client.calls.call import CHANGE_MEMBERSHIP, METADATA, TRANSFER
 from dledger_client.cluster.arguments import check_seconds
 from dledger_client.cluster.backoff import pause_s
-from dledger_client.cluster.search import ask_all_members
+from dledger_client.cluster.search import IsWanted, ask_all_members
 from dledger_client.errors import (
     ClientError,
     GroupUnreachableError,
+    NotLeaderError,
     OutcomeUnknownError,
     RefusedError,
     last_errors,
@@ -30,6 +31,8 @@ TRANSFER_S: Final = 5.0
 """How long a leader may take to answer a transfer, on top of the request timeout."""
 TRANSFERS_MAX: Final = 3
 """Attempts of one transfer. The leader takes no appends during each, so they are few."""
+TIME_LEFT_MIN_S: Final = 0.001
+"""The deadline of a request for which no time is left: it ends before it is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,34 +89,51 @@ class GroupAdmin:
 
         Raises GroupUnreachableError if no member answers before the client's deadline.
         """
-        members = self.session.dispatcher.members
+        now_s = asyncio.get_running_loop().time()
+        return await self._metadata(now_s + self.session.timing.deadline_s)
+
+    async def _metadata(self, until_s: float, is_wanted: IsWanted | None = None) -> GroupMetadata:
+        """Ask all members until one gives a wanted answer; without `is_wanted`, any is.
+
+        Raises GroupUnreachableError if none does until `until_s`.
+        """
+        loop, members = asyncio.get_running_loop(), self.session.dispatcher.members
+        began_s = loop.time()
         members.is_unanswered = True
         try:
-            return await self._metadata()
+            while True:
+                answer = await self._ask_once(until_s, is_wanted)
+                elapsed_s = loop.time() - began_s
+                if isinstance(answer, RefusedError):
+                    raise answer
+                if isinstance(answer, MetadataResponse):
+                    members.is_unanswered = False
+                    if is_wanted is None or is_wanted(answer):
+                        return self._described(answer)
+                left_s = until_s - loop.time()
+                if left_s <= 0:
+                    raise GroupUnreachableError(
+                        f"no member of group {self.group} answered within {elapsed_s:.1f} s; "
+                        + last_errors(members.problems)
+                    )
+                await asyncio.sleep(min(left_s, pause_s(elapsed_s, self.random)))
         finally:
             members.is_unanswered = False
 
-    async def _metadata(self) -> GroupMetadata:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        while True:
-            answer = await ask_all_members(self.session.dispatcher.members)
-            elapsed_s = loop.time() - began_s
-            if isinstance(answer, RefusedError):
-                raise answer
-            if not isinstance(answer, ClientError):
-                return GroupMetadata(
-                    group=self.group,
-                    leader_id=answer.leader_id,
-                    peers=answer.peers,
-                    term=answer.term,
-                )
-            if elapsed_s >= self.session.timing.deadline_s:
-                raise GroupUnreachableError(
-                    f"no member of group {self.group} answered within {elapsed_s:.1f} s; "
-                    + last_errors(self.session.dispatcher.members.problems)
-                )
-            await asyncio.sleep(pause_s(elapsed_s, self.random))
+    async def _ask_once(
+        self, until_s: float, is_wanted: IsWanted | None
+    ) -> MetadataResponse | ClientError | None:
+        """Ask all members once; see `ask_all_members`. Return None if the time is over before."""
+        try:
+            async with asyncio.timeout_at(until_s):
+                return await ask_all_members(self.session.dispatcher.members, is_wanted)
+        except TimeoutError:
+            return None
+
+    def _described(self, answer: MetadataResponse) -> GroupMetadata:
+        return GroupMetadata(
+            group=self.group, leader_id=answer.leader_id, peers=answer.peers, term=answer.term
+        )
 
     async def transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
         """Transfer leadership to a member and return the group with its new leader.
@@ -122,27 +142,51 @@ class GroupAdmin:
         group has a newer term than it reported: on a loaded machine, either says nothing for long.
         """
         now_s = asyncio.get_running_loop().time
-        last_s = now_s() + (self.deadline_s or self.session.timing.deadline_s)
+        until_s = now_s() + (self.deadline_s or self.session.timing.deadline_s)
         for attempts_left in reversed(range(TRANSFERS_MAX)):
-            before = await self.metadata()
-            if before.leader_id == transferee_id:
+            before = await self._metadata(until_s)
+            is_outdated = self.session.dispatcher.members.is_outdated(before.term)
+            if before.leader_id == transferee_id and not is_outdated:
                 return before
             request = _transfer_request(before, transferee_id, term, self.token)
+            left_s = max(until_s - now_s(), TIME_LEFT_MIN_S)
             try:
                 await self.session.ask(
-                    TRANSFER, request, self.deadline_s, is_repeatable=False, answer_s=TRANSFER_S
+                    TRANSFER, request, left_s, is_repeatable=False, answer_s=TRANSFER_S
                 )
             except (RefusedError, OutcomeUnknownError) as error:
-                after = await self.metadata()
-                if after.leader_id == transferee_id:
-                    return after
-                may_try_again = attempts_left and now_s() < last_s
+                answer = await self._ask_once(until_s, _tells_the_end_of(request))
+                if isinstance(answer, MetadataResponse) and _names_successor(answer, request):
+                    return self._described(answer)
+                pause = pause_s(TRANSFER_S, self.random)
+                may_try_again = attempts_left and now_s() + pause < until_s
                 if not (may_try_again and _may_succeed_later(error, term)):
+                    if isinstance(error, NotLeaderError) and before.leader_id != transferee_id:
+                        raise _not_led(error, before) from error
                     raise
-                await asyncio.sleep(pause_s(TRANSFER_S, self.random))
+                await asyncio.sleep(pause)
             else:
                 break
-        return await self.metadata()
+        return await self._successor(request, until_s)
+
+    async def _successor(self, request: LeadershipTransferRequest, until_s: float) -> GroupMetadata:
+        """Return the group once a member names the transferee as the leader of a newer term.
+
+        Raises OutcomeUnknownError if none does in time, or if one names another leader: it has
+        been elected since.
+        """
+        handed_over = f"the leader handed over to {request.transferee_id}"
+        try:
+            after = await self._metadata(until_s, _tells_the_end_of(request))
+        except ClientError as error:
+            raise OutcomeUnknownError(
+                f"{handed_over}, but no member has named it as the leader since"
+            ) from error
+        if after.leader_id != request.transferee_id:
+            raise OutcomeUnknownError(
+                f"{handed_over}, but {after.leader_id} is the leader of term {after.term}"
+            )
+        return after
 
     async def membership(self) -> GroupMembership:
         """Ask the leader for the voters and the learners."""
@@ -177,8 +221,35 @@ class GroupAdmin:
         )
 
 
+def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
+    """Say that the only server to ask does not lead; the transferee itself says UNKNOWN_MEMBER."""
+    leader = group.leader_id or "unknown"
+    return NotLeaderError(
+        f"only the leader can transfer the leadership; the leader is {leader} ({error})",
+        group.leader_id,
+    )
+
+
+def _names_successor(answer: MetadataResponse, request: LeadershipTransferRequest) -> bool:
+    """Whether the transferee leads, as far as a member knows that has heard of the transfer."""
+    return answer.leader_id == request.transferee_id and (
+        answer.term < 0 or answer.term > request.term
+    )
+
+
+def _tells_the_end_of(request: LeadershipTransferRequest) -> IsWanted:
+    """Return a test for what a member knows: the leader that the transfer, or a later term, has."""
+
+    def tells(answer: MetadataResponse) -> bool:
+        has_leader = answer.leader_id is not None
+        is_newer = has_leader and answer.term > request.term
+        return is_newer or _names_successor(answer, request)
+
+    return tells
+
+
 def _may_succeed_later(error: ClientError, term: int | None) -> bool:
-    """Tell whether the same transfer may succeed soon; `term` is the one that the caller gave."""
+    """Return whether the same transfer may succeed soon; `term` is the one that the caller gave."""
     if not isinstance(error, RefusedError):
         return False
     return term is None and error.code in (

@@ -8,7 +8,6 @@ dledger status
 
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
@@ -27,6 +26,7 @@ from dledger_client.commands import (
     health,
     import_,
     member,
+    printing,
     profiles,
     register,
     status,
@@ -34,7 +34,8 @@ from dledger_client.commands import (
     tail,
     transfer,
 )
-from dledger_client.commands.common import ExitCode, Parser, UsageError
+from dledger_client.commands.exits import ExitCode, UsageError
+from dledger_client.commands.options import Parser
 from dledger_client.commands.producer_record import RecordError
 from dledger_client.commands.profiles import ProfileError
 from dledger_client.errors import (
@@ -124,7 +125,7 @@ def _finish(code: int) -> int:
         console.discard_output()
     except OutputError as error:
         console.discard_output()
-        print(f"dledger: {error}", file=sys.stderr)
+        printing.complain(f"dledger: {error}")
         return code or ExitCode.FAILED
     return code
 
@@ -135,13 +136,12 @@ def _fail(error: Exception) -> int:
         console.discard_output()
     for kind, code in _EXIT_CODES:
         if isinstance(error, kind):
-            print(f"dledger: {error}", file=sys.stderr)
+            printing.complain(f"dledger: {error}")
             return code
     if os.environ.get(TRACE_VARIABLE):
         raise error
-    print(
+    printing.complain(
         f"dledger: internal error: {type(error).__name__}: {error}; set {TRACE_VARIABLE}=1 for a "
-        "traceback",
-        file=sys.stderr,
+        "traceback"
     )
     return ExitCode.FAILED

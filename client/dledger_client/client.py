@@ -114,7 +114,9 @@ class DLedgerClient:
         self._session: Session | None = None
 
     async def __aenter__(self) -> Self:
-        tasks = TaskScope()
+        if self._session is not None:
+            raise RuntimeError("this DLedgerClient is open already; open another one")
+        tasks = await TaskScope().__aenter__()
         dispatcher = Dispatcher(
             self.group,
             self.servers,
@@ -124,7 +126,6 @@ class DLedgerClient:
             follow_leader=self._follow_leader,
             random=self._random,
         )
-        await tasks.__aenter__()
         self._session = Session(
             self.group,
             dispatcher,
@@ -144,8 +145,7 @@ class DLedgerClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        session = self._require_session()
-        self._session = None
+        session, self._session = self._require_session(), None
         session.close()
         await session.dispatcher.members.close()
         await session.tasks.__aexit__(kind, error, traceback)
@@ -230,7 +230,7 @@ class DLedgerClient:
     def read_batches(
         self, first: int, last: int | None = None, *, deadline_s: float | None = None
     ) -> AsyncGenerator[EntryBatch, None]:
-        """Read the same entries in batches of up to 1 MiB, the fastest way to read many."""
+        """Read entries in batches of up to 1 MiB, the fastest way to read many."""
         check_range(first, last)
         return self._reader(deadline_s).read_batches(first, last)
 
@@ -300,7 +300,7 @@ class DLedgerClient:
         `term` is the leader's term; only Java servers, which do not report it, need it. Raises
         RefusedError if the member does not exist, lags too far behind or did not take over in
         time, also when tried again; OutcomeUnknownError if the response was lost and the member is
-        not the leader yet.
+        not the leader yet, or if it took over and no member names it as the leader afterwards.
         """
         given.check_text(transferee_id, "transferee_id")
         if term is not None:
@@ -318,8 +318,8 @@ class DLedgerClient:
 
         A change that is already in effect succeeds. The request is repeated until the deadline
         while another change is in progress, or while the learner to promote lags too far behind.
-        Raises RefusedError if something else must be done first. OutcomeUnknownError and
-        GroupUnreachableError leave open whether the change took effect: repeat the call.
+        Raises RefusedError if something else must be done first. OutcomeUnknownError leaves open
+        whether the change is in the log or will be: repeat the call.
         """
         if not isinstance(change, ChangeKind):
             raise TypeError(f"change must be a ChangeKind, not {type(change).__name__}")

@@ -7,7 +7,7 @@ ClientError
 │   ├── NotLeaderError        the only member to ask is not the leader
 │   └── NoEntryError          the index is past the end of the log or before its beginning
 ├── BadAnswerError        a response contains the wrong entries or damaged ones
-├── OutcomeUnknownError   the append may have happened or may still happen
+├── OutcomeUnknownError   the request may have had its effect or may still have it
 └── ConnectionLostError   a connection failed; `was_sent` says whether the request was sent
 """
 
@@ -71,7 +71,10 @@ class BadAnswerError(ClientError):
 
 
 class OutcomeUnknownError(ClientError):
-    """The append may have happened, or may still happen. Resending it may append it twice."""
+    """The request may have had its effect, or may still have it.
+
+    An append that is sent again may be in the log twice. A membership change may be repeated.
+    """
 
 
 class ConnectionLostError(ClientError):

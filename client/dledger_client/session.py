@@ -93,7 +93,8 @@ class Session:
             return call.problem if dispatcher.leader is not None else self._problems
         if dispatcher.leader is not None and dispatcher.leader.is_stalled:
             return f"{dispatcher.leader} does not answer"
-        return self._problems if dispatcher.members.is_unanswered else None
+        is_choosing = self._reads is not None and self._reads.any_waits
+        return self._problems if is_choosing or dispatcher.members.is_unanswered else None
 
     @property
     def _problems(self) -> str:

@@ -8,19 +8,19 @@ share it.
 """
 
 import asyncio
+import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 import uvloop
 
 from dledger_client.admin import GroupMembership, GroupMetadata
-from dledger_client.append.batches import body_type_error
+from dledger_client.append.grouped import GroupedBodies
 from dledger_client.append.outcomes import Appended, Outcome
 from dledger_client.append.stream import check_bodies
 from dledger_client.client import (
@@ -32,6 +32,8 @@ from dledger_client.client import (
 )
 from dledger_client.cluster.arguments import check_int, check_seconds
 from dledger_client.cluster.members import Timing
+from dledger_client.errors import OutcomeUnknownError
+from dledger_client.read.chunks import CHUNK_MAX, Chunks
 from dledger_client.read.entry_batch import EntryBatch
 from dledger_client.read.tail import LogBounds
 from dledger_client.session import BATCHES_MAX
@@ -40,13 +42,13 @@ from dledger_formats.protocol.membership_change import ChangeKind
 
 T = TypeVar("T")
 
-CHUNK_MAX: Final = 256
-"""Maximum number of items that move from the loop's thread to the caller's at once."""
 BATCH_BYTES: Final = IN_FLIGHT_BYTES // (2 * BATCHES_MAX)
 """`append_all` adds no further body to a batch of this size."""
 LINGER_S: Final = 0.01
 """How long `append_all` collects bodies before it sends a batch that is not full."""
-_END: Final = object()
+CUT_OFF: Final = "the client was closed before the call had ended; it may have had its effect"
+CALLS_END_S: Final = 5.0
+"""How long a client that is closed waits for the calls of other threads to end by themselves."""
 
 
 class BlockingClient:
@@ -88,16 +90,23 @@ class BlockingClient:
         )
         self._thread: threading.Thread | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._open: set[_Chunks[Any]] = set()
+        self._open: set[Chunks[Any]] = set()
+        # The calls that have not ended.
+        self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
+        self._has_ended = False
+        """Whether the loop runs no call any longer."""
 
     def __enter__(self) -> Self:
         if self.is_running:
             raise RuntimeError("this BlockingClient is open already; open another one")
         self._started = Future()
+        self._has_ended = False
         name = f"dledger-{self._client.group}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-        self._started.result()
+        if (error := self._started.exception()) is not None:
+            self._thread.join()
+            raise error
         return self
 
     def __exit__(
@@ -142,25 +151,40 @@ class BlockingClient:
         """Append any number of bodies and yield one outcome for each, in the order of the bodies.
 
         The caller's thread iterates over `bodies` while the caller fetches outcomes; at most
-        `in_flight` appends are outstanding at a time. While `bodies` blocks, the bodies before it
-        that were not sent yet wait; they are sent as soon as the next body arrives.
+        `in_flight` appends, or 64 MiB and one body, are outstanding at a time. While `bodies`
+        blocks, the bodies before it that were not sent yet wait; they are sent as soon as the next
+        body arrives. An error of `bodies` is raised after the outcomes of the bodies before it.
         """
         check_int(in_flight, "in_flight", 1, IN_FLIGHT_MAX)
         size = min(BATCH_MAX, max(1, in_flight // BATCHES_MAX))
-        batches: deque[tuple[int, Future[list[Outcome]]]] = deque()
-        number = 0
+        batches: deque[_SentBatch] = deque()
+        number = outstanding_bytes = 0
+        grouped = GroupedBodies(iter(check_bodies(bodies)), size, BATCH_BYTES, self._linger_s)
         try:
-            for batch in _group_bodies(iter(check_bodies(bodies)), size, self._linger_s):
-                sent = self._start(self._client.append_batch(batch, deadline_s=deadline_s))
-                batches.append((number, sent))
+            for batch in grouped:
+                appending = self._client.append_batch(batch, deadline_s=deadline_s)
+                try:
+                    outcomes = self._start(appending)
+                except RuntimeError as error:  # another thread has closed the client
+                    grouped.error = error
+                    break
+                batches.append(_SentBatch(number, sum(map(len, batch)), outcomes))
                 number += len(batch)
-                if len(batches) * size >= in_flight:
-                    yield from _renumber_outcomes(*batches.popleft())
+                outstanding_bytes += batches[-1].size_bytes
+                while (
+                    len(batches) * size + size > in_flight
+                    or outstanding_bytes + BATCH_BYTES > IN_FLIGHT_BYTES
+                ):
+                    yield from _renumber_outcomes(batches[0])
+                    outstanding_bytes -= batches.popleft().size_bytes
             while batches:
-                yield from _renumber_outcomes(*batches.popleft())
-        finally:
-            for _, sent in batches:
-                sent.cancel()
+                yield from _renumber_outcomes(batches[0])
+                batches.popleft()
+        finally:  # an interrupt also cancels the batch that is awaited, which is still the first
+            for batch_sent in batches:
+                batch_sent.outcomes.cancel()
+        if grouped.error is not None:
+            raise grouped.error
 
     def get(self, index: int, *, deadline_s: float | None = None) -> DLedgerEntry:
         """Read one entry; see DLedgerClient.get."""
@@ -223,107 +247,92 @@ class BlockingClient:
         return self._call(self._client.change_membership(change, member_id, deadline_s=deadline_s))
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future = self._start(coroutine)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # an interrupt ends only the wait; the coroutine would continue
-            raise
+        return _result(self._start(coroutine))
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        if not self.is_running:
+        """Begin a call. Raises RuntimeError if the client is closed.
+
+        If it is closed at this moment by another thread, the call ends as cancelled: either this
+        thread sees that the loop has ended, or the loop's thread sees the call.
+        """
+        try:
+            if not self.is_running:
+                raise RuntimeError("it is not open")
+            loop, _ = self._started.result()
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError as error:
             coroutine.close()
-            raise RuntimeError("BlockingClient was used outside its `with` block")
-        loop, _ = self._started.result()
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+            raise RuntimeError("BlockingClient was used outside its `with` block") from error
+        self._calls[future] = coroutine
+        future.add_done_callback(lambda ended: self._calls.pop(ended, None))
+        if self._has_ended:
+            _abandon(future, coroutine)
+        return future
 
     def _iterate(self, items: AsyncGenerator[T, None], chunk_max: int = CHUNK_MAX) -> Iterator[T]:
-        chunks = _Chunks(items, chunk_max)
+        chunks = Chunks(items, chunk_max)
         self._open.add(chunks)
         try:
             while chunk := self._call(chunks.next()):
                 yield from chunk
         finally:
             self._open.discard(chunks)
-            if self.is_running:
-                self._call(chunks.close())
+            with contextlib.suppress(RuntimeError, OutcomeUnknownError):  # closed meanwhile
+                closing = self._start(chunks.close())
+                # Freed in the loop's thread by the collector, a wait would not end.
+                if threading.current_thread() is not self._thread:
+                    _result(closing)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve())
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)  # `__enter__` raises it
+        finally:
+            self._has_ended = True
+            for future, coroutine in list(self._calls.items()):
+                _abandon(future, coroutine)
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
         async with self._client:
             self._started.set_result((asyncio.get_running_loop(), stop))
             await stop.wait()
+        # The requests of other threads' calls have ended with their errors: let the calls raise.
+        if calls := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(calls, timeout=CALLS_END_S)
 
 
-class _Chunks(Generic[T]):
-    """Fetches the available items of an async generator in chunks.
+class _SentBatch(NamedTuple):
+    """A batch of `append_all` whose outcomes are not fetched yet."""
 
-    A thread switch for each item would be slow.
-    """
-
-    def __init__(self, items: AsyncGenerator[T, None], count_max: int) -> None:
-        self._items = items
-        self._count_max = count_max
-        # Fetches the next item; may outlive a call of `next`.
-        self._next: asyncio.Task[T | object] | None = None
-
-    async def next(self) -> list[T]:
-        """Return the available items, at least one; an empty list marks the end.
-
-        Raises an error of the generator after the items before it were returned.
-        """
-        chunk: list[T] = []
-        while len(chunk) < self._count_max:
-            if self._next is None:
-                self._next = asyncio.create_task(self._take())
-            await asyncio.wait({self._next}, timeout=0 if chunk else None)
-            if not self._next.done() or (chunk and self._next.exception() is not None):
-                break
-            item = self._next.result()
-            if item is _END:
-                break
-            self._next = None
-            chunk.append(item)  # type: ignore[arg-type]  # the only other object is _END
-        return chunk
-
-    async def close(self) -> None:
-        """Close the generator."""
-        if self._next is not None:
-            self._next.cancel()
-            # Retrieve the task's error, if any, so that asyncio does not log it.
-            await asyncio.gather(self._next, return_exceptions=True)
-        await self._items.aclose()
-
-    async def _take(self) -> T | object:
-        return await anext(self._items, _END)
+    first_number: int
+    size_bytes: int
+    outcomes: Future[list[Outcome]]
 
 
-def _group_bodies(
-    bodies: Iterator[bytes], count_max: int, linger_s: float
-) -> Iterator[list[bytes]]:
-    """Yield the bodies in batches; a batch ends when it is full or after `linger_s`."""
-    for first in bodies:
-        batch, size_bytes, until_s = [first], _size_bytes(first), time.monotonic() + linger_s
-        while len(batch) < count_max and size_bytes < BATCH_BYTES and time.monotonic() < until_s:
-            body = next(bodies, None)
-            if body is None:
-                break
-            batch.append(body)
-            size_bytes += _size_bytes(body)
-        yield batch
+def _result(future: Future[T]) -> T:
+    """Wait for a call. Raises OutcomeUnknownError if it was cut off when the client was closed."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise OutcomeUnknownError(CUT_OFF) from None
+    except BaseException:
+        future.cancel()  # an interrupt ends only the wait; the coroutine would continue
+        raise
 
 
-def _size_bytes(body: bytes) -> int:
-    if not isinstance(body, bytes):
-        raise body_type_error(body)
-    return len(body)
+def _abandon(future: Future[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
+    """End a call that no loop runs any longer."""
+    if future.cancel():
+        coroutine.close()
 
 
-def _renumber_outcomes(begin: int, sent: Future[list[Outcome]]) -> Iterator[Outcome]:
-    """Yield the outcomes of a batch, numbered from `begin`."""
-    for number, outcome in enumerate(sent.result(), begin):
+def _renumber_outcomes(sent: _SentBatch) -> Iterator[Outcome]:
+    """Yield the outcomes of a batch, with their numbers in the stream."""
+    outcomes: list[Outcome] = _result(sent.outcomes)
+    for number, outcome in enumerate(outcomes, sent.first_number):
         yield msgspec.structs.replace(outcome, number=number)

@@ -1,18 +1,25 @@
 """The formats that two or more programs share, and their conversion to and from values.
 
 This package holds layouts, names, encoders, decoders and checks. It has no clock and does not know
-which program is running. Only `net` and `console` do IO.
+which program is running. Only `net` (sockets), `seeding` (files), `lock_holder` (/proc/locks),
+`console` (the standard streams) and `interrupts` (signals) reach outside of the process.
 
     log           entries, index units and memberships in DLedger's files
     protocol      remoting frames, and the requests of DLedger's client protocol
     rocketmq      what RocketMQ's clients, brokers and name servers exchange and store
     http          the status pages of a member
     net           sends a request to a member
+    seeding       copies the log of an archive to a member's folder
     settings      the environment variables of a member
-    peers         lists of members
+    live_settings  those that a running member takes from a file
+    admin_tokens  the file with a group's administration tokens
+    peers         addresses and lists of members
     audit         the summary of an audit, which the operator reads
+    quantities    quantities as Kubernetes writes them
     json_objects  strict JSON, to and from dataclasses
     log_lines     log lines as text or JSON
+    lock_holder   which process has a member's folder open
     console       the standard streams of a program
     interrupts    what Ctrl-C does to a program
+    missing_package  what a program says if a library is not installed
 """

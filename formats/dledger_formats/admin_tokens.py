@@ -81,7 +81,7 @@ class AdminTokens:
         return "".join(f"{line}\n" for line in (*first, *self.accepted))
 
     def accepts(self, token: str) -> bool:
-        """Tell whether this is one of the tokens, in a time that tells nothing about them."""
+        """Return whether this is one of the tokens, in a time that tells nothing about them."""
         given = _digest(token)
         equal = [hmac.compare_digest(given, _digest(each)) for each in self.accepted]
         return any(equal)

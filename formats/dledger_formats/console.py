@@ -1,15 +1,17 @@
 """The standard streams of a program: closed ones, full ones, and ones whose reader has gone."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from dledger_formats import interrupts
 
 _STANDARD: Final = (0, 1, 2)
 _OUTPUT: Final = 1
+_ERROR: Final = 2
 
 
 class OutputError(Exception):
@@ -55,7 +57,8 @@ def prepare(*, needs_output: bool = False) -> None:
 
     A closed one gets /dev/null, because its number would otherwise be given to a file. With
     `needs_output`, writing to a standard output that was closed fails nevertheless. Text that the
-    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed.
+    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed. What
+    standard error does not take is lost, because nobody could be told.
     """
     for number in _STANDARD:
         try:
@@ -65,33 +68,53 @@ def prepare(*, needs_output: bool = False) -> None:
             os.open(os.devnull, flags)  # gets the lowest number that is free: this one
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - it is open until the end
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is sys.__stderr__:  # tests replace it
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(_ErrorFile(_ERROR, "w", closefd=False)),
+            encoding=None if sys.stderr is None else sys.stderr.encoding,
+            line_buffering=True,
+        )
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # tests replace the streams by simpler ones
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
+class _ErrorFile(io.FileIO):
+    """Standard error, which loses what a full device or a reader that has gone does not take.
+
+    An error would replace the exit code by which callers know what happened, also at the end of the
+    process, when Python writes what an earlier error left in the buffer.
+    """
+
+    def write(self, content: Any) -> int:
+        """Write, and claim to have written everything if nothing is taken."""
+        try:
+            return super().write(content) or len(content)
+        except OSError:
+            return len(content)
+
+
 def write(text: str) -> None:
     """Write text to standard output. Raises BrokenPipeError or OutputError."""
-    with _told_as_output_error():
+    with told_as_output_error():
         sys.stdout.write(text)
 
 
 def write_bytes(content: bytes) -> None:
     """Write bytes to standard output, with the same errors. Do not mix this with text."""
-    with _told_as_output_error():
+    with told_as_output_error():
         sys.stdout.buffer.write(content)
 
 
 def flush() -> None:
     """Flush standard output. Raises BrokenPipeError or OutputError."""
-    with _told_as_output_error():
+    with told_as_output_error():
         sys.stdout.flush()
 
 
 @contextmanager
-def _told_as_output_error() -> Iterator[None]:
+def told_as_output_error() -> Iterator[None]:
+    """Turn errors of standard output into OutputError, unless its reader has gone."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Strict JSON, and JSON objects <-> frozen dataclasses, for the formats between programs.
+"""Strict JSON, and the conversion between JSON objects and frozen dataclasses.
 
 Keys are camelCase in JSON and snake_case here. Programs may have different versions: a reader
 ignores unknown keys, and uses a field's default if the key is missing. An object that lacks a key

@@ -1,4 +1,4 @@
-"""Lists of members in DLedger's form: `n0-host:port;n1-host:port`."""
+"""Addresses, and lists of members in DLedger's form: `n0-host:port;n1-host:port`."""
 
 import re
 from collections.abc import Mapping
@@ -9,6 +9,14 @@ MEMBER_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{1,32}")
 
 class PeersError(ValueError):
     """A text is not a list of members. The message quotes the wrong part."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split `host:port`, which has been validated, into host and port. The brackets of an IPv6
+    address are no part of the host.
+    """
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def format_peers(peers: Mapping[str, str]) -> str:

@@ -94,8 +94,8 @@ class NodeSettings:
     """Tells this group from every other, also from one of the same name: a random text such as a
     UUID, the same for all members. Empty: a member keeps the one in its folder, if there is one.
     """
-    listen_host: str = "0.0.0.0"  # noqa: S104 - in a pod, every address is the pod's own
-    """Address to listen on, for members and clients."""
+    listen_host: str = ""
+    """Address to listen on, for members and clients; empty for every one, of IPv4 and IPv6."""
     http_port: int = HTTP_PORT
     """Port of the pages /status, /leader and /metrics, and of the probes."""
     http_peers: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -111,8 +111,8 @@ class NodeSettings:
     AsyncFlush it confirms them first, and flushes them every few milliseconds.
     """
     flush_stall_ms: int = 5000
-    """Duration of a flush after which the disk counts as stalled: a leader hands over, and the
-    member waits for its disk.
+    """Duration of a flush, a save of the term, the allocation of a segment or a read of the disk
+    after which the disk counts as stalled: a leader hands over, and the member waits for its disk.
     """
     on_damage: OnDamage = OnDamage.HEAL
     """What to do about damage: heal, or stay-out if damaged files must be left untouched."""

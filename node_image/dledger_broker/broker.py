@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from dledger_broker import services
+from dledger_broker import request_table
 from dledger_broker.door.between_members import door_frames
-from dledger_broker.door.between_members.leader import Leadership, MemberLinks
+from dledger_broker.door.between_members.member_leader import MemberLeader
+from dledger_broker.door.between_members.member_links import MemberLinks
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.calls.dispatcher import BrokerRequests
 from dledger_broker.door.connections import listening_sockets
@@ -19,6 +20,8 @@ from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.consumer_groups.group_requests import GroupRequests
 from dledger_broker.door.consumer_groups.heartbeats import Heartbeats
 from dledger_broker.door.consumer_groups.presence import Presence
+from dledger_broker.door.draining.isolation import Isolation
+from dledger_broker.door.draining.planned_stop import PlannedStop
 from dledger_broker.door.passing_on.from_doors import FromDoors
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.reading.proofs import Proofs
@@ -26,8 +29,6 @@ from dledger_broker.door.reading.pulled_messages import LoopReads
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.sends import Sends
-from dledger_broker.door.sending_away.isolation import Isolation
-from dledger_broker.door.sending_away.planned_stop import PlannedStop
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.delay_walker import DelayWalker
 from dledger_broker.leading.log_owner import LogOwner
@@ -35,17 +36,17 @@ from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.queue_locks import QueueLocks
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker.names.addresses import Addresses
-from dledger_broker.names.announcer import Announcer
 from dledger_broker.pace import Pace
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.cached_reads import cached_reader
 from dledger_broker.queues.feed import QueueFeed
-from dledger_broker.queues.front_reading import FrontReading
-from dledger_broker.queues.log_front import LogFront
+from dledger_broker.queues.first_messages import FirstMessages
+from dledger_broker.queues.first_messages_reading import FirstMessagesReading
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.queues.undelivered import UndeliveredMessages
-from dledger_broker.services import Parts
+from dledger_broker.registration.addresses import Addresses
+from dledger_broker.registration.announcer import Announcer
+from dledger_broker.request_table import Parts
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state_at_start import StateAtStart
 from dledger_broker.state_figures import StateFigures
@@ -85,16 +86,19 @@ class Broker:
         self._clients = GroupClients(self._owner)
         self._leases = ClientLeases(self._owner, self._changes, now_s, lambda: member.member_ids)
         self._locks = QueueLocks(self._owner, self._changes, now_s)
-        # Each has its own queue: pulls that read much hold up neither delayed messages nor others.
+        # Each has its own queue: neither pulls that read much nor long batches hold up the others.
         self._pull_threads = ThreadPoolExecutor(PULL_THREADS, thread_name_prefix="pulls")
         self._delay_thread = ThreadPoolExecutor(1, thread_name_prefix="delays")
+        self._batch_thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._threads = ThreadPoolExecutor(OTHER_THREADS, thread_name_prefix="messages")
-        self._awaited = AwaitedRepeats(member, now_s)
+        awaited = self._awaited = AwaitedRepeats(member, now_s)
         self._pace = Pace(self._is_idle, self._due_in_s)
         self._proofs = Proofs(member, self._pace.hurry)
-        self._sends = Sends(settings, member, self._owner, self._awaited, self._threads, store_host)
+        self._sends = Sends(
+            settings, member, self._owner, awaited, self._threads, self._batch_thread, store_host
+        )
         self._to_leader = ToLeader(
-            Leadership(member, self._owner),
+            MemberLeader(member, self._owner),
             MemberLinks(settings.node, member).open,
             self._serve_as_leader,
             counters,
@@ -120,7 +124,7 @@ class Broker:
         self._feed = QueueFeed(
             member, store_folder(settings.node), built=self._built, rebuilding=self._rebuilding
         )
-        self._front_reading: FrontReading | None = None
+        self._front_reading: FirstMessagesReading | None = None
         self._pulls: Pulls | None = None
         self._walker: DelayWalker | None = None
         self._undelivered: UndeliveredMessages | None = None
@@ -142,8 +146,8 @@ class Broker:
         """Open the queues, listen, and keep the clock going until cancelled."""
         store = await self._feed.open()
         member = self._member
-        front = LogFront(member)
-        self._front_reading = FrontReading(front, shown=self._built, failed=member.fail)
+        front = FirstMessages(member)
+        self._front_reading = FirstMessagesReading(front, shown=self._built, failed=member.fail)
         reader = MessageReader(
             store, member.stored_at, lambda: member.begin_pos, self._owner.created_index,
             lambda: member.begin_index, front,
@@ -168,9 +172,9 @@ class Broker:
             heartbeats=self._heartbeats, groups=self._groups,
         )  # fmt: skip
         requests = self._requests = BrokerRequests(
-            services.of_every_member(parts, self._pulls, reader),
-            services.of_the_leader(parts, reader),
-            services.of_the_leader_to_members(parts, self._pulls),
+            request_table.of_every_member(parts, self._pulls, reader),
+            request_table.of_the_leader(parts, reader),
+            request_table.of_the_leader_to_members(parts, self._pulls),
             self._to_leader,
             self._pace.hurry,
         )
@@ -199,6 +203,8 @@ class Broker:
             token = self._member.leader_token
             self._to_leader.leader_changed()
             self._presence.leader_changed()
+            if self._pulls is not None:
+                self._pulls.leader_changed()
             self._pace.hurry()
             await self._member.leader_changed(token)
 
@@ -223,7 +229,9 @@ class Broker:
         if self._front_reading is not None:
             await closing.wait(self._front_reading.close)
         await closing.wait(self._announcer.closed)
-        for threads in (self._pull_threads, self._delay_thread, self._threads):
+        for threads in (
+            self._pull_threads, self._delay_thread, self._batch_thread, self._threads,
+        ):  # fmt: skip
             await closing.wait(partial(asyncio.to_thread, threads.shutdown))
         closing.end()
 
@@ -253,8 +261,7 @@ class Broker:
         """Forget a connection that is gone."""
         if self._pulls is not None:
             self._pulls.forget(line)
-        for membership in self._clients.forget(line):
-            self._presence.gone(membership)
+        self._heartbeats.forget(line)
         self._pace.hurry()
 
     def _covered_index(self) -> int:
@@ -273,13 +280,14 @@ class Broker:
         self._counters.values["queue_rebuilds"] += 1
 
     def _is_idle(self) -> bool:
-        """Tell whether nothing has to be looked after soon."""
+        """Return whether nothing has to be looked after soon."""
         return (
             self._is_all_decided()
             and self._proofs.is_idle
             and self._presence.is_idle
             and (self._front_reading is None or self._front_reading.is_idle)
-            and not (self._leases.is_sweeping or self._figures.is_counting)
+            and not (self._leases.is_sweeping or self._locks.is_sweeping)
+            and not self._figures.is_counting
             and not self._stop.has_begun
             and self._member.leader_id is not None
         )
@@ -288,7 +296,7 @@ class Broker:
         return self._walker.due_in_s() if self._walker is not None else math.inf
 
     def _is_all_decided(self) -> bool:
-        """Tell whether no request waits for the leader, or for its entry to be applied."""
+        """Return whether no request waits for the leader, or for its entry to be applied."""
         return (
             self._to_leader.count == 0
             and self._member.drafts.pending_count == 0
@@ -300,7 +308,7 @@ class Broker:
         )
 
     def _has_answered_all(self) -> bool:
-        """Tell whether no request waits for its answer, held pulls apart."""
+        """Return whether no request waits for its answer, held pulls apart."""
         return self._is_all_decided() and not any(
             guest.reads_waiting
             for guest in self._member.gate.everyone()

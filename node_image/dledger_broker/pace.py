@@ -1,4 +1,4 @@
-"""When a broker looks after what waits: often while anything does, seldom otherwise.
+"""How often a broker looks after what waits: every 50 ms, or a few times a second if it can wait.
 
 Each look wakes the process, which costs more than the look itself. So an idle broker looks at times
 that it has in common with what else an idle member does.

@@ -16,6 +16,7 @@ from dledger_formats.settings import (
     SettingsError,
     variable_name,
 )
+from dledger_node.config import join_address
 
 NAME_SERVERS_MAX: Final = 16
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
@@ -101,11 +102,6 @@ class BrokerSettings:
         )
 
 
-def joined(ip: str, port: int) -> str:
-    """Return an IP and a port as one text."""
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-
-
 def _addresses(given: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
     if own := given.get(variables.OWN_ADDRESS):
         return {node.self_id: _own_address(own, given)}
@@ -141,7 +137,7 @@ def _own_address(text: str, given: Mapping[str, str]) -> str:
             "find the other members; set both, or set the addresses of all members"
         )
     try:
-        return joined(*_divided(text))
+        return join_address(*_divided(text))
     except ValueError:
         raise SettingsError(f"{variables.OWN_ADDRESS} is {text!r}; IP:port is needed") from None
 

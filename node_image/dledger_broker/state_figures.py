@@ -75,6 +75,8 @@ class StateFigures:
 
     def _add(self, tables: Tables, group: str, topic: str) -> int:
         """Add the lag of a group in one topic; return how many offsets were looked at."""
+        if group not in tables.groups.configs:
+            return 0  # it was deleted, and its offsets were kept
         offsets = tables.offsets.by_pair.get((group, topic), ())
         found = tables.topics.by_name.get(topic)
         if found is not None:

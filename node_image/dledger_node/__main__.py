@@ -1,6 +1,6 @@
 """`python -m dledger_node`, the same as `dledger-node`."""
 
-from dledger_node.program import main
+from dledger_node.console_script import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -1,6 +1,6 @@
-"""When work is due that is repeated at intervals: at times that all such work has in common.
+"""Align periodic work: all tasks with one interval run at the same moments.
 
-So what an idle member does once a second wakes it once a second, however many tasks there are.
+So an idle member wakes once a second for all tasks that are due once a second.
 """
 
 import asyncio

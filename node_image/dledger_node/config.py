@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.http.status import FlushDiskType
+from dledger_formats.peers import split_address
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
+from dledger_formats.protocol.membership_change import PROMOTION_LAG_ENTRIES_MAX
 from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
 from dledger_node.raft.config import RaftConfig
 
@@ -26,6 +29,8 @@ def raft_config(settings: NodeSettings) -> RaftConfig:
         notices_per_tick_max=NOTICES_PER_TICK_MAX,
         recall_ticks=max(2, settings.election_timeout_ms // TICK_MS),
         confirms_unflushed=settings.flush_disk_type is FlushDiskType.ASYNC_FLUSH,
+        transfer_lag_entries_max=TRANSFER_LAG_ENTRIES_MAX,
+        promotion_lag_entries_max=PROMOTION_LAG_ENTRIES_MAX,
     )
 
 
@@ -34,10 +39,9 @@ def store_folder(settings: NodeSettings) -> Path:
     return Path(settings.store_base_dir) / f"dledger-{settings.self_id}"
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port`, which `NodeSettings` has validated, into host and port."""
-    host, _, port = address.rpartition(":")
-    return host, int(port)
+def join_address(host: str, port: int) -> str:
+    """Return a host and a port as one text; the host of every address is `*`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
 
 
 def peer_hosts(settings: NodeSettings) -> frozenset[str]:

@@ -6,6 +6,7 @@ clients' requests add to the log; everything else of the member is as in a plain
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from prometheus_client.registry import Collector
@@ -19,12 +20,13 @@ from dledger_node.remoting import native
 from dledger_node.remoting.gate import Gate
 from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.remoting.service import ServePeer
-from dledger_node.services.drafts import Drafts, Numbers, Owner
+from dledger_node.services.drafts import Drafts, Numbers, Stamper
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.apply import BATCH_BYTES_MAX, entries_of
 from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import CommittedEntry, NamedMachine, StateMachine
 from dledger_node.store.derived.producers import Finding
+from dledger_node.store.log.stored_range import RangeMovedError
 from dledger_node.store.segments import page_cache
 
 MachineT = TypeVar("MachineT", bound=StateMachine)
@@ -46,12 +48,13 @@ class Member:
         self.gate: Gate = clients.gate
         self.read_turns: ReadTurns = clients.read_turns
         self.drafts: Drafts = clients.drafts
+        self._reads = clients.program_reads
         self._begun_at = (-1, -1, 0)
         """Where the log began last: the first index, the log's generation, and the position."""
 
-    def own(self, owner: Owner) -> None:
+    def own(self, owner: Stamper) -> None:
         """Let the program own the log: clients may no longer append entries of their own."""
-        self._server.clients.appends.closed = True
+        self._server.clients.appends.is_owned_by_program = True
         self.drafts.owner = owner
 
     @property
@@ -144,13 +147,13 @@ class Member:
 
     def prove(self, done: Callable[[bool], object]) -> None:
         """Call `done` once: whether this member has committed all entries that were acknowledged
-        before this call. One that does not lead asks its leader (`Reads.prove_read`).
+        before this call. One that does not lead asks its leader (`ReadProofs.prove_read`).
         """
 
         def answered(code: DLedgerResponseCode) -> None:
             done(code is DLedgerResponseCode.SUCCESS)
 
-        self._server.clients.reads.prove_read(Consistency.LINEARIZABLE, answered)
+        self._server.clients.proofs.prove_read(Consistency.LINEARIZABLE, answered)
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -204,12 +207,14 @@ class Member:
         known = begin_index, self._store.generation
         begun_at = self._begun_at
         if begun_at[:2] != known:
-            begun_at = self._begun_at = *known, self._store.positions(begin_index, begin_index)[0]
+            with self._reads.reading():
+                pos = self._store.positions(begin_index, begin_index)[0]
+            begun_at = self._begun_at = *known, pos
         return begun_at[2]
 
     @property
     def known_begin_pos(self) -> int | None:
-        """The same without a read of the log; None if that takes one."""
+        """Where the log begins, as `begin_pos` says; None if that takes a read of the log."""
         begin_index = self._store.begin_index
         begun_at = self._begun_at
         if begun_at[:2] == (begin_index, self._store.generation):
@@ -224,24 +229,50 @@ class Member:
         At least one entry is read, then as many as `bytes_max` allows; blocks. Raises IndexError if
         the log lacks the first entry, StoreDamagedError if one is damaged.
         """
-        with self._state.reading:
+        with self._state.reading, self._reads.reading():
             runs, _ = self._store.read_range(first_index, last_index, bytes_max)
         return entries_of(runs, first_index)
 
+    def read_in_memory(
+        self, first_index: int, last_index: int, bytes_max: int
+    ) -> tuple[list[CommittedEntry], EntryHeader] | None:
+        """Return committed entries as `read` does, but only from memory (`LogReader.cached_run`):
+        all of them, or None. Does not block. Raises StoreDamagedError.
+        """
+        known = self._state.just_applied
+        if known is not None and (known.first_index, known.last.index) == (first_index, last_index):
+            return list(known.entries), known.last
+        if not self._state.reading.acquire(blocking=False):
+            return None
+        try:
+            run = self._store.cached_run(first_index, last_index, bytes_max)
+        except RangeMovedError:
+            return None
+        finally:
+            self._state.reading.release()
+        return None if run is None else entries_of([run], first_index)
+
     def header(self, index: int) -> EntryHeader | None:
         """Return the header of a sound entry; None if the log lacks it; blocks."""
-        with self._state.reading:
+        with self._state.reading, self._reads.reading():
             if not self._store.begin_index <= index <= self._store.end_index:
                 return None
             return self._store.entry(index)[0]
 
     def stored_at(self, pos: int, size: int) -> bytes:
         """Return stored bytes (`LogReader.stored_at`); blocks."""
-        return self._store.stored_at(pos, size)
+        with self._reads.reading():
+            return self._store.stored_at(pos, size)
 
     def cached_at(self, pos: int, buffer: memoryview) -> bool:
         """Fill a buffer with stored bytes (`LogReader.cached_at`); does not block."""
         return self._store.cached_at(pos, buffer)
+
+    def reading_disk(self) -> AbstractContextManager[None]:
+        """Return the context for a read of the program's own files: a member whose disk does not
+        answer it hands its leadership over. Any thread may call.
+        """
+        return self._reads.reading()
 
     def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
         """Read a file of the program (`page_cache.read_cached`); does not block."""

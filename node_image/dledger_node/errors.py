@@ -4,13 +4,16 @@ NodeError
 ├── StoreError              this member's files failed
 │   ├── StoreFullError      no room for another segment; nothing was written
 │   ├── StoreDamagedError   files cannot be trusted; the message names file and offset
-│   │   └── BorderDamagedError  the last entry that retention removes now has rotted
+│   │   ├── BorderDamagedError  the last entry that retention removes now has rotted
+│   │   └── CutShortError       a file ends before bytes that it should have
 │   ├── StoreInUseError     another process holds the folder
 │   ├── ForeignFolderError  the folder belongs to another group
 │   └── LaterFormatError    a later release wrote the folder; nothing was changed
+├── NotYetCommittedError    the bytes asked for are not known to be committed yet
 ├── ListenError             the port cannot be opened
 └── RemoteProtocolError     a peer or client sent invalid bytes; its connection is closed
-    └── LogsDifferError     a leader's entries do not follow the entry that both logs should share
+    ├── LogsDifferError     a leader's entries do not follow the entry that both logs should share
+    └── LinkRefusedError    the sender of a HELLO may not open a link
 """
 
 import enum
@@ -25,7 +28,7 @@ class StoreError(NodeError):
 
 
 class StoreFullError(StoreError):
-    """No room for another segment; nothing of the batch was written."""
+    """The volume has no room for a segment or a small file."""
 
 
 class Damage(enum.StrEnum):
@@ -71,8 +74,19 @@ class BorderDamagedError(StoreDamagedError):
     """
 
 
+class CutShortError(StoreDamagedError):
+    """A file ends before bytes that it should have."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message, Damage.UNREADABLE)
+        self.size = size
+        """The size that the file still has; everything after it is missing."""
+
+
 class NotYetCommittedError(NodeError, LookupError):
-    """The bytes lie behind the entries that a member knows to be committed, for now."""
+    """The bytes lie beyond the entries that the member knows, so far, to be committed; or it closes
+    its store, and cannot tell.
+    """
 
 
 class StoreInUseError(StoreError):

@@ -51,7 +51,7 @@ class StrangersFilter(logging.Filter):
         self._budget = budget
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to write this line; change it into one that is short."""
+        """Return whether to write this line; change it into one that is short."""
         admitted = self._budget.admit(record.name)
         if admitted is None:
             return False

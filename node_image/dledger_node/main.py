@@ -15,10 +15,11 @@ from typing import Any, Final
 import uvloop
 
 from dledger_formats import log_lines
+from dledger_formats.peers import split_address
 from dledger_formats.settings import NodeSettings, SettingsError
 from dledger_node import limited_log, open_files
 from dledger_node.closing import closed_on_error
-from dledger_node.config import peer_hosts, raft_config, split_address, store_folder
+from dledger_node.config import join_address, peer_hosts, raft_config, store_folder
 from dledger_node.embedding import Member, Program
 from dledger_node.errors import ListenError, NodeError, StoreError
 from dledger_node.freed_memory import keep_freed_memory
@@ -130,7 +131,8 @@ async def serve_member(
                 backlog=1024,
             )
         except OSError as error:
-            raise ListenError(f"cannot listen on {settings.listen_host}:{port}: {error}") from error
+            where = join_address(settings.listen_host, port)
+            raise ListenError(f"cannot listen on {where}: {error}") from error
         logger.info("%s %s is listening on port %d", settings.group, settings.self_id, port)
         if program is not None:
             serving = loop.create_task(program.serve(Member(server)))

@@ -1,5 +1,7 @@
-"""Reads for auditors, who read whole logs once: pages that the page cache lacked before leave it
-again, so that such a read takes the place of nothing that clients read.
+"""Reads that leave the page cache as it was, for auditors, who read a whole log once.
+
+Pages that were not cached before a read are dropped after it, so they take the place of nothing
+that clients read.
 """
 
 import ctypes

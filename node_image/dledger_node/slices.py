@@ -6,8 +6,9 @@ that would hold up heartbeats and all other clients.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
+CallSoon: TypeAlias = Callable[[Callable[[], None]], object]
 Item = TypeVar("Item")
 
 PER_TURN: Final = 100
@@ -17,12 +18,14 @@ PER_TURN: Final = 100
 class Slices:
     """Work that goes on in the next turns of the loop until nothing is left."""
 
-    def __init__(self, take: Callable[[int], bool]) -> None:
+    def __init__(self, take: Callable[[int], bool], call_soon: CallSoon | None = None) -> None:
         """`take` handles up to so many things, and returns whether others may be left.
 
-        It takes each one off before it handles it, so an error costs that one alone.
+        It takes each one off before it handles it, so an error costs that one alone. `call_soon`
+        runs a function in the next turn of the loop, by default of the loop that runs then.
         """
         self._take = take
+        self._call_soon = call_soon
         self._is_under_way = False
 
     def begin(self) -> None:
@@ -38,7 +41,7 @@ class Slices:
         finally:
             self._is_under_way = more
             if more:
-                asyncio.get_running_loop().call_soon(self._turn)
+                (self._call_soon or asyncio.get_running_loop().call_soon)(self._turn)
 
 
 async def in_slices(items: Iterable[Item]) -> AsyncIterator[Item]:

@@ -2,8 +2,9 @@
 
 import os.path
 
+from dledger_formats.peers import split_address
 from dledger_formats.settings import NodeSettings, SettingsError, variable_name
-from dledger_node.config import split_address, store_folder
+from dledger_node.config import store_folder
 
 
 def check_start(settings: NodeSettings) -> None:

@@ -11,21 +11,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from dledger_formats.admin_tokens import AdminTokens
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Roles
 from dledger_operator.spec.revision import Revision
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON, ready to be applied."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A problem with an object, as the reason and message of a condition."""
-
-    reason: str
-    """The machine-readable reason, in CamelCase."""
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +153,8 @@ class CreationFailure:
 
     pod: str
     message: str
+    at: datetime | None = field(default=None, compare=False)
+    """When it was refused last; None if that is not known. A repetition is the same failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,8 +298,8 @@ class LeaseView:
 
 
 def version_number(resource_version: str) -> int:
-    """Return a version as a number, as which Kubernetes lets clients compare those of one kind; 0
-    for another text.
+    """Return a resourceVersion as a number; 0 if it is none. Kubernetes allows clients to compare
+    the versions of one kind.
     """
     is_number = resource_version.isascii() and resource_version.isdigit()
     return int(resource_version) if is_number else 0

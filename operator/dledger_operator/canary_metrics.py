@@ -90,7 +90,9 @@ class GroupCanaryMetrics:
         """Count a test."""
         self._metrics.tests.labels(*self._key, outcome).inc()
         self._metrics.lost.labels(*self._key)  # a series at 0 can be watched
-        if outcome is not Outcome.UNSUPPORTED:
+        if outcome is Outcome.UNSUPPORTED:
+            self.forget_availability()
+        else:
             self._metrics.available.labels(*self._key).set(outcome is Outcome.ACKNOWLEDGED)
 
     def observe(self, operation: Operation, seconds: float) -> None:
@@ -100,6 +102,11 @@ class GroupCanaryMetrics:
     def count_lost(self) -> None:
         """Count an acknowledged canary that is gone."""
         self._metrics.lost.labels(*self._key).inc()
+
+    def forget_availability(self) -> None:
+        """Drop whether the last test succeeded: it says nothing about the group any more."""
+        with contextlib.suppress(KeyError):
+            self._metrics.available.remove(*self._key)
 
     def forget(self) -> None:
         """Drop the series of the group: it is not tested any more."""

@@ -83,7 +83,7 @@ _HELP: Final = {
     "image_pull_policy": "pull policy of both images: IfNotPresent (default), Always, Never",
     "watch_namespaces": "comma-separated namespaces to watch (default: empty, for all namespaces)",
     "metrics_port": "port that serves /metrics (default: 8080)",
-    "health_port": "port that serves /healthz (default: 8081)",
+    "health_port": "port that serves /healthz and /readyz (default: 8081)",
     "watch_nodes": "whether to read Nodes, for preferred leaders by zone or label, and to move "
     "leaders off nodes that are being drained: true (default), false",
     "lease_namespace": "namespace of the Lease that the replicas of this release share (default: "

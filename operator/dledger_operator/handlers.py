@@ -103,14 +103,6 @@ async def job_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
     memo.workers.job_changed(event["object"])
 
 
-@kopf.on.probe(id="workers")
-async def count_workers(memo: kopf.Memo, **_: Any) -> dict[str, int]:
-    """Answer the liveness probe; it fails after a worker has crashed, or a watch fell silent."""
-    memo.watches.check()
-    counts: dict[str, int] = memo.workers.check()
-    return counts
-
-
 @kopf.on.cleanup()
 async def stop_workers(memo: kopf.Memo, **_: Any) -> None:
     """Stop all workers before the connections are closed, and give up the Lease."""

@@ -1,11 +1,11 @@
-"""The console script `dledger-operator`: reads settings, opens connections and runs kopf."""
+"""The process of the operator: reads settings, opens connections and runs kopf."""
 
 import asyncio
 import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
@@ -20,6 +20,7 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.phases import Phases
 from dledger_operator.behaviours.report.event_recorder import EventRecorder
+from dledger_operator.behaviours.served_namespaces import ServedNamespaces
 from dledger_operator.clients.canary_client import CanaryClient
 from dledger_operator.clients.errors import KubeError, NotFoundError
 from dledger_operator.clients.kubernetes import KubeApi
@@ -27,13 +28,14 @@ from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.clients.member_remoting import MemberRemotingClient
 from dledger_operator.config import OperatorSettings
 from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.probes import Probes
 from dledger_operator.watching import (
     LeftTasksError,
     new_duties,
     run_unless,
-    told_to_stop,
+    stopped_by_signals,
     utc_now,
-    watch_until_told,
+    watch_until_stopped,
 )
 
 logger = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ NODES_FORBIDDEN: Final = (
 )
 USAGE_ERROR: Final = 2
 START_ERROR: Final = 1
-CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects", "kopf.activities.probe")
+CHATTY: Final = ("httpx2", "httpcore2", "aiohttp.access", "kopf.objects")
 """Loggers that write a line per request and would drown the operator's own messages."""
 
 
@@ -78,36 +80,40 @@ async def _run_or_exit(settings: OperatorSettings) -> None:
 async def run(settings: OperatorSettings) -> None:
     """Run the operator. Raises NotFoundError if the CRDs are missing.
 
-    It waits for an API server that is down or refuses, for as long as that takes.
+    It waits for an API server that is down or refuses, for as long as that takes. Namespaces that
+    cannot be read are left out meanwhile, unless it is all of them.
     """
 
-    async def check() -> None:
-        for namespace in settings.watch_namespaces or (None,):
-            await context.api.check_served(namespace)
-
     async def check_at_start() -> None:
-        await check()
+        await served.look()
         if settings.watch_nodes:
             context.nodes.readable = await context.api.may_list_nodes()
 
     async def wait_for(run: Callable[[], Awaitable[None]], *fatal: type[Exception]) -> None:
-        async with serve_waiting(settings.health_port):
-            await keep_trying(run, what="the API server", backoffs=backoffs, fatal=fatal)
+        await keep_trying(run, what="the API server", backoffs=backoffs, fatal=fatal)
 
-    told = told_to_stop()
+    stopping, probes = stopped_by_signals(), Probes()
     async with (
         open_context(settings) as context,
         serve_metrics(context.metrics, settings.metrics_port),
+        serve({"/healthz": probes.healthz, "/readyz": probes.readyz}, settings.health_port),
     ):
         backoffs = EndlessBackoffs(context.random)
-        await run_unless(told, wait_for(check_at_start, NotFoundError))
-        if told.is_set():
+        served = ServedNamespaces(
+            context.api,
+            settings.watch_namespaces,
+            on_left_out=context.metrics.namespaces_left_out.set,
+        )
+        await run_unless(stopping, wait_for(check_at_start, NotFoundError))
+        if stopping.is_set():
             return
         if context.nodes.readable:
             handlers.watch_nodes()
         elif settings.watch_nodes:
             logger.warning(NODES_FORBIDDEN)
-        await watch_until_told(told, context, settings, backoffs, lambda: wait_for(check))
+        await watch_until_stopped(
+            stopping, context, settings, backoffs, served, probes, lambda: wait_for(served.look)
+        )
 
 
 @asynccontextmanager
@@ -140,17 +146,6 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
 
 
 @asynccontextmanager
-async def serve_waiting(port: int) -> AsyncIterator[None]:
-    """Answer the probes until the context exits: a process that waits is alive."""
-
-    async def show(_: web.Request) -> web.Response:
-        return web.json_response({"waiting": "the API server"})
-
-    async with serve_page("/healthz", show, port):
-        yield
-
-
-@asynccontextmanager
 async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[None]:
     """Serve `/metrics` until the context exits.
 
@@ -167,21 +162,23 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
         response.force_close()
         return response
 
-    async with serve_page("/metrics", show, port):
+    async with serve({"/metrics": show}, port):
         yield
 
 
 @asynccontextmanager
-async def serve_page(
-    path: str, show: Callable[[web.Request], Awaitable[web.Response]], port: int
+async def serve(
+    pages: Mapping[str, Callable[[web.Request], Awaitable[web.Response]]], port: int
 ) -> AsyncIterator[None]:
-    """Serve one page until the context exits."""
+    """Serve pages, by path, until the context exits."""
     application = web.Application()
-    application.router.add_get(path, show)
+    for path, show in pages.items():
+        application.router.add_get(path, show)
     runner = web.AppRunner(application, handle_signals=False, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104 - scraped from other pods
+        # A pod may have addresses of IPv4, of IPv6 or of both: a site without a host has them all.
+        await web.TCPSite(runner, port=port).start()
         yield
     finally:
         await runner.cleanup()

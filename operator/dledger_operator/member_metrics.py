@@ -40,7 +40,7 @@ def _logs(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
                 role.add_metric([*key, value], float(value == member.role))
             if member.status:
                 committed.add_metric(key, member.status.committed_index)
-            entries = observed.lag_entries(member)
+            entries = observed.unstored_entries(member)
             if entries is not None:
                 lag.add_metric(key, entries)
     return role, committed, lag

@@ -16,10 +16,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from dledger_formats.audit import Verdict
-from dledger_operator import member_metrics, observed_broker
+from dledger_operator import member_metrics, observed_broker, reasons
 from dledger_operator.canary_metrics import CanaryMetrics
 from dledger_operator.observed_audits import FAILED
-from dledger_operator.observed_state import ObservedGroup
+from dledger_operator.observed_state import DECIDING, ObservedGroup
 
 FAILOVER_BUCKETS_S: Final = (
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
@@ -121,9 +121,14 @@ class OperatorMetrics(Collector):
             "Namespaces with groups that another release manages, so that this one does not.",
             registry=self.registry,
         )
+        self.namespaces_left_out = Gauge(
+            "dledger_operator_namespaces_left_out",
+            "Namespaces of watchNamespaces that this process may not read and leaves out.",
+            registry=self.registry,
+        )
         self._watch_behind = Gauge(
             "dledger_operator_watch_behind_seconds",
-            "For how long the watch of a kind has told nothing of a change; 0 if it is level.",
+            "For how long the watch of a kind has missed a change; 0 if it is up to date.",
             ["kind"],
             registry=self.registry,
         )
@@ -135,7 +140,8 @@ class OperatorMetrics(Collector):
         """Replace the exported state of a group; `conditions` are those of its status."""
         series = self._series(observed.namespace, observed.name)
         series.observed, series.conditions = observed, conditions
-        if observed.endpoints.synced or observed.endpoints.reason == "NoLeader":
+        endpoints = observed.endpoints
+        if endpoints.synced is not False or endpoints.reason == reasons.NO_LEADER:
             series.endpoints_wrong_since_s = None
         elif series.endpoints_wrong_since_s is None:
             series.endpoints_wrong_since_s = self._clock()
@@ -281,6 +287,11 @@ def _audits(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
         "1 for the result of the group's last audit, 0 for others; Failed is one without verdict.",
         labels=[*_GROUP, "result"],
     )
+    finding = GaugeMetricFamily(
+        "dledger_group_audit_finding",
+        "1 for the verdict of the group's last audit that could tell, 0 for others.",
+        labels=[*_GROUP, "verdict"],
+    )
     ended = GaugeMetricFamily(
         "dledger_group_last_audit_timestamp_seconds",
         "When the group's last audit ended, in seconds since 1970.",
@@ -288,12 +299,15 @@ def _audits(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     )
     for observed in groups:
         key, last = [observed.namespace, observed.name], observed.audits.last
+        if observed.audit is not None:
+            for verdict in DECIDING:
+                finding.add_metric([*key, verdict], float(verdict is observed.audit.verdict))
         if last is None:
             continue
         ended.add_metric(key, last.ended_at.timestamp())
         for each in (*Verdict, FAILED):
             result.add_metric([*key, each], float(each == last.result))
-    return result, ended
+    return finding, result, ended
 
 
 def _endpoints_wrong(groups: Mapping[tuple[str, str], _GroupSeries], now_s: float) -> Metric:

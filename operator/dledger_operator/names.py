@@ -174,7 +174,7 @@ def audit_token_key(group: str) -> str:
 
 
 def is_audit_token_key(key: str) -> bool:
-    """Tell whether a key of the Secret is that of an audit token."""
+    """Return whether a key of the Secret is that of an audit token."""
     return key.endswith(_OF_AUDITS)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dledger_operator.api_objects import Problem
+from dledger_operator.problem import Problem
 
 FAILED = "Failed"
 """The result of an audit that ended without a verdict."""

@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
-from dledger_operator.api_objects import Problem
 from dledger_operator.observed_audits import ObservedAudits
+from dledger_operator.problem import Problem
 from dledger_operator.spec.accepted import AcceptedSpec
 from dledger_operator.spec.broker import BrokerSpec
+
+DECIDING: Final = (Verdict.SOUND, Verdict.DAMAGED, Verdict.DIVERGED)
+"""The verdicts that tell about the whole log; an Incomplete audit could not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -115,7 +119,7 @@ class LeaderChange:
 class ObservedEndpoints:
     """Whether the endpoints of the master Service match the leader."""
 
-    synced: bool
+    synced: bool | None
     reason: str
     message: str
 
@@ -244,6 +248,9 @@ class ObservedGroup:
     """Pods that carry the group's label and are not its members'."""
     overstated_pods: Sequence[str] = ()
     """Pods whose term annotation is above every member's term, with that term."""
+    follow_problem: Problem | None = None
+    """Why the pods cannot be listed or labeled, so that the Services may send to wrong ones."""
+    pods_known: bool = True
     members: Sequence[ObservedMember]
     endpoints: ObservedEndpoints
     paused: bool
@@ -276,7 +283,7 @@ class ObservedGroup:
     @property
     def hibernates(self) -> bool:
         """Whether the group is to have no pods, and has none."""
-        return self.hibernate and not any(each.exists for each in self.members)
+        return self.hibernate and self.pods_known and not any(each.exists for each in self.members)
 
     @property
     def falls_asleep(self) -> bool:
@@ -325,17 +332,18 @@ class ObservedGroup:
         leader_id = self.leader.member_id if self.leader else None
         return next((each for each in self.members if each.member_id == leader_id), None)
 
-    def lag_entries(self, member: ObservedMember) -> int | None:
-        """Return how many entries a member lacks; None if the leader does not report it.
+    def unstored_entries(self, member: ObservedMember) -> int | None:
+        """Return how many entries of the leader's log a member has not stored, as far as the leader
+        knows; None if the leader does not report it.
 
-        Both indexes come from one answer of the leader, so they belong to the same moment.
+        It counts up to the end of that log, and members out of reach as well. What the member lacks
+        of the committed entries is `NodeStatus.lacks_committed`. Both indexes come from one answer
+        of the leader, so they belong to the same moment.
         """
         leading = self.leading
         if leading is None or leading.status is None:
             return None
         if member.member_id == leading.member_id:
             return 0
-        for peer in leading.status.followers:
-            if peer.peer_id == member.member_id:
-                return max(0, leading.status.ledger_end_index - peer.match_index)
-        return None
+        peer = leading.status.follower(member.member_id)
+        return max(0, leading.status.ledger_end_index - peer.match_index) if peer else None

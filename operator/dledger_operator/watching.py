@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,12 +22,14 @@ from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.node_reads import NodeReads
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leases.duties import Duties
+from dledger_operator.behaviours.served_namespaces import ServedNamespaces
 from dledger_operator.behaviours.watch_check import WatchCheck
 from dledger_operator.behaviours.workers import Workers
 from dledger_operator.clients.custom_objects import PLURALS
 from dledger_operator.clients.kubernetes import KubeApi
 from dledger_operator.config import OperatorSettings
 from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.probes import Probes
 
 WATCH_SILENT_S_MAX: Final = 70.0
 CLEANED_UP_S_MAX: Final = 5.0
@@ -45,21 +47,21 @@ class LeftTasksError(Exception):
     """Tasks of a watch do not end; the process must be restarted."""
 
 
-def told_to_stop() -> asyncio.Event:
+def stopped_by_signals() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set."""
-    told = asyncio.Event()
-    _take_signals(told)
-    return told
+    stopping = asyncio.Event()
+    _take_signals(stopping)
+    return stopping
 
 
-def _take_signals(told: asyncio.Event) -> None:
+def _take_signals(stopping: asyncio.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
 
 
-async def run_unless(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+async def run_unless(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
     """Run until the work is done, or cancel it once the event is set."""
-    working, waiting = asyncio.create_task(work), asyncio.create_task(told.wait())
+    working, waiting = asyncio.create_task(work), asyncio.create_task(stopping.wait())
     await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
     for task in (working, waiting):
         task.cancel()
@@ -67,30 +69,40 @@ async def run_unless(told: asyncio.Event, work: Coroutine[Any, Any, None]) -> No
         await working
 
 
-async def watch_until_told(
-    told: asyncio.Event,
+async def watch_until_stopped(
+    stopping: asyncio.Event,
     context: Context,
     settings: OperatorSettings,
     backoffs: EndlessBackoffs,
+    served: ServedNamespaces,
+    probes: Probes,
     wait_for_server: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """Watch until the process is told to stop. After an error the next watch begins once the API
-    server answers again. Raises LeftTasksError.
+    server answers again, and has looked which namespaces are `served`. Raises LeftTasksError.
     """
 
     async def watch() -> None:
-        await run_unless(told, wait_for_server())
-        if not told.is_set():
-            await watch_once(told, context, settings, backoffs)
+        while not stopping.is_set():
+            await run_unless(stopping, wait_for_server())
+            if not stopping.is_set():
+                await watch_once(stopping, context, settings, backoffs, served, probes)
 
     what = "watching the API server"
     await keep_trying(watch, what=what, backoffs=backoffs, fatal=(LeftTasksError,))
 
 
 async def watch_once(
-    told: asyncio.Event, context: Context, settings: OperatorSettings, backoffs: EndlessBackoffs
+    stopping: asyncio.Event,
+    context: Context,
+    settings: OperatorSettings,
+    backoffs: EndlessBackoffs,
+    served: ServedNamespaces,
+    probes: Probes,
 ) -> None:
-    """Watch until the process is told to stop. Raises what kopf takes for fatal, or WatchError."""
+    """Watch until the process is told to stop, or until other namespaces are served. Raises what
+    kopf takes for fatal, or WatchError.
+    """
     nodes = Nodes()
     nodes.readable = context.nodes.readable
     duties = new_duties(context.api, settings)
@@ -98,7 +110,7 @@ async def watch_once(
     watches = WatchCheck(
         context.api,
         PLURALS,
-        settings.watch_namespaces,
+        served.watched,
         clock=context.clock,
         random=context.random,
         on_behind=context.metrics.set_watch_behind,
@@ -107,6 +119,7 @@ async def watch_once(
     ending = asyncio.Event()
 
     async def stop() -> None:
+        probes.waits()
         try:
             await workers.stop()
             await duties.stop()
@@ -114,13 +127,21 @@ async def watch_once(
             ending.set()
 
     memo = kopf.Memo(workers=workers, watches=watches, stop=stop)
+    changed = asyncio.create_task(served.changed(watches.refused_for_s), name="served namespaces")
     checking = [
+        changed,
         asyncio.create_task(watches.run(), name="comparing the watches"),
         asyncio.create_task(reads.run(), name="reading Nodes again"),
     ]
+
+    def check() -> dict[str, int]:
+        watches.check()
+        return workers.check()
+
     duties.start(workers.duties_changed)
+    probes.watches(check)
     try:
-        await _run_kopf(memo, settings, backoffs, told, ending)
+        await _run_kopf(memo, settings, backoffs, served.watched, stopping, changed, ending)
     finally:
         for task in checking:
             task.cancel()
@@ -139,31 +160,34 @@ async def _run_kopf(
     memo: kopf.Memo,
     settings: OperatorSettings,
     backoffs: EndlessBackoffs,
-    told: asyncio.Event,
+    namespaces: Sequence[str],
+    stopping: asyncio.Event,
+    changed: "asyncio.Task[None]",
     ending: asyncio.Event,
 ) -> None:
-    """Run kopf, and leave no task behind that was started meanwhile.
+    """Run kopf until `stopping` is set or the task `changed` ends, and leave no task
+    behind that was started meanwhile.
 
     A watcher of kopf can swallow its cancellation, and kopf then waits for it without an end,
     before or after its cleanup handlers, which set `ending`. So kopf has a time for each.
     """
-    before = asyncio.all_tasks()
+    before, kopf_stops = asyncio.all_tasks(), asyncio.Event()
     tasks = await kopf.spawn_tasks(
         registry=kopf.get_default_registry(),
         settings=kopf_settings(backoffs),
         memo=memo,
         standalone=True,
         clusterwide=not settings.watch_namespaces,
-        namespaces=settings.watch_namespaces,
-        liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz",
-        stop_flag=told,
+        namespaces=namespaces,
+        stop_flag=kopf_stops,
     )
-    _take_signals(told)  # kopf has taken them for itself
+    _take_signals(stopping)  # kopf has taken them for itself
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=before), name="kopf")
     cleaned_up = asyncio.create_task(ending.wait())
-    begins = {running, *tasks, asyncio.create_task(told.wait())}
+    begins = {running, changed, *tasks, asyncio.create_task(stopping.wait())}
     try:
         await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+        kopf_stops.set()
         await asyncio.wait(
             {running, cleaned_up},
             timeout=CLEANED_UP_S_MAX,
@@ -174,8 +198,11 @@ async def _run_kopf(
         await end_all_but(before)
     if not running.cancelled():
         running.result()
-    if not told.is_set():
+    if stopping.is_set():
+        return
+    if not changed.done():
         raise WatchError("a watch has failed (see above)")
+    changed.result()
 
 
 async def end_all_but(tasks: set["asyncio.Task[Any]"]) -> None:

@@ -5,11 +5,12 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from dledger_audit.compaction.amounts import Amounts, AmountsPass, SparkAmounts, measure
@@ -27,6 +28,7 @@ from dledger_logs.layout import Log, manifest
 from dledger_logs.read import read_log
 from dledger_logs.serve import served
 from dledger_logs.write import Entry, Shape, write_log
+from dledger_scan.local_audit import LocalPasses
 
 SHAPE = small_shape()
 TOMBSTONES = 20
@@ -105,7 +107,7 @@ def test_the_amounts_are_what_compact_then_drops(seed: int, tmp_path: Path) -> N
 def test_spark_finds_the_same_amounts(plain: SparkSession, tmp_path: Path) -> None:
     logs = members_of(tmp_path, key_history(400, 3))
 
-    assert measured(logs, SparkAmounts(plain, entries_max=64)) == measured(logs)
+    assert measured(logs, SparkAmounts(plain.sparkContext, entries_max=64)) == measured(logs)
 
 
 def test_an_entry_that_is_damaged_on_one_member_is_counted_from_another(tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ def test_an_entry_that_no_member_has_intact_is_named_and_nothing_is_guessed(
     for log in logs.values():
         damage.flip_body(log, index)
 
-    found = measured(logs, SparkAmounts(plain) if is_spark else None)
+    found = measured(logs, SparkAmounts(plain.sparkContext) if is_spark else None)
     assert found.segments == []
     assert found.problem.startswith(f"no copy has the entries {index} to {index} intact")
 
@@ -170,6 +172,30 @@ def test_amounts_that_fail_say_so_and_leave_the_audit_its_verdict(
     )
     assert found.segments == []
     assert "invalid start byte" in capsys.readouterr().err
+
+
+class EndedSpark:
+    """A SparkContext whose JVM has gone."""
+
+    def __getattr__(self, name: str) -> object:
+        raise Py4JError(f"no answer to {name}")
+
+
+def test_a_verdict_outlasts_the_end_of_spark_before_the_pass_for_amounts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = members_of(tmp_path, key_history(300, 5), small_shape(1 << 12))
+    monkeypatch.setattr("dledger_audit.main.started", lambda *_: nullcontext(EndedSpark()))
+    monkeypatch.setattr("dledger_audit.main.SparkPasses", lambda *_: LocalPasses(logs))
+    members = []
+    with ExitStack() as stack:
+        for member, log in logs.items():
+            url = stack.enter_context(served(log.root, manifest(log, member, peers=logs)))
+            members += ["--member", f"{member}={url}"]
+
+        assert main(["--group", "g", *members, "--decoder", "kv"]) == ExitCode.SOUND
+
+    assert "reading the entries failed with Py4JError" in capsys.readouterr().out
 
 
 @pytest.mark.spark

@@ -138,8 +138,10 @@ def test_a_gap_between_the_archive_and_the_log_is_refused(tmp_path: Path) -> Non
     before = contents(tmp_path / "a")
     logs = members_of(tmp_path / "late", history)
     late = {name: damage.remove_front(log, len(log.segments) - 3) for name, log in logs.items()}
+    begin = late["n0"].first_index
 
-    with pytest.raises(RefusedError, match="no copy has the entries"):
+    said = f"ends with entry 299, and the members begin with {begin}: .*compact to another folder"
+    with pytest.raises(RefusedError, match=said):
         compacted(copies_of(late), tmp_path / "a")
 
     after = contents(tmp_path / "a")
@@ -235,6 +237,50 @@ def test_another_decoder_needs_another_archive(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match="decoder kv, not register"):
         compacted(copies, tmp_path / "a", "register")
+
+
+def with_identity(copy: Copy, identity: str) -> Copy:
+    status = replace(copy.manifest.status, group_identity=identity)
+    return replace(copy, manifest=replace(copy.manifest, status=status))
+
+
+def test_an_archive_is_of_the_group_whose_identity_any_member_knows(tmp_path: Path) -> None:
+    """One that is out of service does not tell an identity that the group has founded itself.
+
+    An archive of an earlier time, when nobody knew one, takes it over.
+    """
+    history, folder = key_history(900, 3), tmp_path / "archive"
+
+    def run(count: int, **identities: str) -> str:
+        copies = copies_of(members_of(tmp_path / f"{count} {identities}", history[:count]))
+        told = [with_identity(each, identities.get(each.member, "")) for each in copies]
+        archive = compacted(told, folder)
+        assert archive is not None
+        return archive.info.group_identity
+
+    assert run(300) == ""
+    assert run(550, n2="A") == "A"
+    assert run(700) == "A"
+    with pytest.raises(RefusedError, match="another group"):
+        run(900, n1="B")
+    shutil.rmtree(folder)
+    assert run(900, n1="A") == "A"
+
+
+def test_more_tombstones_need_another_archive(tmp_path: Path) -> None:
+    copies = copies_of(members_of(tmp_path, key_history(COUNT, 9)))
+    compacted(copies, tmp_path / "a", tombstone_entries=60)
+    before = contents(tmp_path / "a")
+
+    with pytest.raises(RefusedError, match=r"60, not 61: .*; give 60 .*compact to another folder"):
+        compacted(copies, tmp_path / "a", tombstone_entries=61)
+
+    assert contents(tmp_path / "a") == before
+    fewer = compacted(copies, tmp_path / "a", tombstone_entries=30)
+    alone = compacted(copies, tmp_path / "alone", tombstone_entries=30)
+    assert fewer is not None
+    assert alone is not None
+    assert fewer.info.files == alone.info.files
 
 
 def test_a_damaged_archive_is_made_again_from_whole_logs_only(tmp_path: Path) -> None:

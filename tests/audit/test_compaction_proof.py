@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from dledger_compaction.model import key_history, naive
 from dledger_compaction.runs import compacted, copies_of
 from dledger_logs import damage
 from dledger_logs.histories import small_shape
-from dledger_logs.write import write_log
+from dledger_logs.layout import manifest
+from dledger_logs.read import read_log
+from dledger_logs.write import Entry, write_log
+from pyspark_dledger.copies import RefusedError
 
 SHAPE = small_shape()
 PLACES = 20
@@ -93,6 +97,93 @@ def test_a_removed_front_is_told_and_proven_with_the_archive_before(tmp_path: Pa
     assert [each.check for each in alone.first] == ["not_in_source"]
     assert not alone.is_damaged
     assert both.first == []
+
+
+def test_only_the_archive_before_is_taken_as_such(tmp_path: Path) -> None:
+    history = key_history(700, 5)
+    early = copies_of({"n0": write_log(tmp_path / "early", history[:350], SHAPE)})
+    late = copies_of({"n0": write_log(tmp_path / "late", history, SHAPE)})
+    first = compacted(early, tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "before")
+    before = Archive.load(tmp_path / "before")
+    archive = compacted(late, tmp_path / "a")
+    assert first is not None
+    assert before is not None
+    assert archive is not None
+
+    assert verify(archive, Sources(members=late, previous=before)).first == []
+    with pytest.raises(RefusedError, match="is not the archive before this one"):
+        verify(archive, Sources(members=late, previous=archive))
+    with pytest.raises(RefusedError, match="was made by a first run"):
+        verify(before, Sources(members=late, previous=before))
+    damage.flip_header(read_log(before.log), 30, "term", 0)
+    with pytest.raises(RefusedError, match=r"before/.*data/0+ is damaged"):
+        verify(archive, Sources(members=late, previous=before))
+
+
+def test_a_fault_that_the_archive_before_had_is_named_while_the_members_know_better(
+    sound: Sound, tmp_path: Path
+) -> None:
+    check, plant = FAULTS["an entry without a key is dropped"]
+    shutil.copytree(sound.archive.path, tmp_path / "a")
+    index = plant(sound, tmp_path / "a", random.Random(1))
+    shutil.copytree(tmp_path / "a", tmp_path / "before")
+    more = Entry(term=sound.source[-1].term, body=b"no key")
+    source = [*sound.source, *[more] * 200]
+    late = copies_of({"n0": write_log(tmp_path / "n0", source, SHAPE)})
+    archive = compacted(late, tmp_path / "a", tombstone_entries=TOMBSTONE_ENTRIES)
+    assert archive is not None
+
+    found = verify(archive, Sources(members=late, previous=Archive.load(tmp_path / "before")))
+
+    assert [(each.check, each.index) for each in found.first] == [(check, index)]
+
+
+def test_a_voter_that_lags_hides_nothing_and_makes_no_archive_wrong(
+    sound: Sound, tmp_path: Path
+) -> None:
+    copies = copies_of(
+        {
+            "n0": write_log(tmp_path / "n0", sound.source, SHAPE),
+            "n1": write_log(tmp_path / "n1", sound.source[:100], SHAPE),
+        }
+    )
+    wrong = tmp_path / "wrong"
+    shutil.copytree(sound.archive.path, wrong)
+    check, plant = FAULTS["an entry after the clean point is dropped"]
+    index = plant(sound, wrong, random.Random(1))
+    archive = Archive.load(wrong)
+    assert archive is not None
+
+    found = verify(archive, Sources(members=copies))
+
+    assert verify(sound.archive, Sources(members=copies)).first == []
+    assert [(each.check, each.index) for each in found.first] == [(check, index)]
+
+
+def test_an_archive_whose_end_no_member_has_committed_is_not_judged(
+    sound: Sound, tmp_path: Path
+) -> None:
+    end_index = sound.archive.info.end_index
+    log = write_log(tmp_path / "n0", sound.source, SHAPE)
+    late = manifest(log, "n0", committed_index=end_index - 1)
+
+    with pytest.raises(RefusedError, match=f"no member knows now that entry {end_index} is comm"):
+        verify(sound.archive, Sources(members=copies_of({"n0": log}, {"n0": late})))
+
+
+def test_a_voter_that_was_rebuilt_with_other_segments_leaves_the_archive_right(
+    sound: Sound, tmp_path: Path
+) -> None:
+    clean_index = sound.archive.info.clean_index
+    begin = clean_index - 5
+    logs = {
+        "n0": write_log(tmp_path / "n0", sound.source, SHAPE),
+        "n1": write_log(tmp_path / "n1", sound.source[begin:], replace(SHAPE, first_index=begin)),
+    }
+    assert logs["n1"].places_in(logs["n1"].segments[-1])[0].index <= clean_index
+
+    assert verify(sound.archive, Sources(members=copies_of(logs))).first == []
 
 
 def test_keys_are_divided_among_files_without_a_difference(

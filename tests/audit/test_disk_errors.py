@@ -1,6 +1,6 @@
 """A member that lists a file and cannot read it: the right entries are damage, and no others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,7 +11,7 @@ from dledger_logs.serve import served
 from dledger_logs.write import Shape, write_log
 from dledger_scan.scanning import LocalFiles, flags_of
 from pyspark_dledger import plan
-from pyspark_dledger.files import FAILURES_MAX, PAGE_BYTES, DiskError
+from pyspark_dledger.files import FAILURES_MAX, PAGE_BYTES, DiskError, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.layout import Flag
 from pyspark_dledger.ranges import IndexRange
@@ -71,6 +71,49 @@ def test_a_file_that_cannot_be_read_at_all_costs_a_bounded_number_of_requests(lo
     assert all(flags.values())
     assert all(flag & Flag.DISK_ERROR for flag in flags.values())
     assert files.requests <= FAILURES_MAX + 10
+
+
+@dataclass
+class Silent:
+    """Files that do not answer from some request on."""
+
+    files: LocalFiles
+    answers: int
+
+    def read(self, folder: str, name: str, start: int, end: int) -> bytes:
+        self.answers -= 1
+        if self.answers < 0:
+            raise ReadError("hung")
+        return self.files.read(folder, name, start, end)
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+@pytest.mark.parametrize("has_following", [True, False])
+def test_only_the_wanted_entries_of_a_segment_that_cannot_be_read_are_absent(
+    log: Log, answers: int, has_following: bool
+) -> None:
+    """Nothing was read, or only the place of the first one."""
+    said = manifest(log, "n0")
+    (segment,) = plan.segments(said, IndexRange(first=2000, last=2500))
+    segment = segment if has_following else replace(segment, last_expected=None)
+
+    flags = flags_of(scan(segment, Silent(LocalFiles(log.root, said), answers)))
+
+    last = 2500 if has_following else 2000
+    assert flags == dict.fromkeys(range(2000, last + 1), Flag.UNREADABLE)
+
+
+def test_only_the_wanted_entries_are_absent_behind_others_that_were_read(log: Log) -> None:
+    """Without index files, a read begins with the first entry of the segment."""
+    said = manifest(log, "n0")
+    (segment,) = plan.segments(said, IndexRange(first=2000, last=2500))
+    segment = replace(segment, index_files=())
+
+    flags = flags_of(scan(segment, Silent(LocalFiles(log.root, said), 1), 5000))
+
+    absent = [index for index, flag in flags.items() if flag & Flag.UNREADABLE]
+    assert absent == list(range(2000, 2501))
+    assert sorted(flags) == absent, "the entries that were read on the way are not returned"
 
 
 def test_an_answer_that_names_damage_is_not_asked_for_again(log: Log) -> None:

@@ -8,6 +8,7 @@ from dledger_formats.log import disk, properties
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log
 from dledger_logs.write import write_log
+from pyspark_dledger import group
 from pyspark_dledger.folder import manifest_of
 
 
@@ -47,3 +48,16 @@ def test_a_segment_that_was_cut_short_is_listed(log: Log) -> None:
 
     assert found.foreign == []
     assert found.data[0].size_bytes == 100
+
+
+def test_a_folder_without_entries_is_read_as_an_empty_log(log: Log, tmp_path: Path) -> None:
+    """It tells that it holds nothing, unlike a member that is out of service."""
+    empty = tmp_path / "dledger-n1"
+    empty.mkdir()
+    (empty / "checkpoint").write_bytes(properties.encode({"committedIndex": -1, "endIndex": -1}))
+
+    alone = group.ask({"n1": str(empty)})
+    both = group.ask({"n0": str(log.root), "n1": str(empty)})
+
+    assert (alone.committed_index, alone.untold) == (-1, [])
+    assert (both.committed_index, both.untold) == (log.last_index, [])

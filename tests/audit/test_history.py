@@ -2,79 +2,23 @@
 
 import json
 import random
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from dledger_audit.capture import capture
-from dledger_audit.history.audit import audit_with_history
-from dledger_audit.history.memory import CHUNK, FILE, HistoryError, Memory, load, locked, save
+from dledger_audit.history.chunks import CHUNK
+from dledger_audit.history.memory import FILE, PARTS, HistoryError, Memory, load, locked, save
 from dledger_audit.main import main
-from dledger_audit.report import summarize
+from dledger_audit.places import HADOOP_LOCK_FILE
 from dledger_formats.audit import AuditFailure, ExitCode, Verdict
 from dledger_formats.http.status import Manifest
 from dledger_logs import damage
-from dledger_logs.histories import history, with_other_body
-from dledger_logs.layout import Log, manifest
-from dledger_logs.write import Shape, write_log
-from dledger_scan.local_audit import Answer, LocalPasses
-
-CHUNKS = 8
-COUNT = CHUNKS * CHUNK + 500
-ENTRIES = history(COUNT, body_bytes=(5, 20))
-SHAPE = Shape(segment_bytes=1 << 18, index_segment_bytes=32 * 5000)
-NAMES = ("n0", "n1", "n2")
-Change = Callable[[Manifest], Manifest]
-
-
-@dataclass
-class Audited:
-    """The group at some instant, and the memory that its audits hand on."""
-
-    logs: Mapping[str, Log]
-    committed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, COUNT - 1))
-    life: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NAMES, "a"))
-    change: dict[str, Change] = field(default_factory=dict)
-    memory: Memory = field(default_factory=lambda: Memory(group="g"))
-    entries_read: int = 0
-
-    def says(self, member: str) -> Manifest:
-        said = manifest(
-            self.logs[member], member, peers=self.logs, committed_index=self.committed[member]
-        )
-        same: Change = lambda said: said  # noqa: E731
-        return self.change.get(member, same)(replace(said, life=self.life[member]))
-
-    def audit(self, *, since_last: bool = False) -> tuple[Verdict, set[tuple[str, str, int, int]]]:
-        said = {member: self.says(member) for member in self.logs}
-        captured = capture("g", {name: name for name in said}, lambda url: Answer(said[url]))
-        passes = Counting(self.logs)
-        result, self.memory = audit_with_history(
-            passes, captured, lambda: said, self.memory, since_last=since_last
-        )
-        self.entries_read = passes.entries
-        summary = summarize(captured, result)
-        return summary.verdict, {
-            (each.check, each.member, each.first_index, each.last_index)
-            for each in summary.first_findings
-            if each.check != "known_before"
-        }
-
-
-class Counting(LocalPasses):
-    """Counts the entries that are read."""
-
-    entries = 0
-
-    def digests(self, *arguments: Any, **named: Any) -> Any:
-        rows = super().digests(*arguments, **named)
-        object.__setattr__(self, "entries", sum(rows["entries"].to_pylist()))
-        return rows
+from dledger_logs.histories import with_other_body
+from dledger_logs.layout import Log
+from dledger_logs.write import write_log
+from dledger_scan.audited import CHUNKS, COUNT, ENTRIES, NAMES, SHAPE, Audited, Change, copied
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +31,12 @@ def group(sound: Log, tmp_path: Path) -> Audited:
     return Audited({name: copied(sound, tmp_path / name) for name in NAMES})
 
 
-def copied(log: Log, folder: Path) -> Log:
-    shutil.copytree(log.root, folder)
-    return replace(log, root=folder)
-
-
 def test_an_audit_of_the_same_logs_finds_nothing_new_and_keeps_each_whole_chunk(
     group: Audited, tmp_path: Path
 ) -> None:
     assert group.audit() == (Verdict.SOUND, set())
     chunks = [number * CHUNK for number in range(CHUNKS)]
-    assert [sorted(group.memory.chunks(name)) for name in NAMES] == [chunks] * 3
+    assert [group.memory.chunks(name).tolist() for name in NAMES] == [chunks] * 3
 
     save(group.memory, tmp_path / "history")
     group.memory = load(tmp_path / "history", "g")
@@ -184,6 +123,63 @@ def test_a_front_that_was_removed_since_is_forgotten_without_a_finding(group: Au
     assert min(group.memory.chunks("n0")) + CHUNK > begin
 
 
+def test_a_member_that_has_left_the_group_keeps_nothing_from_being_forgotten(
+    group: Audited,
+) -> None:
+    """Nor are its suspect chunks read any more."""
+    group.audit()
+    damage.flip_body(group.logs["n2"], 4 * CHUNK + 7)
+    group.audit()
+    group.change = dict.fromkeys(NAMES, without_record)
+    left = {name: group.logs[name] for name in ("n0", "n1")}
+    group.logs = {name: damage.remove_front(log, 2) for name, log in left.items()}
+    begin = group.logs["n0"].first_index
+    assert begin > CHUNK
+
+    assert group.audit(since_last=True)[0] is Verdict.SOUND
+
+    assert min(group.memory.chunks("n0")) + CHUNK > begin
+    assert "n2" not in group.memory.said
+    assert len(group.memory.chunks("n2")) == 0
+    assert group.memory.suspects == {}
+
+
+def test_members_stay_known_while_a_majority_does_not_tell_its_membership(group: Audited) -> None:
+    """One that lags tells an old one, and one whose log is damaged tells none."""
+    group.audit()
+    damage.flip_body(group.logs["n2"], 4 * CHUNK + 7)
+    group.audit()
+    group.silent = {"n2"}
+    group.change = {
+        "n0": lambda said: replace(said, status=replace(said.status, voters=["n0", "n1"])),
+        "n1": lambda said: replace(
+            said,
+            status=replace(said.status, ready=False, committed_index=-1),
+            life="",
+            data=[],
+        ),
+    }
+
+    group.audit(since_last=True)
+
+    assert group.memory.said.keys() == set(NAMES)
+    assert group.memory.suspects["n2"]
+
+
+def test_a_member_that_is_silent_keeps_what_it_may_hold_from_being_forgotten(
+    group: Audited,
+) -> None:
+    group.audit()
+    known = group.memory.chunks("n2").tolist()
+    group.change = dict.fromkeys(NAMES, without_record)
+    logs = {name: damage.remove_front(log, 2) for name, log in group.logs.items()}
+    group.silent, group.logs = {"n2"}, logs
+
+    group.audit(since_last=True)
+
+    assert group.memory.chunks("n2").tolist() == known
+
+
 def test_audits_since_the_last_read_all_again_in_seven_and_no_more_than_a_seventh_each(
     group: Audited,
 ) -> None:
@@ -197,6 +193,21 @@ def test_audits_since_the_last_read_all_again_in_seven_and_no_more_than_a_sevent
     assert read_whole == 3 * COUNT
     assert sum(each - tail for each in read) == 3 * CHUNKS * CHUNK
     assert max(read) - tail <= 3 * CHUNK * -(-CHUNKS // 7)
+
+
+def test_what_is_not_read_is_told_also_if_a_member_is_read_once_more(group: Audited) -> None:
+    """The damage is in entries of n1 that are always read, so its new life is read as a whole."""
+    group.audit()
+    damage.flip_body(group.logs["n1"], COUNT - 3)
+    group.restarts = {"n1"}
+
+    assert group.audit(since_last=True) == (
+        Verdict.DAMAGED,
+        {("bad_body_crc", "n1", COUNT - 3, COUNT - 3)},
+    )
+
+    known = 2 * (CHUNKS - -(-CHUNKS // PARTS)) * CHUNK
+    assert group.details["known_before"].startswith(f"{known:,} entries")
 
 
 @pytest.mark.parametrize("index", [17, 4 * CHUNK, CHUNKS * CHUNK - 1])
@@ -234,10 +245,9 @@ def test_a_silent_members_suspect_chunks_stay_suspect(group: Audited) -> None:
     group.audit()
     damage.flip_body(group.logs["n1"], 3 * CHUNK + 7)
     group.audit()
-    logs = group.logs
-    group.logs = {name: logs[name] for name in ("n0", "n2")}
+    group.silent = {"n1"}
     group.audit(since_last=True)
-    group.logs = logs
+    group.silent = set()
 
     assert group.audit(since_last=True)[0] is Verdict.DAMAGED
 
@@ -339,3 +349,15 @@ def test_the_program_says_what_is_wrong_with_a_history(
     failure = AuditFailure.from_json(told.read_bytes())
     assert failure.failed == "HistoryUnusable"
     assert f"{tmp_path / FILE} cannot be read" in failure.message
+
+
+def test_a_folder_that_an_audit_holds_by_its_uri_is_refused(tmp_path: Path) -> None:
+    (tmp_path / HADOOP_LOCK_FILE).touch()
+
+    told = f"remove {tmp_path / HADOOP_LOCK_FILE}"
+    with pytest.raises(HistoryError, match=told), locked(tmp_path):
+        pass
+
+    (tmp_path / HADOOP_LOCK_FILE).unlink()
+    with locked(tmp_path):
+        pass

@@ -21,7 +21,7 @@ from dledger_logs.write import write_log
 START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from dledger_audit.program import main
+from dledger_audit.console_script import main
 sys.exit(main())
 """
 

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from dledger_formats.http.status import Manifest
+from dledger_formats.http.status import Manifest, StorageState
 from dledger_formats.log import disk
 from dledger_logs import damage
 from dledger_logs.histories import history, small_shape, with_membership
 from dledger_logs.layout import Log, manifest
 from dledger_logs.write import Entry, write_log
-from dledger_scan.log_rows import members, planned, rows_of
+from dledger_scan.log_rows import COLUMNS, members, planned, rows_of
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.intact import NoIntactCopyError
+from pyspark_dledger.log_view import LogView
+from pyspark_dledger.options import parse
 
 COUNT = 400
 ENTRIES = with_membership(history(COUNT), 250, ("n0", "n1"), ("n2",))
@@ -186,6 +188,44 @@ def test_entries_that_all_have_removed_are_an_error_unless_they_may_be_skipped(
         assert rows_of(path, startingIndex=3, onRemoved="skip") == expected(first=begin)
 
 
+@pytest.mark.parametrize("given", [{}, {"onRemoved": "skip"}])
+def test_a_front_that_a_silent_member_may_have_is_not_taken_for_removed(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    logs = group(tmp_path)
+    logs["n1"], logs["n2"] = damage.remove_front(logs["n1"], 2), damage.remove_front(logs["n2"], 3)
+
+    with members(logs, interrupts={"n0": lambda _: 0}) as path:
+        with pytest.raises(RefusedError, match=r"may have those from 3 on \(n0: "):
+            rows_of(path, startingIndex=3, **given)
+        begin = logs["n1"].first_index
+        assert rows_of(path) == rows_of(path, startingIndex=begin) == expected(first=begin)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"committed_index": -1},
+        {"committed_index": -1, "ready": False, "storage": StorageState.HEALING},
+    ],
+    ids=["it does not know its commit", "it heals"],
+)
+def test_a_member_that_does_not_tell_its_entries_may_have_the_front(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    logs = group(tmp_path)
+    logs["n1"], logs["n2"] = damage.remove_front(logs["n1"], 2), damage.remove_front(logs["n2"], 3)
+    whole = manifest(logs["n0"], "n0", peers=logs)
+    data = [] if "storage" in said else whole.data
+    untold = replace(whole, status=replace(whole.status, **said), data=data)
+
+    with (
+        members(logs, {"n0": untold}) as path,
+        pytest.raises(RefusedError, match=r"may have those from 3 on \(n0: "),
+    ):
+        rows_of(path, startingIndex=3, onRemoved="skip")
+
+
 class Shrinking:
     """Members whose retention removes segments while they are read."""
 
@@ -256,6 +296,27 @@ def test_entries_of_members_that_are_only_silent_are_not_left_out(
         pytest.raises(NoIntactCopyError, match="no copy has the entries"),
     ):
         rows_of(path, **given)
+
+
+def test_entries_of_a_member_that_forgets_its_commit_are_not_left_out(tmp_path: Path) -> None:
+    """It alone has the front, restarts behind the planning, and learns its commit then."""
+    logs = group(tmp_path)
+    logs["n1"], logs["n2"] = damage.remove_front(logs["n1"], 2), damage.remove_front(logs["n2"], 3)
+    commits = [COUNT - 1]  # what it says, the next one last
+
+    def says() -> Manifest:
+        last = commits.pop() if len(commits) > 1 else commits[0]
+        return manifest(logs["n0"], "n0", peers=logs, committed_index=last)
+
+    def is_away(path: str) -> int | None:
+        return 0 if len(commits) == 3 and path != "/manifest" else None
+
+    with members(logs, {"n0": says}, {"n0": is_away}) as path:
+        view, tasks = LogView(COLUMNS, parse({"path": path})), planned(path)
+        commits += [-1, -1]
+        rows = [row for task in tasks for batch in view.read(task) for row in batch.to_pylist()]
+
+    assert rows == expected()
 
 
 def test_an_empty_log_and_a_range_without_entries_have_no_rows(tmp_path: Path) -> None:

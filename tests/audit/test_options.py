@@ -68,6 +68,18 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_option(name: str, value: 
         parse({**PLACE, name: value})
 
 
+@pytest.mark.parametrize("ranges", ["[[0, 9], [9, 12]]", "[[5, 5], [5, 5]]", "[[0, 9], [3, 4]]"])
+def test_ranges_that_share_an_entry_are_refused(ranges: str) -> None:
+    with pytest.raises(OptionError, match="must not overlap"):
+        parse({**PLACE, "ranges": ranges})
+
+
+def test_ranges_that_follow_each_other_are_taken() -> None:
+    options = parse({**PLACE, "ranges": "[[0, 4], [5, 5], [6, 9]]"})
+
+    assert [(each.first, each.last) for each in options.ranges] == [(0, 4), (5, 5), (6, 9)]
+
+
 def test_an_end_before_the_start_is_refused() -> None:
     with pytest.raises(OptionError, match="endingIndex is 4, before startingIndex, 5"):
         parse({**PLACE, "startingIndex": "5", "endingIndex": "4"})

@@ -117,8 +117,9 @@ def test_a_silent_member_costs_its_time_once_however_much_is_asked(silent: str) 
             files.manifest()
         all_s = time.monotonic() - began_s
 
-    assert 0.9 <= took_s < 2.5, "one second, of which two thirds are for the segments"
-    assert all_s < 3.0
+    # Without the bound the first 50 reads take 35 s. A busy machine may need some seconds more.
+    assert 0.9 <= took_s < 10.0, "one second, of which two thirds are for the segments"
+    assert all_s < 10.0
     assert patience_of("127.0.0.1:1") is None, "the bound ends with the block"
 
 
@@ -166,7 +167,7 @@ def test_the_first_wait_ends_with_the_bound_and_tells_the_cause(silent: str) -> 
             files.manifest()
         took_s = time.monotonic() - began_s
 
-    assert 1.0 <= took_s < 6.0, "a pause that would end behind the bound does not begin"
+    assert 1.0 <= took_s < 6.0, "a pause that would end after the bound does not begin"
 
 
 @pytest.mark.parametrize("restarting", [9], indirect=True)

@@ -217,6 +217,43 @@ def test_a_log_that_is_replaced_while_it_is_asked_is_no_loss(logs: dict[str, Log
     assert summary.findings == 0
 
 
+def test_a_loss_that_a_member_tells_once_and_then_is_silent_leaves_the_audit_incomplete(
+    logs: dict[str, Log],
+) -> None:
+    torn = with_retention(explained(logs, "n1"))
+
+    summary = local_audit(
+        logs,
+        {member: explained(logs, member) for member in logs} | {"n1": torn},
+        later=[{"n1": None}] * 2,
+    )
+
+    assert found(summary) == [("changed", "n1", 0, logs["n1"].first_index - 1)]
+    assert "(removed)" in summary.first_findings[0].detail
+    assert summary.verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, True), (True, False), (True, True)])
+def test_a_member_that_restarts_counts_by_what_it_tells_in_both_lives(
+    logs: dict[str, Log], before: bool, after: bool
+) -> None:
+    """An entry of n1 is damaged, so its new life is read once more."""
+    damage.flip_body(logs["n1"], 399)
+    sound = explained(logs, "n1")
+    told = {
+        life: replace(with_retention(sound) if is_lost else sound, life=life)
+        for life, is_lost in (("first", before), ("second", after))
+    }
+
+    summary = local_audit(
+        logs,
+        {member: explained(logs, member) for member in logs} | {"n1": told["first"]},
+        later=[{"n1": told["second"]}] * 2,
+    )
+
+    assert ("removed" in {check for check, *_ in found(summary)}) == (before and after)
+
+
 def test_a_loss_that_shows_only_after_the_pass_waits_for_the_next_audit(
     logs: dict[str, Log],
 ) -> None:

@@ -127,6 +127,65 @@ def test_of_two_runs_that_wait_for_a_killed_one_only_one_gets_the_lock() -> None
     second.check()
 
 
+class Tearing(Files):
+    """A file system in which a write fails after it has emptied the file."""
+
+    is_broken = False
+
+    def write(self, name: str, content: bytes) -> None:
+        if self.is_broken:
+            super().write(name, b"")
+            raise OSError("no data node")
+        super().write(name, content)
+
+
+def test_a_renewal_that_fails_in_its_middle_does_not_lose_the_lock() -> None:
+    files = Tearing()
+    lock = files.lock()
+    lock.acquire()
+    for _ in range(2):
+        files.is_broken = True
+        for _ in range(4):
+            files.now_s += RENEWAL_S
+            with pytest.raises(OSError, match="no data node"):
+                lock.check()
+
+        files.is_broken = False
+        lock.check()
+
+    files.is_broken = True
+    with pytest.raises(OSError, match="no data node"):
+        lock.check()
+    lock.release()
+    assert files.content == {}
+
+
+def test_an_emptied_lock_is_lost_once_another_run_may_have_taken_it_over() -> None:
+    files = Tearing()
+    lock = files.lock()
+    lock.acquire()
+    files.is_broken = True
+    with pytest.raises(OSError, match="no data node"):
+        lock.check()
+    files.is_broken = False
+    files.now_s += STALE_S
+
+    with pytest.raises(LockHeldError):
+        lock.check()
+    lock.release()
+    assert files.content == {"lock": b""}
+
+
+def test_an_empty_lock_that_another_run_has_just_made_is_not_ones_own() -> None:
+    files = Files()
+    lock = files.lock()
+    lock.acquire()
+    files.content["lock"] = b""
+
+    with pytest.raises(LockHeldError):
+        lock.check()
+
+
 def test_a_lock_is_renewed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dledger_audit.renewed_lock.RENEWAL_S", 0.001)
     monkeypatch.setattr("dledger_audit.renewed_lock.LOOK_S", 0.01)

@@ -1,4 +1,4 @@
-"""Snapshots are what the log leads to: a state and the entries behind it give the next state."""
+"""Snapshots are what the log leads to: a state and the entries after it give the next state."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -195,7 +195,7 @@ def test_nothing_is_judged_across_entries_that_no_member_has_intact(tmp_path: Pa
 
     wrong = [each for each in found(group.audited()) if each[0] == "wrong_snapshot"]
 
-    assert wrong == [("wrong_snapshot", "n1", 370)], "n0 and n2 agree behind the entry"
+    assert wrong == [("wrong_snapshot", "n1", 370)], "n0 and n2 agree after the entry"
 
 
 @pytest.mark.parametrize("seed", range(60))

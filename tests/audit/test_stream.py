@@ -13,6 +13,7 @@ from dledger_formats.http.status import Manifest
 from dledger_logs import damage
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import manifest
+from dledger_logs.serve import Interrupt
 from dledger_logs.write import write_log
 from dledger_scan.log_rows import members
 from pyspark_dledger.copies import RefusedError
@@ -33,6 +34,7 @@ class Members:
             name: write_log(folder / name, ENTRIES, small_shape()) for name in ("n0", "n1", "n2")
         }
         self.committed = dict.fromkeys(self.logs, committed_index)
+        self.silent: set[str] = set()
         self.identity = "A"
         self.now = 0.0
         self.when_waiting: Callable[[], None] = lambda: None
@@ -80,7 +82,11 @@ class Query:
 @contextmanager
 def serving(group: Members) -> Iterator[str]:
     says = {member: partial(group.says, member) for member in group.logs}
-    with members(group.logs, says) as path:
+    hangs_up: dict[str, Interrupt] = {
+        member: lambda _, member=member: 0 if member in group.silent else None  # type: ignore[misc]
+        for member in group.logs
+    }
+    with members(group.logs, says, hangs_up) as path:
         yield path
 
 
@@ -263,6 +269,89 @@ def test_a_front_that_is_removed_while_a_batch_is_read_is_an_error_unless_it_may
         batches = [batch for task in tasks for batch in skips.view.read(task)]
 
     assert [k for batch in batches for k in batch["index"].to_pylist()] == list(range(begin, COUNT))
+
+
+@pytest.mark.parametrize("given", [{}, {"onRemoved": "skip"}])
+def test_a_batch_waits_for_a_silent_member_that_alone_may_have_its_front(
+    group: Members, given: dict[str, str]
+) -> None:
+    for name in ("n1", "n2"):
+        group.logs[name] = damage.remove_front(group.logs[name], 2)
+    with serving(group) as path:
+        query = group.stream(path, **given)
+        start = query.stream.first()
+        group.silent.add("n0")
+        group.when_waiting = group.silent.clear
+        end = query.stream.latest(start, is_bounded=True)
+        group.silent.add("n0")
+
+        assert query.rows(start, end) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("given", [{}, {"onRemoved": "skip"}])
+def test_a_front_that_a_silent_member_may_have_is_never_left_out(
+    group: Members, given: dict[str, str]
+) -> None:
+    for name in ("n1", "n2"):
+        group.logs[name] = damage.remove_front(group.logs[name], 2)
+    with serving(group) as path:
+        query = group.stream(path, **given)
+        start = query.stream.first()
+        end = query.stream.latest(start, is_bounded=True)
+        group.silent.add("n0")
+
+        def wait() -> None:
+            group.now += COMMIT_SECONDS / 3
+
+        group.when_waiting = wait
+        for ask in (
+            query.stream.first,
+            lambda: query.stream.latest(start, is_bounded=True),
+            lambda: query.stream.tasks(start, end),
+        ):
+            group.now = 0.0
+            with pytest.raises(RefusedError, match=r"may have those from 0 on \(n0: ") as told:
+                ask()
+            assert group.now >= COMMIT_SECONDS
+            assert f"with startingIndex={group.logs['n1'].first_index}" in str(told.value)
+
+
+def test_what_a_batch_leaves_out_is_told_once(
+    group: Members, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.logs = {name: damage.remove_front(log, 2) for name, log in group.logs.items()}
+    begin = group.logs["n0"].first_index
+    with serving(group) as path:
+        query = group.stream(path, startingIndex=3, onRemoved="skip")
+
+        assert list(query.batches()) == [list(range(begin, COUNT))]
+
+    told = [each.message for each in caplog.records]
+    assert told == [f"leaving out the entries 3 to {begin - 1}: removed before they were read"]
+
+
+@pytest.mark.parametrize("given", [{"endingIndex": 20}, {}])
+def test_a_query_whose_last_entries_were_removed_reads_none_after_them(
+    group: Members, given: dict[str, int]
+) -> None:
+    with serving(group) as path:
+        query = group.stream(path, onRemoved="skip", **given)
+        group.committed = dict.fromkeys(group.logs, 20)
+        query.stream.stop_here()
+        group.committed = dict.fromkeys(group.logs, COUNT - 1)
+        group.logs = {name: damage.remove_front(log, 2) for name, log in group.logs.items()}
+        assert list(query.batches({"index": 5, "group": "A"})) == [[]]
+
+
+def test_a_query_that_has_read_all_waits_whatever_is_removed_behind_its_end(group: Members) -> None:
+    logs = {name: damage.remove_front(log, 2) for name, log in group.logs.items() if name != "n0"}
+    group.logs |= logs
+    group.silent = {"n0"}
+    with serving(group) as path:
+        start = {"index": 21, "group": "A"}
+        query = group.stream(path, endingIndex=20)
+        assert query.stream.latest(start, is_bounded=True) == start
+    assert group.now == 0.0
 
 
 def test_a_query_without_a_first_index_begins_where_the_log_does(group: Members) -> None:

@@ -80,7 +80,7 @@ class Sink:
 
 
 def has_run(query: StreamingQuery, batches: int) -> bool:
-    """Tell whether a query has ended so many batches; raise its error if it failed."""
+    """Return whether a query has ended so many batches; raise its error if it failed."""
     if (error := query.exception()) is not None:
         raise error
     return sum(progress.numInputRows > 0 for progress in query.recentProgress) >= batches

@@ -1,14 +1,17 @@
 """Members that answer before their log is open, or without one: they tell nothing of their log."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
 from dledger_audit.capture import Capture, capture
+from dledger_audit.checks.electorate import Electorate
 from dledger_audit.compaction.copies import ask
 from dledger_audit.history.audit import audit_with_history
+from dledger_audit.history.compared import compared
 from dledger_audit.history.memory import Memory
 from dledger_audit.main import main
 from dledger_audit.report import summarize
@@ -179,7 +182,7 @@ def test_a_new_member_with_an_open_and_empty_log_is_read(log: Log) -> None:
 def test_history_does_not_take_such_a_member_for_one_that_lost_its_log(
     log: Log, opened: Manifest, reason: str
 ) -> None:
-    memory = Memory(group="g").after(DIGEST_SCHEMA.empty_table(), {"n0": opened}, {})
+    memory = _told(Memory(group="g"), {"n0": opened})
     with served(log.root, unopened(reason)) as url, bounded(PATIENCE_S):
         captured = _captured(log, url)
         result, later = audit_with_history(
@@ -196,10 +199,10 @@ def test_history_does_not_take_such_a_member_for_one_that_lost_its_log(
 
 
 def test_history_keeps_what_a_member_told_before_its_log_was_damaged(opened: Manifest) -> None:
-    rows, damaged = DIGEST_SCHEMA.empty_table(), unopened("it is damaged", StorageState.DAMAGED)
-    before = Memory(group="g").after(rows, {"n0": opened}, {})
+    damaged = unopened("it is damaged", StorageState.DAMAGED)
+    before = _told(Memory(group="g"), {"n0": opened})
 
-    assert before.after(rows, {"n0": damaged}, {}).said == before.said
+    assert _told(before, {"n0": damaged}).said == before.said
 
 
 @pytest.mark.parametrize(
@@ -219,6 +222,13 @@ def test_compaction_does_not_take_such_a_member_for_an_empty_one(
         pytest.raises(RefusedError, match=f"its commit is not known.*{reason}"),
     ):
         ask("g", {"n0": url})
+
+
+def _told(memory: Memory, manifests: Mapping[str, Manifest]) -> Memory:
+    """Return the memory after an audit that read nothing and was told these manifests."""
+    rows, members = DIGEST_SCHEMA.empty_table(), frozenset(manifests)
+    electorate = Electorate(voters=members, counted=members, held={}, cuts=())
+    return memory.after(rows, compared(rows, rows, electorate), manifests, {}, members)
 
 
 def _captured(log: Log, unopened_url: str) -> Capture:

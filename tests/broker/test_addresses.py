@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger_broker.names import addresses
-from dledger_broker.names.addresses import Addresses
+from dledger_broker.registration import addresses
+from dledger_broker.registration.addresses import Addresses
 from dledger_broker.settings import BrokerSettings
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.rocketmq import message_id

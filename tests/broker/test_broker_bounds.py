@@ -1,35 +1,25 @@
 """What a broker refuses because there is too much of it already, and what it keeps room for."""
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.pending_topics import SYSTEM_QUEUES, SYSTEM_TOPICS
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.state import changes, groups, topics
-from dledger_broker.state.broker_state import BrokerState
+from dledger_broker_client.proposing_leaders import new_owner
+from dledger_broker_log.states import topic_config
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.state_records import GroupSet, TopicSet
 from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
-from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
-
-
-def config(name: str, queues: int = 1) -> TopicConfig:
-    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=6)
-
-
-def new_owner() -> tuple[LogOwner, BrokerState]:
-    state = BrokerState()
-    member = SimpleNamespace(machine=lambda _: state, leads=True, wall_ms=lambda: 0)
-    return LogOwner(cast("Member", member), lambda: bytes(8)), state
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -39,12 +29,14 @@ def test_the_last_topics_are_kept_for_those_of_the_system(
     monkeypatch.setattr(topics, "TOPICS_MAX", 10)
     owner, state = new_owner()
     for number in range(10 - SYSTEM_TOPICS):
-        owner.create_topic(config(f"t{number}"))
+        change = owner.create_topic(topic_config(f"t{number}"))
         if applied:
-            changes.make(state.tables, TopicSet(config=config(f"t{number}")), number, 1)
+            owner.topics.stamped(change, 1000 + number)
+            changes.make(state.tables, TopicSet(config=topic_config(f"t{number}")), number, 1)
+            state.tables.last_physical_offset = 1000 + number
 
     with pytest.raises(RefusedError) as refused:
-        owner.create_topic(config("one-more"))
+        owner.create_topic(topic_config("one-more"))
 
     assert refused.value.code == ResponseCode.TOPIC_NOT_EXIST
     assert "which is the limit" in refused.value.remark
@@ -53,11 +45,11 @@ def test_the_last_topics_are_kept_for_those_of_the_system(
 def test_the_last_queues_are_kept_for_delayed_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "QUEUES_MAX", 100)
     owner, _ = new_owner()
-    owner.create_topic(config("t", 100 - SYSTEM_QUEUES - 1))
-    owner.create_topic(config("u"))
+    owner.create_topic(topic_config("t", 100 - SYSTEM_QUEUES - 1))
+    owner.create_topic(topic_config("u"))
 
     with pytest.raises(RefusedError) as refused:
-        owner.create_topic(config("v"))
+        owner.create_topic(topic_config("v"))
 
     assert "more than 100 queues" in refused.value.remark
 
@@ -100,7 +92,7 @@ async def test_what_was_read_before_queues_were_built_again_does_not_build_them_
     """It may be of files that are deleted by now, and that reader is late."""
     member: Any = SimpleNamespace(
         applied_index=-1, begin_index=0, end_index=-1,
-        header=lambda _: None, call_when_applied=lambda _: None,
+        header=lambda _: None, call_when_applied=lambda _: None, reading_disk=nullcontext,
     )  # fmt: skip
     built = asyncio.Event()
     feed = QueueFeed(member, tmp_path, built=lambda _: built.set(), rebuilding=lambda: None)

@@ -71,7 +71,7 @@ def open_queue_files(settings: BrokerSettings) -> list[str]:
 
 
 async def is_free(address: str) -> bool:
-    """Tell whether the address can be bound."""
+    """Return whether the address can be bound."""
     host, _, port = address.rpartition(":")
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, int(port))

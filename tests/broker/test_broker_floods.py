@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_broker.door.reading.pulls import HELD_OF_CLIENT_MAX
+from dledger_broker.door.reading.held_pulls import HELD_OF_CLIENT_MAX
 from dledger_broker_client.client import BrokerClient, consumer, pull_ext
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand

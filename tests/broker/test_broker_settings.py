@@ -2,8 +2,12 @@
 
 import pytest
 
+from dledger_broker.registration import register_broker, routes
+from dledger_broker.registration.register_broker import Standing
 from dledger_broker.settings import SNAPSHOT_THRESHOLD, BrokerSettings
+from dledger_broker.state.tables import TableVersion
 from dledger_formats import live_settings
+from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.broker_variables import LIVE_DEFAULTS
 from dledger_formats.settings import NodeSettings, SettingsError
 
@@ -23,6 +27,20 @@ def test_a_broker_is_named_after_its_group() -> None:
     assert settings.own_address == ("127.0.0.1", 10911)
     assert settings.auto_create_topics
     assert settings.node.snapshot_threshold == SNAPSHOT_THRESHOLD
+
+
+def test_routes_and_registrations_name_the_cluster_that_is_set() -> None:
+    settings = BrokerSettings.from_environment(
+        MEMBER | ADDRESSES | {"DLEDGER_BROKER_CLUSTER": "north"}
+    )
+    standing = Standing(0, "127.0.0.1:10911", 1, TableVersion())
+    [registered] = FrameDecoder().feed(register_broker.frame(settings, standing, b"", 7))
+
+    shown = routes.cluster(settings, settings.addresses)
+
+    assert shown.cluster_addr_table == {"north": ["orders"]}
+    assert {each.cluster for each in shown.broker_addr_table.values()} == {"north"}
+    assert (registered.ext_fields or {})["clusterName"] == "north"
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,24 @@ def test_a_queue_is_unlocked_by_its_holder_only() -> None:
     assert applied(*steps, QueuesUnlocked(**locks("b"))).holder("g", "T", 0) is None
 
 
+@pytest.mark.parametrize(
+    "freed",
+    [
+        QueuesUnlocked(client_id="a", group="g", queues=[("T", 0), ("T", 1)]),
+        TopicDeleted(topic="T"),
+    ],
+    ids=["unlocked", "deleted"],
+)
+def test_a_group_has_locks_until_its_last_queue_is_free(freed: AnyStateRecord) -> None:
+    locked = QueuesLocked(client_id="a", group="g", queues=[("T", 0), ("T", 0), ("T", 1)])
+    state, free = applied(topic_set("T", 2), locked), applied(topic_set("T", 2), locked, freed)
+    loaded = BrokerState()
+    loaded.load(io.BytesIO(dumped(state)))
+
+    has_locks = [each.tables.groups.has_locks("g") for each in (state, loaded, free)]
+    assert has_locks == [True, True, False]
+
+
 def test_the_position_of_a_delay_level_is_behind_the_last_delivered_message() -> None:
     state = applied(Delayed(2), Delayed(2), Delayed(3), Delivered(2))
 
@@ -354,3 +372,28 @@ def test_a_broker_s_state_is_a_state_machine_of_the_node() -> None:
 
     machine.apply([CommittedEntry(0, bytes(message_record.encode(SOUND)))])
     assert b"".join(machine.copy().dump()) == b"".join(machine.dump())
+
+
+# What the event loop applies.
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_quick"),
+    [
+        ([Send("T", 0)] * 32, True),
+        ([Send("T", 0, body=b"rmq_sys_broker_state" * 10)], True),
+        ([topic_set("T")], True),
+        ([group_set("g")] * 3, True),
+        ([group_set("g")] * 60, False),
+        ([TopicDeleted(topic="T")], False),
+        ([GroupDeleted(group="g", clean_offset=False)], False),
+        ([offsets("g", "T", (0, 5), (1, 7))], True),
+        ([offsets("g", "T", *[(number, 5) for number in range(1000)])], False),
+    ],
+)
+def test_state_records_are_quick_if_they_are_short_and_delete_nothing(
+    steps: list[Step], is_quick: bool
+) -> None:
+    log = Log().extend(steps)
+
+    assert BrokerState().is_quick(log.batch(0, len(log.entries))) is is_quick

@@ -221,7 +221,7 @@ def test_pulls_return_the_same_again_and_again(broker: BrokerGroup, client: Brok
 
 
 def can_tell_what_is_cached(folder: Path) -> bool:
-    """Tell whether the file system of a folder can; tmpfs cannot."""
+    """Return whether the file system of a folder can; tmpfs cannot."""
     path = folder / "cached"
     path.write_bytes(b"x")
     with path.open("rb") as file:

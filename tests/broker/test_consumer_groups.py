@@ -10,7 +10,7 @@ from dledger_broker.door.consumer_groups.group_clients import ids_changed
 from dledger_broker_client.client import BrokerClient, bodies, consumer
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
-from dledger_formats.rocketmq.consumer_groups import CheckClient, Consumer, Subscription
+from dledger_formats.rocketmq.consumer_groups import CheckClient, Subscription
 from dledger_formats.rocketmq.names import TopicRoute
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
@@ -199,46 +199,17 @@ def test_a_pull_whose_subscription_is_not_known_is_refused(
     assert "heartbeat" in (answer.remark or "")
 
 
-def sql(group: str) -> Consumer:
-    return Consumer(
-        group_name=group, consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
-        consume_from_where="CONSUME_FROM_FIRST_OFFSET",
-        subscription_data_set=[
-            Subscription(topic="t", sub_string="a > 1", sub_version=1, expression_type="SQL92")
-        ],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("client_id", "joining", "words"),
-    [
-        ("c1", consumer("bad group", "t"), "no name of a consumer group"),
-        ("c1", consumer("g" * 121, "t"), "no name of a consumer group"),
-        ("c1", consumer("g", "bad topic"), "is not the name of a topic"),
-        ("c1", consumer("g", "t", tags="||"), "tags"),
-        ("c1", sql("g"), "by tags only"),
-        ("", consumer("g", "t"), "client id"),
-        ("c" * 256, consumer("g", "t"), "client id"),
-    ],
-)
-def test_a_bad_heartbeat_is_refused_in_words_and_nobody_joins(
-    client: BrokerClient, client_id: str, joining: Consumer, words: str
-) -> None:
-    answer = client.beat(client_id, consumer("fine", "t"), joining)
-
-    assert answer.code != Answer.SUCCESS
-    assert words in (answer.remark or "")
-    assert client.client_ids("fine") == []
+def sql(topic: str) -> Subscription:
+    return Subscription(topic=topic, sub_string="a > 1", sub_version=1, expression_type="SQL92")
 
 
 def test_a_subscription_by_sql_is_refused_and_one_by_tags_is_not(client: BrokerClient) -> None:
-    def check(subscribed: Consumer) -> int:
-        [subscription] = subscribed.subscription_data_set
+    def check(subscription: Subscription) -> int:
         body = CheckClient(client_id="c1", group="g", subscription_data=subscription)
         return client.ask(Code.CHECK_CLIENT_CONFIG, body=body.to_json()).code
 
-    assert check(consumer("g", "t")) == Answer.SUCCESS
-    assert check(sql("g")) == Answer.INVALID_PARAMETER
+    assert check(consumer("g", "t").subscription_data_set[0]) == Answer.SUCCESS
+    assert check(sql("t")) == Answer.INVALID_PARAMETER
 
 
 def beat_until_taken(client: BrokerClient, client_id: str) -> None:

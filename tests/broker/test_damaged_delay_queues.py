@@ -99,7 +99,7 @@ class Level:
             unit = Unit(record.physical_offset, len(body), consume_queue.tags_code(record))
             self.units.append(unit)
 
-    def due(self, now_ms: int, first: int = 0) -> tuple[list[int], int]:
+    def due(self, now_ms: int, first: int = 0, waited_end: int = 0) -> tuple[list[int], int]:
         """Return the offsets of the messages that are due, and when something may be next."""
         store: Any = SimpleNamespace(units=lambda _t, _q, at, count: self.units[at : at + count])
         front: Any = None
@@ -109,7 +109,7 @@ class Level:
         )  # fmt: skip
         due = reader.due(
             self.queue, first, len(self.units), now_ms,
-            has_all=True, messages_max=64, bytes_max=1 << 20,
+            has_all=True, messages_max=64, bytes_max=1 << 20, waited_end=waited_end,
         )  # fmt: skip
         return [record.queue_offset for record in due.records], due.next_ms
 
@@ -122,6 +122,14 @@ def test_delayed_messages_are_due_at_the_times_of_their_units() -> None:
     assert level.due(first_ms) == ([0], 0)
     assert level.due(first_ms, 1) == ([], second_ms)
     assert level.due(second_ms) == ([0, 1], 0)
+
+
+def test_delayed_messages_that_have_waited_long_enough_are_due_whatever_their_units_say() -> None:
+    level = Level(3)
+
+    assert level.due(0, waited_end=1) == ([0], 0)
+    assert level.due(0, waited_end=3) == ([0, 1, 2], 0)
+    assert level.due(0, 1, waited_end=1) == ([], level.units[1].tags_code)
 
 
 @pytest.mark.parametrize("bit", [0, 9, 40, 57, 62])

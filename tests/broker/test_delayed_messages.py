@@ -163,6 +163,33 @@ def test_a_message_that_a_consumer_sends_to_its_retry_topic_dies_in_time(
     assert [record.body for record in delivered(client, "%DLQ%sender")] == [b"4"]
 
 
+@pytest.mark.parametrize("times", ["3", "4"], ids=["clients until 5.1.0", "later clients"])
+def test_a_message_that_an_ordered_consumer_gives_up_is_a_dead_letter(
+    client: BrokerClient, times: str
+) -> None:
+    """Ordered consumers return no message; those until 5.1.0 count their last try differently."""
+    group = f"ordered-{times}"
+    client.beat("c1", consumer(group, "t"))
+    client.send("t")
+    assert client.lock("c1", group, "t", 0) == [0]
+
+    client.send(f"%RETRY%{group}", b"enough", i=ONE_SECOND, j=times, l="3")
+
+    assert [record.body for record in delivered(client, f"%DLQ%{group}")] == [b"enough"]
+
+
+def test_a_message_that_may_come_again_does_so_also_in_a_group_with_locks(
+    client: BrokerClient,
+) -> None:
+    client.beat("c1", consumer("locking", "t"))
+    client.send("t")
+    assert client.lock("c1", "locking", "t", 0) == [0]
+
+    client.send("%RETRY%locking", b"again", i=ONE_SECOND, j="2", l="3")
+
+    assert [record.body for record in delivered(client, "%RETRY%locking")] == [b"again"]
+
+
 @pytest.mark.parametrize(
     ("changed", "code", "words"),
     [

@@ -1,53 +1,27 @@
 """What a leader remembers of topics and groups that are being deleted."""
 
-from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import cast
-
 import pytest
 
-from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
 from dledger_broker.leading.record_draft import STATE_PLACE, Place, RecordDraft
-from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.state import changes
-from dledger_broker.state.broker_state import BrokerState
-from dledger_formats.rocketmq import message_record
-from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_broker_client.proposing_leaders import ProposingLeader, message_draft
 from dledger_formats.rocketmq.state_records import GroupSet, TopicDeleted, TopicSet
 from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_formats.rocketmq.topics import TopicConfig
-from dledger_node.embedding import Member
 from dledger_node.services.drafts import Outcome
 
-HOST = bytes(8)
 CONFIG = TopicConfig(topic_name="t", read_queue_nums=2, write_queue_nums=2, perm=6)
 DELETED = TopicDeleted(topic="t")
 
 
-class Leader:
-    """A leader whose proposals wait in `proposed`, and its state."""
+class Leader(ProposingLeader):
+    """A leader with the topic `t`."""
 
     def __init__(self) -> None:
-        self.proposed: list[RecordDraft] = []
-        self.state = state = BrokerState()
-        drafts = SimpleNamespace(propose=lambda draft, _: self.proposed.append(draft))
-        member = SimpleNamespace(
-            machine=lambda _: state, leads=True, master=True, has_applied_all=True, term=1,
-            wall_ms=lambda: 0,
-            drafts=drafts,
-        )  # fmt: skip
-        self.owner = LogOwner(cast("Member", member), lambda: HOST)
-        assert self.owner.is_ready()
-        self.changes = StateChanges(self.owner)
-        changes.make(state.tables, TopicSet(config=CONFIG), 0, 1)
-
-    def stamp(self, drafts: Sequence[RecordDraft], begin: int) -> list[int]:
-        """Stamp drafts; return the queue offset of each record."""
-        bodies = [body for draft in drafts for body in draft.bodies]
-        self.owner.stamp(1, drafts, range(begin, begin + 1000 * len(bodies), 1000))
-        return [message_record.decode(body).queue_offset for body in bodies]
+        super().__init__()
+        changes.make(self.state.tables, TopicSet(config=CONFIG), 0, 1)
 
     def delete(self) -> RecordDraft:
         """Propose the deletion of the topic; return the draft."""
@@ -57,16 +31,12 @@ class Leader:
 
 
 def send(place: Place = ("t", 0), outcomes: list[Outcome] | None = None) -> RecordDraft:
-    record = MessageRecord(place[0], place[1], 0, 0, b"x", b"", born_host=HOST, store_host=HOST)
-    told = [] if outcomes is None else outcomes
-    return RecordDraft(
-        (), [message_record.encode(record)], place, lambda _, outcome: told.append(outcome)
-    )
+    return message_draft(place, outcomes)
 
 
 @pytest.fixture
 def leader() -> Leader:
-    """A leader with the topic `t`."""
+    """Return a leader with the topic `t`."""
     return Leader()
 
 
@@ -133,13 +103,13 @@ async def test_offsets_of_a_deleted_topic_are_neither_written_nor_confirmed(
     outcomes: dict[str, Outcome] = {}
     for topic in ("t", "u"):
         key = "g", topic, 0
-        commits.commit(key, 7, lambda outcome, topic=topic: outcomes.update({topic: outcome}))
+        commits.commit(key, 0, lambda outcome, topic=topic: outcomes.update({topic: outcome}))
 
     commits.drop(lambda _, topic: topic == "t")
 
     assert outcomes == {"t": Outcome.REFUSED}
     assert commits.newest("g", "t", 0) is None
-    assert commits.newest("g", "u", 0) == 7
+    assert commits.newest("g", "u", 0) == 0
     commits.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dledger_broker.door.between_members import door_frames
 from dledger_broker.door.between_members.door_frames import DoorAnswer, DoorRequest, Way
-from dledger_broker.door.between_members.door_link import BYTES_MAX, DoorLink, LinkOwner
+from dledger_broker.door.between_members.door_link import BYTES_MAX, DoorLink, DoorLinkOwner
 from dledger_broker.door.between_members.hearing import GRACE_S
 from dledger_broker.door.between_members.refusals import AVOIDED_S
 from dledger_broker.door.calls.call import Call
@@ -99,7 +99,7 @@ class Member:
         self.line = NotedLine()
         self.door = ToLeader(self, self._open, lambda _: None, BrokerCounters(), lambda: self.now_s)
 
-    def _open(self, owner: LinkOwner, leader_id: str, term: int) -> DoorLink:
+    def _open(self, owner: DoorLinkOwner, leader_id: str, term: int) -> DoorLink:
         link = DoorLink(owner, leader_id, term)
         link.open("127.0.0.1", self.port, b"")
         return link

@@ -1,4 +1,4 @@
-"""Entries of neighbouring units are read together, and are the same as if read one by one."""
+"""Entries of neighboring units are read together, and are the same as if read one by one."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -130,7 +130,7 @@ async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
 async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
     holding: Holding,
 ) -> None:
-    for pull in holding.pulls._held[QUEUE]:
+    for pull in holding.pulls._held:
         pull.deadline_s = 0.0
     left = [COUNT]
     holding.pulls.expire()
@@ -154,7 +154,7 @@ async def test_a_pull_that_is_to_be_served_is_answered_once_if_the_member_closes
 
     codes = await holding.answers()
     assert set(codes) == {ResponseCode.SYSTEM_ERROR, ResponseCode.PULL_RETRY_IMMEDIATELY}
-    assert not holding.pulls._woken
+    assert not holding.pulls._held.woken
 
 
 async def test_a_member_that_closes_answers_its_pulls_a_part_at_a_time(holding: Holding) -> None:

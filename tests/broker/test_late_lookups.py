@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.reading.lookups import (
-    LOOK_UP_S,
-    GroupOffsets,
-    QueueOffsets,
-    young_bytes,
-)
+from dledger_broker.door.reading.group_offsets import GroupOffsets
 from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.queue_offsets import LOOK_UP_S, QueueOffsets, young_bytes
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.errors import NotBuiltError
 from dledger_broker_client.answer_keeper import AnswerKeeper

@@ -23,7 +23,7 @@ async def test_a_message_that_the_log_had_and_has_no_longer_is_in_doubt() -> Non
     with ThreadPoolExecutor(1) as threads:
         awaited = AwaitedRepeats(member, now_s)
         settings: Any = SimpleNamespace()
-        sends = Sends(settings, member, owner, awaited, threads, lambda: bytes(8))
+        sends = Sends(settings, member, owner, awaited, threads, threads, lambda: bytes(8))
         draft = SendDraft((), [b"second"], ("t", 0), sends._ended)  # type: ignore[list-item]
         draft.call = SimpleNamespace(turned=turned.append)  # type: ignore[assignment]
         draft.numbers, draft.repeats = Numbers(7, [2]), Numbers(7, [1, 2])

@@ -105,10 +105,12 @@ def test_a_member_that_does_not_lead_moves_a_consumer_to_the_first_message_that_
         moved = client.pull("t", 0, **HELD)
         first = number(moved, "nextBeginOffset")
         pulled = client.pull("t", first)
+        beyond = client.pull("t", count + 5, **HELD)
 
-    assert moved.code == ResponseCode.PULL_OFFSET_MOVED, moved.remark
+    assert {moved.code, beyond.code} == {ResponseCode.PULL_OFFSET_MOVED}, moved.remark
     assert 0 < first < count
     assert bodies(pulled)[0] == body_of(first)
+    assert number(beyond, "nextBeginOffset") == first
 
 
 def test_messages_that_only_the_leader_still_has_reach_consumers_of_other_members(
@@ -140,7 +142,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerGroup]:
         yield running
 
 
-def test_a_member_that_does_not_lead_moves_a_consumer_back_to_the_end_of_a_new_topic(
+def test_a_consumer_of_a_topic_that_was_created_again_gets_its_first_messages(
     group: BrokerGroup,
 ) -> None:
     leader = group.master()
@@ -153,13 +155,59 @@ def test_a_member_that_does_not_lead_moves_a_consumer_back_to_the_end_of_a_new_t
             producer.send("again")
         consumer.wait_until_visible("again", 10)
         deleted = producer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "again"})
-        for _ in range(3):
-            producer.send("again")
+        for number_sent in range(3):
+            producer.send("again", b"new %d" % number_sent)
         moved = consumer.pull("again", 10, **HELD)
+        consumer.wait_until_visible("again", 3)
+        pulled = consumer.pull("again", number(moved, "nextBeginOffset"))
 
     assert deleted.code == ResponseCode.SUCCESS
     assert moved.code == ResponseCode.PULL_OFFSET_MOVED, moved.remark
-    assert number(moved, "nextBeginOffset") == 3
+    assert bodies(pulled) == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_a_consumer_of_a_topic_that_was_created_again_and_is_empty_begins_with_it(
+    group: BrokerGroup,
+) -> None:
+    leader = group.master()
+    with (
+        BrokerClient(group.broker_addresses[leader]) as producer,
+        BrokerClient(group.broker_addresses[followers(group, leader)[0]]) as consumer,
+    ):
+        producer.send("anew")
+        producer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "anew"})
+        producer.send("anew", e="1")
+
+        def moved_to() -> list[int]:
+            answer = consumer.pull("anew", 1)  # this member may not have seen the deletion yet
+            is_moved = answer.code == ResponseCode.PULL_OFFSET_MOVED
+            return [number(answer, "nextBeginOffset")] if is_moved else []
+
+        assert wait_for(moved_to, "the consumer is moved") == [0]
+
+
+@pytest.mark.parametrize("committed", [2, 3], ids=["a message is left", "none is left"])
+def test_a_consumer_of_a_log_that_has_lost_its_end_goes_on_where_its_group_continues(
+    group: BrokerGroup, committed: int
+) -> None:
+    """It began again with the first message, and committed that."""
+    leader, topic = group.master(), f"lost-{committed}"
+    with (
+        BrokerClient(group.broker_addresses[leader]) as producer,
+        BrokerClient(group.broker_addresses[followers(group, leader)[0]]) as consumer,
+    ):
+        for _ in range(3):
+            producer.send(topic)
+        ext = {
+            "consumerGroup": "consumers", "topic": topic, "queueId": "0",
+            "commitOffset": str(committed),
+        }  # fmt: skip
+        taken = producer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        moved = consumer.pull(topic, 5, **HELD)
+
+    assert taken.code == ResponseCode.SUCCESS, taken.remark
+    assert moved.code == ResponseCode.PULL_OFFSET_MOVED, moved.remark
+    assert number(moved, "nextBeginOffset") == committed
 
 
 def test_a_consumer_that_comes_from_the_leader_is_not_moved_back_by_a_member_that_lags(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger_broker.door.sending_away.planned_stop import ANSWERED_S, PASS_ON_S, PlannedStop
+from dledger_broker.door.draining.planned_stop import ANSWERED_S, PASS_ON_S, PlannedStop
 
 
 class World:

@@ -21,6 +21,8 @@ PULLS_OF_CLIENT = 12
 STORED = 1_000
 """More than one pull looks at."""
 DELAY_MS = 1_000
+ROUNDS = 3
+"""Behind pulls, each message would be late; a busy machine makes one of them late."""
 
 
 class Puller(threading.Thread):
@@ -67,18 +69,21 @@ def test_a_delayed_message_does_not_queue_behind_pulls(
         assert client.answer(opaque).code == ResponseCode.SUCCESS
     client.wait_until_visible("full", STORED)
 
+    late_s, end = [], {"topic": "late", "queueId": "0"}
     with pulling(address) as pullers:
         wait_for(lambda: all(puller.took_s for puller in pullers), "every client was answered")
-        sent_ms = time.time() * 1000
-        assert client.send("late", i="DELAY\x011\x02").code == ResponseCode.SUCCESS
-        ext = {"topic": "late", "queueId": "0"}
-        wait_for(
-            lambda: number(client.ask(RequestCode.GET_MAX_OFFSET, ext), "offset") == 1,
-            "the message is delivered",
-        )
+        for offset in range(ROUNDS):
+            sent_ms = time.time() * 1000
+            assert client.send("late", i="DELAY\x011\x02").code == ResponseCode.SUCCESS
+            wait_for(
+                lambda wanted=offset + 1: (
+                    number(client.ask(RequestCode.GET_MAX_OFFSET, end), "offset") == wanted
+                ),
+                "the message is delivered",
+            )
+            [delivered] = messages(client.pull("late", offset))
+            late_s.append((delivered.store_timestamp - sent_ms - DELAY_MS) / 1000)
 
-    [delivered] = messages(client.pull("late"))
-    late_s = (delivered.store_timestamp - sent_ms - DELAY_MS) / 1000
     pull_s = statistics.median(took_s for puller in pullers for took_s in puller.took_s)
-    print(f"{late_s:.3f} s late; a pull took {pull_s:.3f} s")
-    assert late_s < pull_s / 2
+    print(f"late: {late_s} s; a pull took {pull_s:.3f} s")
+    assert min(late_s) < pull_s / 2

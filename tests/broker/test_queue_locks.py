@@ -8,11 +8,13 @@ import pytest
 
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.queue_locks import LEASE_S, QueueLocks
+from dledger_broker.leading.record_draft import STATE_PLACE, RecordDraft
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker.state.groups import Queue
 from dledger_broker_client.client import BrokerClient, consumer, lock_body
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.state_records import AnyStateRecord, QueuesLocked, TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
@@ -118,6 +120,8 @@ class Leader:
         self.now_s = 100.0
         self.term = 1
         self.proposed: list[tuple[AnyStateRecord, Callable[[Outcome], None]]] = []
+        self.doubt: list[Callable[[RecordDraft], None]] = []
+        """What takes each proposed draft if its outcome is unknown."""
         topic = TopicConfig(topic_name="t", read_queue_nums=4, write_queue_nums=4, perm=6)
         for record in (TopicSet(config=topic), *before):
             self._apply(record)
@@ -131,10 +135,12 @@ class Leader:
         return record
 
     def propose(
-        self, records: Sequence[Any], done: Callable[[Outcome], None], *, arrived_s: float | None
-    ) -> None:
+        self, records: Sequence[Any], done: Callable[[Outcome], None], *, arrived_s: float | None,
+        in_doubt: Callable[[RecordDraft], None],
+    ) -> None:  # fmt: skip
         [record] = records
         self.proposed.append((record, done))
+        self.doubt.append(in_doubt)
 
     def end(self, outcome: Outcome = Outcome.COMMITTED) -> None:
         """End the oldest proposal."""
@@ -223,7 +229,32 @@ def test_a_refused_unlock_leaves_the_queue_to_its_holder() -> None:
 def test_a_lock_whose_fate_is_unknown_is_given_to_nobody_else() -> None:
     leader = Leader()
     answers = leader.lock("c1")
+    leader.doubt[0](RecordDraft((), [], STATE_PLACE, lambda *_: None))
     leader.end(Outcome.UNKNOWN)
 
     assert answers == [None]
     assert leader.lock("c2") == [[]]
+
+
+def test_a_lock_that_was_applied_after_its_fate_was_unknown_is_a_lock_like_others() -> None:
+    """It once was taken for one on its way until the end of the term."""
+    leader = Leader()
+    leader.lock("c1")
+    record, _ = leader.proposed[0]
+    draft = RecordDraft((), [], STATE_PLACE, lambda *_: None)
+    leader.doubt[0](draft)
+    leader.end(Outcome.UNKNOWN)
+    draft.positions = [1000]
+    leader.state.tables.last_physical_offset = 1000 + ENTRY_HEADER_SIZE - 1
+    assert leader.lock("c2") == [[]], "it may still be applied"
+    leader._apply(record)
+    leader.state.tables.last_physical_offset += 1
+
+    assert leader.lock("c1") == [[QUEUE]]
+    assert leader.proposed == [], "a renewal is not written"
+    leader.now_s += LEASE_S
+    leader.locks.tick()
+    leader.now_s += LEASE_S
+    leader.locks.tick()
+    leader.end()
+    assert leader.state.holder(*QUEUE) is None

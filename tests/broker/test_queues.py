@@ -5,8 +5,6 @@ import os
 import random
 import shutil
 import tarfile
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from dledger_broker.queues.checkpoint import Mark
 from dledger_broker.queues.files import OPEN_FILES_MAX, QueueFiles, QueueId
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_broker_log.crashes import contents, crash
+from dledger_broker_log.folders import fresh_folder
 from dledger_broker_log.logs import CUTS, STEPS, Log, Prepared, Send, Step, batches
 from dledger_formats.log import disk
 from dledger_formats.rocketmq import message_record, state_records
@@ -62,13 +61,6 @@ def units_of(store: QueueStore, log: Log) -> dict[tuple[str, int], list[Unit]]:
         if units:
             found[queue] = units
     return found
-
-
-def fresh_folder() -> Iterator[Path]:
-    """Yield a folder for one example of a property."""
-    memory = Path("/dev/shm")  # where a sync costs nothing
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
-        yield Path(name) / "queues"
 
 
 # Any log.
@@ -347,7 +339,7 @@ def entry(record: MessageRecord) -> CommittedEntry:
         MessageRecord("T", -1, 0, 48, b""),
         MessageRecord("T", 0, -1, 48, b""),
         MessageRecord("T", 0, 1 << 62, 48, b""),
-        MessageRecord(STATE_TOPIC, 0, 0, 48, b"{}"),
+        MessageRecord(STATE_TOPIC, 0, 0, 48, b'{"kind":"topicDeleted"}'),
     ],
     ids=["topic", "queue", "offset", "large offset", "state record"],
 )

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dledger_broker.names import registration
-from dledger_broker.names.kept_record import LAST_ANSWER_S, Backoff, KeptRecord
-from dledger_broker.names.registration import Standing
+from dledger_broker.registration import register_broker
+from dledger_broker.registration.kept_record import LAST_ANSWER_S, Backoff, KeptRecord
+from dledger_broker.registration.register_broker import Standing
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker.state.tables import Tables, TableVersion
 from dledger_broker_client.client import BrokerClient
 from dledger_broker_client.name_server import NameServer
-from dledger_broker_client.registering import MEMBERS, SETTINGS, Registering
+from dledger_broker_client.registering import GROUP_ADDRESS, MEMBERS, SETTINGS, Registering
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.answers import encode_answer
@@ -29,6 +29,7 @@ from tools.groups.broker_group import BrokerGroup
 from tools.groups.node_group import next_port
 from tools.groups.waiting import wait_for
 
+OWN = MEMBERS["n1"]
 GOLDEN = Path(__file__).parents[1] / "formats" / "golden" / "rocketmq-frames.jsonl"
 
 
@@ -36,8 +37,8 @@ def registered(standing: Standing) -> RemotingCommand:
     """Return the registration of a broker without topics of its own."""
     tables = BrokerState().tables
     tables.topics_version = standing.topics
-    body = registration.body(SETTINGS, standing, tables)
-    [command] = FrameDecoder().feed(registration.frame(SETTINGS, standing, body, 7))
+    body = register_broker.body(SETTINGS, standing, tables)
+    [command] = FrameDecoder().feed(register_broker.frame(SETTINGS, standing, body, 7))
     return command
 
 
@@ -71,7 +72,7 @@ def test_a_registration_says_which_leader_it_comes_from() -> None:
 
 def test_the_first_registration_has_more_than_one_topic() -> None:
     """A name server refuses one with a single topic."""
-    body = registration.body(
+    body = register_broker.body(
         SETTINGS, Standing(2, MEMBERS["n1"], 1, TableVersion()), BrokerState().tables
     )
 
@@ -215,6 +216,32 @@ def test_a_name_server_that_answers_and_then_closes_is_asked_ever_more_seldom(
     assert times_s[3] - times_s[0] >= 3.0, "0.5 s, 1 s and 2 s, less what a request took"
 
 
+def test_a_record_that_was_not_wanted_for_a_moment_is_registered_all_the_same(
+    name_server: NameServer,
+) -> None:
+    """An attempt may come after the election of a leader and before it has proved itself, and no
+    tick between the two.
+    """
+    name_server.closes = True
+
+    async def play() -> None:
+        async with Registering(name_server.address) as member:
+            member.become_keeper()
+            wanted, member.group = member.group, None
+            # Both records are tried at the same times, so that of the group is given up by now.
+            await member.until(lambda: name_server.addresses.count(OWN) >= 3, "two further tries")
+            name_server.closes, member.group = False, wanted
+            before = name_server.addresses.count(GROUP_ADDRESS)
+
+            member.servers.tick()
+
+            await member.until(
+                lambda: name_server.addresses.count(GROUP_ADDRESS) > before, "it is registered"
+            )
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_connection_ends_once_the_registration_under_way_is_answered(
     name_server: NameServer, answers: bool
@@ -251,13 +278,13 @@ def test_all_name_servers_are_told_with_one_body_of_each_table(
     name_server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    make = registration.body
+    make = register_broker.body
 
     def counted(settings: BrokerSettings, standing: Standing, tables: Tables) -> bytes:
         made.append(standing.term)
         return make(settings, standing, tables)
 
-    monkeypatch.setattr(registration, "body", counted)
+    monkeypatch.setattr(register_broker, "body", counted)
     others = [NameServer(), NameServer()]
 
     async def play() -> None:
@@ -278,14 +305,14 @@ def test_an_unexpected_error_at_one_name_server_ends_no_registration(
 ) -> None:
     other = NameServer()
     errors = [KeyError("unexpected")]
-    make = registration.frame
+    make = register_broker.frame
 
     def failing(settings: BrokerSettings, standing: Standing, topics: bytes, opaque: int) -> bytes:
         if errors:
             raise errors.pop()
         return make(settings, standing, topics, opaque)
 
-    monkeypatch.setattr(registration, "frame", failing)
+    monkeypatch.setattr(register_broker, "frame", failing)
 
     async def play() -> None:
         async with Registering(name_server.address, other.address) as member:

@@ -117,14 +117,16 @@ def test_a_held_pull_ends_after_its_time_with_nothing_found(client: BrokerClient
     assert number(answer, "nextBeginOffset") == 1
 
 
-def test_an_offset_behind_the_end_is_corrected_by_the_leader(client: BrokerClient) -> None:
+def test_an_offset_behind_the_end_is_corrected_to_the_first_one_by_the_leader(
+    client: BrokerClient,
+) -> None:
     client.send("moved")
     client.wait_until_visible("moved", 1)
 
     answer = client.pull("moved", 17, sysFlag=SUSPEND, suspendTimeoutMillis="20000")
 
     assert answer.code == Answer.PULL_OFFSET_MOVED
-    assert number(answer, "nextBeginOffset") == 1
+    assert number(answer, "nextBeginOffset") == 0
 
 
 def test_a_pull_gets_the_wanted_tags_and_skips_the_others(client: BrokerClient) -> None:

@@ -14,7 +14,8 @@ from dledger_broker.state_figures import BEGIN_S, GROUPS_SHOWN_MAX, OFFSETS_PER_
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import RequestCode
-from dledger_formats.rocketmq.state_records import QueuesLocked, TopicSet
+from dledger_formats.rocketmq.state_records import GroupDeleted, QueuesLocked, TopicSet
+from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_formats.rocketmq.topics import TopicConfig
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
@@ -28,6 +29,11 @@ def state_with(ends: Sequence[int]) -> BrokerState:
     changes.make(state.tables, TopicSet(config=config), 0, 1)
     state.tables.topics.by_name["t"].next_offsets[:] = ends
     return state
+
+
+def commit(state: BrokerState, group: str, topic: str, queue_id: int, offset: int) -> None:
+    state.tables.groups.configs.setdefault(group, SubscriptionGroup(group_name=group))
+    state.tables.offsets.set(group, topic, queue_id, offset)
 
 
 class Clock:
@@ -61,7 +67,7 @@ def test_a_group_lags_by_what_is_behind_its_offsets(
     state = state_with(ends)
     known = {key: offset for key, offset in consumed.items() if key[1] < len(ends)}
     for (group, queue_id), offset in known.items():
-        state.tables.offsets.set(group, "t", queue_id, offset)
+        commit(state, group, "t", queue_id, offset)
 
     lags = figures_after(state, 2).group_lags
 
@@ -76,9 +82,9 @@ def test_a_group_lags_by_what_is_behind_its_offsets(
 def test_many_offsets_are_counted_in_parts() -> None:
     state = state_with([5] * 1000)
     for number in range(10):
-        state.tables.offsets.set(f"g{number}", "t", 999, 0)
+        commit(state, f"g{number}", "t", 999, 0)
         for queue_id in range(999):
-            state.tables.offsets.set(f"g{number}", "t", queue_id, 4)
+            commit(state, f"g{number}", "t", queue_id, 4)
     ticks = 10 * 1000 // OFFSETS_PER_TICK
 
     assert figures_after(state, ticks - 1).group_lags == {}
@@ -90,7 +96,7 @@ def test_only_the_groups_that_lag_most_are_shown() -> None:
     state = state_with([10_000])
     groups = 2 * GROUPS_SHOWN_MAX
     for number in range(groups):
-        state.tables.offsets.set(f"g{number}", "t", 0, number)
+        commit(state, f"g{number}", "t", 0, number)
 
     lags = figures_after(state, 2).group_lags
 
@@ -99,8 +105,17 @@ def test_only_the_groups_that_lag_most_are_shown() -> None:
 
 def test_a_deleted_topic_adds_nothing_to_a_lag() -> None:
     state = state_with([10])
-    state.tables.offsets.set("g", "gone", 0, 3)
-    state.tables.offsets.set("g", "t", 0, 4)
+    commit(state, "g", "gone", 0, 3)
+    commit(state, "g", "t", 0, 4)
+
+    assert figures_after(state, 2).group_lags == {"g": 6}
+
+
+def test_a_deleted_group_whose_offsets_were_kept_has_no_lag() -> None:
+    state = state_with([10])
+    for group in ("g", "deleted"):
+        commit(state, group, "t", 0, 4)
+    changes.make(state.tables, GroupDeleted(group="deleted", clean_offset=False), 1, 1)
 
     assert figures_after(state, 2).group_lags == {"g": 6}
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +17,8 @@ from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.errors import NotBuiltError
 from dledger_broker.queues.feed import QueueFeed
+from dledger_broker.queues.first_messages import FirstMessages, FrontUnknownError
 from dledger_broker.queues.kept_messages import KeptMessages
-from dledger_broker.queues.log_front import FrontUnknownError, LogFront
 from dledger_broker.queues.queue_store import QueueStore
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.state import changes
@@ -181,7 +182,7 @@ def test_a_first_offset_is_found_again_without_a_search_until_the_log_loses_its_
 
     kept = KeptMessages(
         cast("QueueStore", SimpleNamespace(units=found)), lambda: begin_pos, lambda _: 0,
-        lambda: 1, cast("LogFront", Front()),
+        lambda: 1, cast("FirstMessages", Front()),
     )  # fmt: skip
     queue = QueueId("t", 0)
 
@@ -234,6 +235,12 @@ class MemberBehindItsState:
         """Get the rest of the log; the state has it already."""
         self.end_index = self.readable_index = 25
         self.listener(self.applied_index)
+
+    def read_in_memory(self, *_: int) -> None:
+        return None
+
+    def reading_disk(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def read(self, first_index: int, last_index: int) -> tuple[list[CommittedEntry], EntryHeader]:
         self.was_read.append((first_index, last_index))

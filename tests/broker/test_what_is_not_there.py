@@ -7,8 +7,24 @@ from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 
 NOT_THERE = {
     "QUERY_MESSAGE": 12,
+    "UPDATE_AND_CREATE_TOPIC_LIST": 18,
+    "UPDATE_BROKER_CONFIG": 25,
+    "GET_BROKER_CONFIG": 26,
     "END_TRANSACTION": 37,
     "CHECK_TRANSACTION_STATE": 39,
+    "PUT_KV_CONFIG": 100,
+    "GET_KV_CONFIG": 101,
+    "GET_TOPIC_STATS_INFO": 202,
+    "GET_CONSUMER_CONNECTION_LIST": 203,
+    "GET_PRODUCER_CONNECTION_LIST": 204,
+    "WIPE_WRITE_PERM_OF_BROKER": 205,
+    "GET_CONSUME_STATS": 208,
+    "RESET_CONSUMER_CLIENT_OFFSET": 220,
+    "GET_CONSUMER_STATUS_FROM_CLIENT": 221,
+    "INVOKE_BROKER_TO_RESET_OFFSET": 222,
+    "GET_CONSUMER_RUNNING_INFO": 307,
+    "CONSUME_MESSAGE_DIRECTLY": 309,
+    "CLONE_GROUP_OFFSET": 314,
     "POP_MESSAGE": 200050,
     "ACK_MESSAGE": 200051,
     "PEEK_MESSAGE": 200052,
@@ -41,6 +57,16 @@ def test_a_request_for_a_reply_is_a_message_like_any_other(client: BrokerClient)
 
     assert sent.code == ResponseCode.SUCCESS
     assert bodies(client.pull("asked")) == [b"a question"]
+
+
+@pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "BenchmarkTest"])
+def test_a_message_to_a_topic_that_rocketmq_has_for_itself_is_refused_in_words(
+    client: BrokerClient, topic: str
+) -> None:
+    refused = client.send(topic)
+
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert "use another one" in (refused.remark or "")
 
 
 @pytest.mark.parametrize(

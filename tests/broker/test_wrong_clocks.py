@@ -16,6 +16,7 @@ from tools.groups.waiting import wait_for
 pytestmark = pytest.mark.group
 
 HOUR_MS = 3_600_000
+FIVE_SECONDS = "DELAY\x012\x02"
 CLOCK_AHEAD = """
 import time
 
@@ -83,3 +84,26 @@ def test_a_leader_that_is_an_hour_ahead_delivers_an_hour_earlier_and_does_nothin
         assert abs(stored_ms[5] - stored_ms[0] - HOUR_MS) < HOUR_MS / 10
         assert abs(stored_ms[10] - time.time_ns() // 1_000_000) < HOUR_MS / 10
         assert (two_hours.ext_fields or {}).get("offset", "0") == "0", "an hour is left"
+
+
+def test_a_delayed_message_of_a_leader_that_is_an_hour_ahead_holds_up_none_of_the_next_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerGroup(tmp_path) as group:
+        first = group.master()
+        ahead = next(member for member in group.peers if member != first)
+        put_ahead(group, ahead, tmp_path / "ahead", monkeypatch)
+        with BrokerClient(group.broker_addresses[first]) as client:
+            client.send("plain")
+            lead(group, ahead)
+            assert client.send("early", i=FIVE_SECONDS).code == ResponseCode.SUCCESS
+            lead(group, first)
+            assert client.send("right", i=FIVE_SECONDS).code == ResponseCode.SUCCESS
+            sent_s = time.monotonic()
+
+            client.wait_until_visible("right", 1)
+            waited_s = time.monotonic() - sent_s
+            early = messages(client.pull("early"))
+
+    assert len(early) == 1, "it was before the other one"
+    assert waited_s < 60, "it once waited for an hour"

@@ -7,7 +7,7 @@ import pytest
 
 from dledger_client.cli import main
 from dledger_client.commands import admin_token, profiles
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_formats.settings import COMMAND_LINE_VARIABLES
 

@@ -318,3 +318,13 @@ async def test_a_cancelled_append_batch_appends_nothing_later(group: Group) -> N
         await client.append(b"next")
 
     assert group.log == [b"next"]
+
+
+async def test_a_client_that_is_open_is_not_opened_again(group: Group) -> None:
+    client = DLedgerClient(group.servers, "g0")
+    async with client:
+        with pytest.raises(RuntimeError, match="is open already; open another one"):
+            await client.__aenter__()
+        assert (await client.append(b"x")).index == 0
+    async with client:
+        assert (await client.append(b"y")).index == 1

@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 import pytest
 
+from dledger_client.append.batches import AppendStarter
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.append.stream import append_stream
 from dledger_client.calls.call import APPEND, Call
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import ConnectionLostError
+from dledger_client.errors import ConnectionLostError, GroupUnreachableError
 from dledger_client.tasks import TaskScope
 from dledger_fake_server.behavior import Fault
 from dledger_fake_server.group import Group
@@ -19,6 +21,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.requests import AppendEntryRequest, AppendEntryResponse
 
+T = TypeVar("T")
 Code = DLedgerResponseCode
 BODIES = [b"body %d" % number for number in range(500)]
 
@@ -180,6 +183,37 @@ async def test_an_error_of_the_bodies_is_raised_after_the_earlier_outcomes(group
     assert numbers == [0, 1, 2]
 
 
+async def test_bodies_that_end_with_a_cancellation_of_their_own_are_not_told_as_complete(
+    group: Group,
+) -> None:
+    async def bodies() -> AsyncIterator[bytes]:
+        yield b"1"
+        lost = asyncio.create_task(asyncio.sleep(600))
+        lost.cancel()
+        await lost
+        yield b"2"
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = client.append_all(bodies())
+        assert (await anext(outcomes)).number == 0
+        with pytest.raises(asyncio.CancelledError):
+            await anext(outcomes)
+
+
+async def test_a_stream_whose_client_is_closed_is_not_told_as_complete(group: Group) -> None:
+    async def bodies() -> AsyncIterator[bytes]:
+        yield b"1"
+        await asyncio.Event().wait()
+
+    async with DLedgerClient(group.servers, "g0") as client:
+        outcomes = client.append_all(bodies())
+        assert (await anext(outcomes)).number == 0
+        waiting = asyncio.ensure_future(anext(outcomes))
+        await asyncio.sleep(0)
+    with pytest.raises(GroupUnreachableError, match="the client was closed"):
+        await waiting
+
+
 async def test_closing_the_outcomes_early_stops_the_iteration_of_bodies(group: Group) -> None:
     taken = []
 
@@ -197,6 +231,18 @@ async def test_closing_the_outcomes_early_stops_the_iteration_of_bodies(group: G
         await client.append(b"several loop turns")
 
         assert len(taken) - count <= 1
+
+
+async def test_a_stream_that_is_closed_before_it_takes_a_body_raises() -> None:
+    def spawn(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(coroutine)
+        task.cancel()
+        return task
+
+    starter = cast("AppendStarter", None)
+    with pytest.raises(GroupUnreachableError, match="before it had taken all bodies"):
+        async with asyncio.timeout(10):
+            await anext(append_stream(starter, [b"x"], 1, 1, None, spawn))
 
 
 # Changes of the leader

@@ -188,8 +188,8 @@ def test_append_stops_once_all_that_is_in_flight_was_refused_because_of_full_vol
 
     assert code == 4
     assert {*group_in_thread["n0"].appends} == {b"one"}
-    told = "volumes of the group are full; the rest of the input was not appended\n"
-    assert told in capsys.readouterr().err
+    rest = "the rest of the input was not appended: what follows line 1\n"
+    assert capsys.readouterr().err.endswith(f"volumes of the group are full; {rest}")
 
 
 def test_append_goes_on_after_a_full_volume_once_there_is_room_again(

@@ -194,7 +194,7 @@ def test_an_internal_error_prints_one_line(
     def broken(_: object) -> None:
         raise LookupError("a defect")
 
-    monkeypatch.setattr(cli.get.common, "open_client", broken)
+    monkeypatch.setattr(cli.get.group_client, "open_client", broken)
 
     assert main(["get", "0"]) == 1
     err = capsys.readouterr().err
@@ -208,7 +208,7 @@ def test_the_trace_variable_shows_the_traceback_of_an_internal_error(
     def broken(_: object) -> None:
         raise LookupError("a defect")
 
-    monkeypatch.setattr(cli.get.common, "open_client", broken)
+    monkeypatch.setattr(cli.get.group_client, "open_client", broken)
     monkeypatch.setenv("DLEDGER_CLIENT_TRACE", "1")
 
     with pytest.raises(LookupError):

@@ -148,7 +148,7 @@ def test_a_signal_ends_a_command_that_waits_for_the_other_end_of_a_named_pipe(
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
-    """Tell whether a process has its own handler of a signal."""
+    """Return whether a process has its own handler of a signal."""
     words = Path(f"/proc/{pid}/status").read_text().split()
     return bool(int(words[words.index("SigCgt:") + 1], 16) >> (number - 1) & 1)
 
@@ -161,3 +161,22 @@ def test_whole_reads_a_named_pipe_to_its_end(group_in_thread: Group, tmp_path: P
 
     assert process.returncode == 0
     assert group_in_thread.log == [b"x\n" * 100_000]
+
+
+def test_a_watched_status_goes_on_while_the_group_is_away() -> None:
+    options = ["--watch", "0.1", "--servers", "127.0.0.1:1", "--deadline", "0.2"]
+    with start_dledger("status", *options) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+    assert all(line.startswith(b"dledger: no member of group g0 answered") for line in said)
+    assert process.returncode == 130
+
+
+def test_a_watched_status_of_another_group_ends(group_in_thread: Group) -> None:
+    with start_dledger("status", "--watch", "0.1", "--group", "other") as process:
+        _, err = process.communicate(timeout=60)
+
+    assert (process.returncode, err.count(b"\n")) == (4, 1)

@@ -23,6 +23,7 @@ from dledger_client.commands import profiles
 from dledger_node.store_command import command as store_command
 from dledger_operator import conditions
 from dledger_operator.behaviours.one_off.status import COMPLETE
+from dledger_store_faults import __main__ as store_faults
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -36,6 +37,8 @@ OURS = {
     for name in (crd["spec"]["names"]["plural"], *crd["spec"]["names"]["shortNames"])
 }
 """What kubectl calls this project's resources."""
+STAGES = set(re.findall(r" AS ([a-z-]+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+CHART = yaml.safe_load((ROOT / "helm/dledger-operator/Chart.yaml").read_text())
 BUILTIN = {"job", "pods", "lease", "secret", "statefulset"}
 CONDITIONS = {COMPLETE} | {
     text
@@ -47,6 +50,8 @@ VERBS = {
     "scale", "wait",
 }  # fmt: skip
 SHELL_PROGRAMS = {"base64", "curl", "echo", "export", "grep", "sed", "unshare"}
+STORE_FAULTS = "$F"
+"""What `docs/storage-faults.md` calls `python -m dledger_store_faults`."""
 MQADMIN = {"deleteTopic", "topicList", "topicRoute", "updateTopic"}
 """Commands of RocketMQ's own tool that a broker answers."""
 LANGUAGES = {"", "java", "python", "sh", "toml", "yaml"}
@@ -126,6 +131,14 @@ def check_audit(words: Sequence[str]) -> None:
     audit_arguments.parse(list(words))
 
 
+def check_docker(words: Sequence[str]) -> None:
+    """Fail unless the build makes an image that the chart pulls by default."""
+    assert words[0] == "build"
+    target, tag = (words[words.index(option) + 1] for option in ("--target", "--tag"))
+    assert target in STAGES
+    assert tag.endswith(f"/dledger-{target}:{CHART['appVersion']}")
+
+
 def check_helm(words: Sequence[str]) -> None:
     assert words[0] == "install"
     assert (ROOT / words[2] / "Chart.yaml").exists()
@@ -177,6 +190,7 @@ CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "dledger": lambda words: parse(cli.parser(), words),
     "dledger-audit": check_audit,
     "dledger-node": check_node,
+    "docker": check_docker,
     "helm": check_helm,
     "kubectl": check_kubectl,
     "make": check_make,
@@ -190,7 +204,9 @@ CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
 def check(words: Sequence[str]) -> None:
     """Fail unless there is such a command, with such arguments."""
     name = words[0].removeprefix(".venv/bin/")
-    if name not in SHELL_PROGRAMS and words[0] != "$F":
+    if STORE_FAULTS in words:
+        parse(store_faults.parser(), words[words.index(STORE_FAULTS) + 1 :])
+    elif name not in SHELL_PROGRAMS:
         CHECKS[name](words[1:])
 
 
@@ -204,7 +220,10 @@ def test_a_documented_command_exists_with_its_arguments(page: str, words: list[s
     "python -m tools.nothing", "pip install '.[nothing]'", "kubectl apply -f examples/nothing.yaml",
     "kubectl get nothings", "helm install a ./helm/nothing", "nothing",
     'kubectl patch dlg f --type merge -p \'{"spec": {"nothing": 1}}\'',
-    "dledger-audit --nothing", "mqadmin nothing", "kubectl wait dlg/f --for=condition=Nothing",
+    "docker build --target nothing --tag r/dledger-nothing:0.1.0 .",
+    "docker build --target node --tag r/dledger-node:nothing .",
+    "dledger-audit --nothing", "$F nothing", "unshare --mount $F kills --nothing",
+    "mqadmin nothing", "kubectl wait dlg/f --for=condition=Nothing",
 ])  # fmt: skip
 def test_a_command_that_is_made_up_is_found(wrong: str) -> None:
     [words] = commands(wrong)

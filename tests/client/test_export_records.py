@@ -133,21 +133,21 @@ def test_other_files_are_no_exports(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut_bytes", [0, 10, 3000])
-def test_a_writer_goes_on_after_the_last_whole_entry(tmp_path: Path, cut_bytes: int) -> None:
+async def test_a_writer_goes_on_after_the_last_whole_entry(tmp_path: Path, cut_bytes: int) -> None:
     path = tmp_path / "export"
     path.write_bytes(export()[: -cut_bytes or None])
 
-    writer = asyncio.run(ExportWriter.to_file(path))
+    writer = await ExportWriter.to_file(path)
     assert writer.next_index is not None
-    writer.begin(Head(group="g", first_index=writer.next_index))
+    await writer.begin(Head(group="g", first_index=writer.next_index))
     if rest := [one for one in ENTRIES if one.index >= writer.next_index]:
-        writer.write(rest)
-    writer.write([entry(FIRST + 5, b"more")])
-    writer.end()
+        await writer.write(rest)
+    await writer.write([entry(FIRST + 5, b"more")])
+    await writer.end()
     writer.close()
 
     raw = path.read_bytes()
-    asyncio.run(verify_file(path))
+    await verify_file(path)
     assert decoded(raw, 1 << 20)[:-1] == EXPECTED
     assert decoded(raw, 1 << 20)[-1] == ExportedEntry(1, 12, 6, 12 << 16, b"more")
 
@@ -169,13 +169,13 @@ def test_an_export_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_an_export_of_another_group_is_not_extended(tmp_path: Path) -> None:
+async def test_an_export_of_another_group_is_not_extended(tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_bytes(export())
-    writer = asyncio.run(ExportWriter.to_file(path))
+    writer = await ExportWriter.to_file(path)
 
     with pytest.raises(ExportError, match="holds entries of g, not of other"):
-        writer.begin(Head(group="other", first_index=12))
+        await writer.begin(Head(group="other", first_index=12))
     writer.close()
     assert path.read_bytes() == export()
 

@@ -271,6 +271,17 @@ async def test_a_producer_of_a_service_waits_until_it_points_to_the_new_leader(
     assert group.log == [b"x"]
 
 
+@pytest.mark.parametrize("deadline_s", [0.3, 0.7])
+async def test_a_producer_says_what_its_registration_was_answered(
+    group: Group, deadline_s: float
+) -> None:
+    async with DLedgerClient(
+        [group["n1"].address], "g0", follow_leader=False, idempotent=True
+    ) as client:
+        with pytest.raises(GroupUnreachableError, match="NOT_LEADER, the leader is n0"):
+            await client.append(b"x", deadline_s=deadline_s)
+
+
 async def test_a_client_that_does_not_follow_says_that_no_leader_came_in_time(
     group: Group,
 ) -> None:

@@ -183,6 +183,17 @@ async def test_a_forgotten_producer_registers_again(group: Group) -> None:
     assert len(group.producers) == 2
 
 
+async def test_a_forgotten_producer_registers_again_only_once(group: Group) -> None:
+    async with client_of(group) as client:
+        await client.append(b"a")
+        group.producers.forget_all()
+        await client.append(b"b")
+        await client.append(b"c")
+
+    assert group.log == [b"a", b"b", b"c"]
+    assert len(group.producers) == 2
+
+
 async def test_an_append_that_a_forgotten_producer_may_have_made_is_unknown(
     group: Group,
 ) -> None:

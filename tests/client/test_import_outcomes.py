@@ -29,12 +29,16 @@ def entry(index: int, body: bytes, magic: int = disk.NORMAL) -> DLedgerEntry:
 
 def exported(path: Path, bodies: list[bytes]) -> Path:
     """Write an export in which an entry of a leader follows each body, so each is a run."""
-    writer = asyncio.run(ExportWriter.to_file(path))
-    writer.begin(Head(group="old", first_index=0))
-    for at, body in enumerate(bodies):
-        writer.write([entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)])
-    writer.end()
-    writer.close()
+
+    async def write() -> None:
+        writer = await ExportWriter.to_file(path)
+        await writer.begin(Head(group="old", first_index=0))
+        for at, body in enumerate(bodies):
+            await writer.write([entry(2 * at, body), entry(2 * at + 1, b"", disk.NOOP)])
+        await writer.end()
+        writer.close()
+
+    asyncio.run(write())
     return path
 
 
@@ -79,7 +83,24 @@ def test_an_import_whose_output_is_full_imports_everything_and_fails(
         done = run_import(exported(tmp_path / "export", bodies), full.fileno())
 
     assert destination.log == [b"before", *bodies]
-    assert (done.returncode, b"not all indexes were written" in done.stderr) == (1, True)
+    told = b"not all indexes were written, and a further run writes only the last ones: for the "
+    assert (done.returncode, told in done.stderr) == (1, True)
+
+
+def test_the_indexes_of_an_earlier_export_are_not_written_for_another_one(
+    destination: Group, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path / "export", [b"a", b"b"])
+    assert main(["import", "--append", str(path)]) == 0
+    assert capsys.readouterr().out == "0 to 0 are now 1 to 1\n2 to 2 are now 2 to 2\n"
+
+    for name, bodies in (("other", [b"a", b"X", b"c"]), ("short", [b"a"])):
+        other = exported(tmp_path / name, bodies)
+        assert main(["import", "--append", str(other)]) == 2
+        assert capsys.readouterr().out == ""
+    assert main(["import", "--append", str(path)]) == 0
+    assert capsys.readouterr().out == "2 to 2 are now 2 to 2\n"
+    assert destination.log == [b"before", b"a", b"b"]
 
 
 def test_a_lost_order_is_found_again_by_each_run(

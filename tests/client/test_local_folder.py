@@ -1,7 +1,10 @@
 """Errors of a local group before it starts any member."""
 
 import dataclasses
+import errno
+import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -179,3 +182,34 @@ def test_a_port_in_use_prints_an_error_in_one_line(
     err = capsys.readouterr().err
     assert (code, err.count("\n")) == (2, 1)
     assert f"cannot listen on port {port}" in err
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite", "fsync"])
+def test_a_folder_on_a_full_disk_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    call: str,
+) -> None:
+    monkeypatch.setattr(os, call, full)
+
+    assert main(["group", "local", f"--data={tmp_path}"]) == 2
+    assert capsys.readouterr().err == (
+        f"dledger: cannot use folder {tmp_path}: No space left on device\n"
+    )
+
+
+def test_a_temporary_folder_that_cannot_be_made_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+
+    assert main(["group", "local"]) == 2
+    assert capsys.readouterr().err == (
+        "dledger: cannot make a temporary folder: No space left on device; name a folder with "
+        "--data\n"
+    )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dledger_client.cli import main
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands.exits import ExitCode
 from dledger_client.local.processes import with_file
 from dledger_client.sync import BlockingClient
 from dledger_formats.admin_tokens import AdminTokens
@@ -298,7 +298,7 @@ def test_member_commands_grow_a_group_from_one_to_two_and_back(
             (["remove", "n0"], "613 LAST_VOTER: the group would have no voter left: promote"),
             (
                 ["promote", "n1"],
-                "612 NO_SUCH_MEMBER: the member does not belong to the group: add it first",
+                "612 NO_SUCH_MEMBER: n1 does not belong to the group: add it first",
             ),
             (["add", "n7"], "612 NO_SUCH_MEMBER"),
         ):

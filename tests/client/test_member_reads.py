@@ -6,7 +6,7 @@ import pytest
 
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
-from dledger_client.errors import NoEntryError
+from dledger_client.errors import GroupUnreachableError, NoEntryError
 from dledger_fake_server.group import Group
 
 BODIES = [b"body %d" % number for number in range(200)]
@@ -106,6 +106,38 @@ async def test_reads_from_followers_leave_a_member_that_was_elected(group: Group
         assert await read(client) == BODIES
 
     assert "n1" not in readers(group)
+
+
+def patient_client_of(group: Group, servers: list[str]) -> DLedgerClient:
+    """Return a client that waits far longer than a test for the answer of a member."""
+    timing = Timing(deadline_s=600, connect_timeout_s=600, stall_s=0.1)
+    return DLedgerClient(servers, "g0", read_from="followers", timing=timing, random=lambda: 0.0)
+
+
+async def test_the_deadline_of_a_read_covers_the_choice_of_a_member(group: Group) -> None:
+    for member in group.members.values():
+        member.is_frozen = True
+    async with asyncio.timeout(60), patient_client_of(group, group.servers) as client:
+        with pytest.raises(GroupUnreachableError, match="no member of group g0 answered"):
+            await client.get(0, deadline_s=0.2)
+
+
+async def test_a_read_says_what_it_waits_for_while_a_member_is_chosen(group: Group) -> None:
+    group["n0"].is_frozen = True
+    async with patient_client_of(group, [group["n0"].address]) as client:
+        asked = asyncio.create_task(client.get(0))
+        await asyncio.sleep(0)
+        assert client.trouble == f"no answer yet from {group['n0'].address}"
+        asked.cancel()
+
+
+async def test_a_silent_member_does_not_hold_up_the_choice_of_another(group: Group) -> None:
+    prepare(group)
+    group["n1"].is_frozen = True
+    async with asyncio.timeout(60), patient_client_of(group, [group["n0"].address]) as client:
+        assert await read(client) == BODIES
+
+    assert readers(group) == {"n2"}
 
 
 @pytest.mark.parametrize("wrong", [{"read_from": "slaves"}, {"consistency": "eventual"}])

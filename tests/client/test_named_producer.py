@@ -168,7 +168,9 @@ def test_another_input_is_refused(
 
     assert main(["append", "--producer=p", str(path)]) == 2
 
-    assert message in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.endswith("to append all of the input again, also what is already in the log\n")
     assert bodies(group) == [b"a", b"b"]
 
 

@@ -52,7 +52,7 @@ def test_a_profile_that_is_named_selects_the_group(
 
 def arguments_of(*given: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for name in ("servers", "group", "http", "profile"):
+    for name in ("servers", "group", "http", "http-port", "profile"):
         parser.add_argument(f"--{name}")
     arguments = parser.parse_args(given)
     profiles.resolve(arguments)
@@ -141,3 +141,24 @@ def test_a_shell_is_told_nothing_about_a_group_that_cannot_be_reached(
     arguments = argparse.Namespace(profile="nowhere", servers=None, group=None)
 
     assert member_names.members(arguments) == []
+
+
+@pytest.mark.usefixtures("config")
+def test_a_port_of_the_pages_takes_precedence_over_addresses_that_are_not_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DLEDGER_CLIENT_GROUP", "g0")
+    monkeypatch.setenv("DLEDGER_CLIENT_HTTP", "127.0.0.1:1")
+    assert arguments_of().http == "127.0.0.1:1"
+
+    found = arguments_of("--http-port", "7777")
+    assert (found.group, found.http, found.http_port) == ("g0", None, "7777")
+
+
+@pytest.mark.parametrize("command", ["status", "health", "wait"])
+def test_a_port_and_addresses_of_the_pages_exclude_each_other(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, "--http", "127.0.0.1:1", "--http-port", "7777"])
+    assert "--http-port: not allowed with argument --http" in capsys.readouterr().err

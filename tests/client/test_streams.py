@@ -225,3 +225,24 @@ def test_a_command_says_that_the_leader_does_not_answer(group_in_thread: Group) 
 
     assert done.returncode == 5
     assert "dledger: waiting for group g0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("get 0", 0),
+        ("get 99", 4),
+        ("get nonsense", 2),
+        ("get 0 --servers 127.0.0.1:1 --deadline 0.2", 5),
+        ("get 0 --deadline 0", 2),
+        ("append --body x --progress", 0),
+        ("group > /dev/full", 1),
+    ],
+)
+@pytest.mark.parametrize("errors", ["2> /dev/full", "2>&1 | true"])
+def test_an_error_that_cannot_be_written_does_not_change_the_exit_code(
+    group_in_thread: Group, command: str, code: int, errors: str
+) -> None:
+    group_in_thread.log = [b""]
+
+    assert run_in_shell(f"dledger {command} {errors}").returncode == code

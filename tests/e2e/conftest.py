@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dledger_e2e.deploying import removed_on_error
 from dledger_e2e.group import Group
 from dledger_e2e.rocketmq import start_pod
 from tools import deployment
@@ -18,6 +19,7 @@ from tools.deployment import CommandError, Deployment
 from tools.java_dledger import JavaMissingError
 from tools.java_rocketmq import find_client
 from tools.local_cluster import host
+from tools.local_cluster.cluster import Cluster
 
 BROKER_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "broker.yaml"
 CLUSTER_NAME = "e2e"
@@ -37,10 +39,13 @@ def deployed() -> Iterator[Deployment]:
         message = f"END-TO-END TESTS ARE SKIPPED: no local cluster here: {reason}; {advice}"
         print(f"\n{message}", file=sys.stderr)
         pytest.skip(message)
-    made = deployment.deploy(CLUSTER_NAME)
+    is_removed = is_local and not os.environ.get("KEEP_CLUSTER")
+    cluster = Cluster(CLUSTER_NAME)
+    with removed_on_error(cluster) if is_removed else contextlib.nullcontext():
+        made = deployment.deploy(CLUSTER_NAME)
     yield made
-    if made.local is not None and not os.environ.get("KEEP_CLUSTER"):
-        made.local.down(purge=True)
+    if is_removed:
+        cluster.down(purge=True)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def strangers(group: Group) -> Iterator[str]:
 
 
 def connects(group: Group, namespace: str, address: str, port: int) -> bool:
-    """Tell whether the client pod of a namespace can connect; raises if it cannot even try."""
+    """Return whether the client pod of a namespace can connect; raises if it cannot even try."""
     program = (
         "import socket\n"
         f"try: socket.create_connection(({address!r}, {port}), timeout={CONNECT_S})\n"

@@ -52,7 +52,7 @@ def is_ready(group: Group, pod: str) -> bool:
 
 
 def serves_as_follower(group: Group, pod: str) -> bool:
-    """Tell whether the pod has started again, is the Service's only endpoint, and does not lead."""
+    """Return whether the pod restarted, is the Service's only endpoint, and does not lead."""
     if not restarts(group, pod) or not is_ready(group, pod) or group.master_endpoints() != [pod]:
         return False
     status = group.node_status(pod)

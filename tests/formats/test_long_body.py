@@ -43,9 +43,9 @@ def reference_s(length: int) -> float:
 
 
 def costs_no_more_than_others(work: Callable[[], object], length: int) -> bool:
-    """Tell whether the work takes at most `COST_MAX` in any of some rounds.
+    """Return whether the work takes at most `COST_MAX` in any of some rounds.
 
-    A busy neighbour may spoil many of them. The two costs of one round are measured at about the
+    A busy neighbor may spoil many of them. The two costs of one round are measured at about the
     same time: the least ones of all rounds may come from a fast moment and from slow ones.
     """
     return any(cost_s(work) < COST_MAX * reference_s(length) for _ in range(20))

@@ -1,6 +1,7 @@
 """Messages as they are stored: records and consume queues of Java's brokers, and hostile bytes."""
 
 import json
+import struct
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,29 @@ def test_a_batch_is_read_as_it_was_written(messages: list[BatchMessage]) -> None
     assert message_batch.decode(message_batch.encode(messages)) == messages
 
 
+@given(BATCHES)
+def test_the_messages_of_a_batch_are_counted_by_their_sizes(messages: list[BatchMessage]) -> None:
+    assert message_batch.count(message_batch.encode(messages)) == len(messages)
+
+
+@given(BATCHES, st.binary(max_size=30))
+def test_a_batch_that_is_read_is_counted(messages: list[BatchMessage], more: bytes) -> None:
+    raw = message_batch.encode(messages) + more
+    try:
+        expected = len(message_batch.decode(raw))
+    except FormatError:
+        return
+    assert message_batch.count(raw) == expected
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\0", b"\0\0\0\x16", b"\0\0\0\x15" + bytes(17), b"\xff" * 40]
+)
+def test_a_batch_whose_sizes_are_wrong_is_not_counted(raw: bytes) -> None:
+    with pytest.raises(FormatError):
+        message_batch.count(raw)
+
+
 @given(BATCHES, st.integers(1, 30))
 def test_a_batch_cut_short_is_refused(messages: list[BatchMessage], cut: int) -> None:
     raw = message_batch.encode(messages)
@@ -275,7 +299,7 @@ def test_a_batch_cut_short_is_refused(messages: list[BatchMessage], cut: int) ->
 def test_a_batch_has_at_most_so_many_messages() -> None:
     one = message_batch.encode([BatchMessage(0, b"", b"")])
 
-    assert len(message_batch.decode(one * message_batch.BATCH_MESSAGES_MAX)) == 16_384
+    assert len(message_batch.decode(one * message_batch.BATCH_MESSAGES_MAX)) == 8192
     with pytest.raises(FormatError, match="more than"):
         message_batch.decode(one * (message_batch.BATCH_MESSAGES_MAX + 1))
 
@@ -293,6 +317,15 @@ def test_a_batch_has_at_most_so_many_messages() -> None:
 )  # fmt: skip
 def test_the_hash_of_a_tag_is_java_s(text: str, value: int) -> None:
     assert consume_queue.java_hash(text.encode()) == value
+
+
+@given(st.text(max_size=600))
+def test_the_hash_of_a_long_text_is_that_of_its_units_one_by_one(text: str) -> None:
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+
+    assert consume_queue.java_hash(text.encode()) & 0xFFFFFFFF == value
 
 
 def record_of(topic: str, pairs: dict[str, str], sys_flag: int = 0) -> MessageRecord:

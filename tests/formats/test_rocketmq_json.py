@@ -1,15 +1,17 @@
 """JSON bodies as Java's library writes them, state records, and the frames of answers."""
 
 import json
+import re
 import time
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dledger_formats.json_objects import FormatError
+from dledger_formats import json_objects
+from dledger_formats.json_objects import DEPTH_MAX, FormatError
 from dledger_formats.protocol import frames
 from dledger_formats.rocketmq import state_records
 from dledger_formats.rocketmq.answers import encode_answer
@@ -34,6 +36,8 @@ from dledger_formats.rocketmq.state_records import (
 )
 from dledger_formats.rocketmq.subscription_groups import SubscriptionGroup
 from dledger_formats.rocketmq.topics import TopicConfig
+
+BARE_KEY = re.compile("[{,][ \n]*[a0e1.-]+[ \n]*:")
 
 # Keys without quotes.
 
@@ -97,6 +101,30 @@ def test_hostile_json_takes_time_in_proportion_to_its_length(unit: bytes) -> Non
         parse(b"{" + raw)
 
     assert time.thread_time() - begun_s < 1
+
+
+@given(
+    st.text(alphabet='{}[],:"\\\0 \n0a1.-e', max_size=12)
+    | st.from_regex(r'\{("[ab]":\[?("[ab:{]*"|1e?[0-9]{1,3}|\{\})\]?,?){1,3}\}', fullmatch=True)
+)
+def test_json_with_quoted_keys_is_read_as_other_json(text: str) -> None:
+    raw = text.encode()
+    try:
+        expected = json_objects.parse(raw)
+    except FormatError:
+        assume(not BARE_KEY.search(text))
+        with pytest.raises(FormatError):
+            parse(raw)
+    else:
+        assert parse(raw) == expected
+
+
+def test_json_may_be_nested_as_deeply_as_other_json() -> None:
+    deep = b"[" * DEPTH_MAX + b"]" * DEPTH_MAX
+
+    assert parse(deep) == json_objects.parse(deep)
+    with pytest.raises(FormatError, match="brackets"):
+        parse(b"[%b]" % deep)
 
 
 def test_the_offsets_of_a_java_broker_s_file_are_read() -> None:

@@ -300,3 +300,16 @@ def test_a_summary_leaves_out_findings_to_stay_below_the_limit_of_kubernetes(
 
 def test_every_verdict_has_its_exit_code() -> None:
     assert {verdict.name for verdict in Verdict} <= {code.name for code in ExitCode}
+
+
+def test_a_leader_says_what_each_member_lacks_of_the_committed_entries() -> None:
+    away = PeerStatus(peer_id="n1", match_index=30, reachable=False)
+    ahead = PeerStatus(peer_id="n2", match_index=41, reachable=True)
+    late = PeerStatus(peer_id="n3", match_index=-1, reachable=True)
+    leader = dataclasses.replace(STATUS, followers=[away, ahead, late])
+
+    assert [leader.lacks_committed(each) for each in ("n0", "n1", "n2", "n3", "n4")] == [
+        0, None, 0, 41, None,
+    ]  # fmt: skip
+    assert leader.lacks_committed("n1", last_known=True) == 10
+    assert leader.lacks_committed("n4", last_known=True) is None

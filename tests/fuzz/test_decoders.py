@@ -6,13 +6,14 @@ its decoder and the whole input.
 
 import gc
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dledger_fuzz import file_decoders, network_decoders, rocketmq_decoders
 from dledger_fuzz.mutate import Mutator
-from dledger_fuzz.network_decoders import Decoder
+from dledger_fuzz.network_decoders import Decoder, Feed
 
 pytestmark = pytest.mark.fuzz
 MEMORY_BYTES_MAX = 64 << 20
@@ -29,6 +30,13 @@ def own_memory_bytes() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in lines if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024
+
+
+def seconds_to_feed(feed: Feed, raw: bytes, clock: Callable[[], float]) -> float:
+    """Return how long one input took by this clock."""
+    begun_s = clock()
+    feed(raw)
+    return clock() - begun_s
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.__name__)
@@ -50,9 +58,10 @@ def test_a_decoder_takes_or_refuses_every_input(
     raw = b""
     try:
         for raw in mutator.inputs(count):
-            fed_s = clock()
-            feed(raw)
-            assert clock() - fed_s < input_s_max
+            if (took_s := seconds_to_feed(feed, raw, clock)) >= input_s_max:
+                # The time of an interrupted processor may count, too: a slow input is slow again.
+                again_s = [seconds_to_feed(feed, raw, clock) for _ in range(2)]
+                assert min(took_s, *again_s) < input_s_max
     except Exception as error:
         raise AssertionError(f"{decoder.__name__}: {error!r} for {raw!r}") from error
     took_s = time.perf_counter() - begun_s

@@ -169,6 +169,26 @@ def test_a_message_that_a_consumer_refuses_comes_again_and_is_then_a_dead_letter
         assert {event["topic"] for event in consumer.received} == {topic}
 
 
+def test_a_message_that_an_ordered_consumer_refuses_is_a_dead_letter_after_its_tries(
+    rocketmq: str, brokers: BrokerGroup, tmp_path: Path
+) -> None:
+    topic = f"given-up-{crc32(rocketmq.encode())}"
+    group = f"orderers-of-{topic}"
+    send(tmp_path, rocketmq, brokers, topic, count=10)
+    with push_consumer(
+        tmp_path / "c", rocketmq, brokers, topic, group, orderly="yes", failing=9, reconsumes=1
+    ) as consumer:
+        wait_for_keys([consumer], Counter({f"k{n}": 2 for n in range(10)}))
+        wait_for_topic(brokers, f"%DLQ%{group}")
+        dead = play(
+            tmp_path, rocketmq, "pull", brokers.name_servers,
+            topic=f"%DLQ%{group}", group="undertakers", count=10, seconds=30,
+        )  # fmt: skip
+
+        assert Counter(event["key"] for event in of_kind(dead, "received")) == keys(0, 10)
+        assert Counter(event["times"] for event in consumer.received) == {0: 10, 1: 10}
+
+
 def test_ordered_consumers_share_the_queues_and_keep_the_order_of_each(
     rocketmq: str, brokers: BrokerGroup, tmp_path: Path
 ) -> None:

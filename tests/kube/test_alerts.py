@@ -12,9 +12,12 @@ import yaml
 from prometheus_client import generate_latest
 
 from api_server.client import Helm
+from dledger_formats.audit import Verdict
 from dledger_kube.objects import NOW, observed_group
 from dledger_operator.conditions import of_group
 from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.observed_audits import EndedAudit, ObservedAudits
+from dledger_operator.observed_state import AuditFinding
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -55,7 +58,9 @@ def test_alerts_are_made_only_if_asked_for_and_where_the_kind_exists(helm: Helm)
 def exposed() -> dict[str, set[str]]:
     """The labels of every sample that the operator exposes, by the sample's name."""
     metrics = OperatorMetrics(clock=lambda: 0.0)
-    observed = observed_group()
+    finding = AuditFinding(audit="a", verdict=Verdict.SOUND, message="", started_at=NOW)
+    last = EndedAudit(audit="a", result="Sound", message="", started_at=NOW, ended_at=NOW)
+    observed = observed_group(audit=finding, audits=ObservedAudits(last=last))
     metrics.update_group(observed, of_group.build(observed, previous=(), now=NOW, generation=1))
     names = {
         sample.name: set(sample.labels)
@@ -212,13 +217,16 @@ CASES = {
         {labeled("dledger_group_condition", condition="Degraded"): "1x20"}, 16,
     ),
     "DLedgerAuditFoundDamage": (
-        {labeled("dledger_group_last_audit", result="Diverged"): "1x20"}, 5,
+        {labeled("dledger_group_audit_finding", verdict="Diverged"): "1x20"}, 5,
     ),
     "DLedgerAuditFailed": (
         {labeled("dledger_group_last_audit", result="Incomplete"): "1x90"}, 70,
     ),
     "DLedgerOperatorNotWatching": (
         {'dledger_operator_watch_behind_seconds{kind="DLedgerGroup"}': "61x20"}, 5,
+    ),
+    "DLedgerNamespaceLeftOut": (
+        {'dledger_operator_namespaces_left_out{pod="b"}': "1x20"}, 10,
     ),
     "DLedgerOperatorMissing": ({'dledger_operator_lease_held{pod="a"}': "0x20"}, 5),
 }  # fmt: skip
@@ -231,6 +239,10 @@ COPIES = {
     labeled("dledger_group_condition", condition="LeaderElected"): "0x20",
     labeled("dledger_group_hibernates"): "0x20",
     labeled("dledger_group_copies_archive"): "1x20",
+}
+DAMAGED_BEFORE_THE_LAST_AUDIT = {
+    labeled("dledger_group_audit_finding", verdict="Damaged"): "1x20",
+    labeled("dledger_group_last_audit", result="Damaged"): "1x5 0x14",
 }
 WAITS_FOR_LEADER = COPIES | {labeled("dledger_group_copies_archive"): "1x5 0x14"}
 
@@ -245,6 +257,7 @@ def test_each_alert_is_raised_by_what_it_is_about(
     ]
     tests += [never("DLedgerNoLeader", series | acting) for series in (SLEEPS, COPIES)]
     tests += [raised("DLedgerNoLeader", WAITS_FOR_LEADER | acting, 9)]
+    tests += [raised("DLedgerAuditFoundDamage", DAMAGED_BEFORE_THE_LAST_AUDIT | acting, 15)]
     assert CASES.keys() == {alert["alert"] for alert in alerts(spec)}
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
     file = tmp_path / "tests.yaml"

@@ -115,7 +115,7 @@ def failed_watches(cluster: Cluster) -> int:
 
 
 def has_group(cluster: Cluster) -> bool:
-    """Tell whether the operator says that it takes care of the group."""
+    """Return whether the operator says that it takes care of the group."""
     with contextlib.suppress(OSError):
         return '"groups": 1' in cluster.operator.health()
     return False
@@ -126,7 +126,7 @@ async def test_an_operator_that_waits_for_the_server_stops_at_once(
 ) -> None:
     await proxy.refuse_with(401)
     await cluster.until(
-        "it waits", lambda: "the API server: RefusedError" in cluster.operator.log()
+        "it waits", lambda: "the API server: UnavailableError" in cluster.operator.log()
     )
     assert "waiting" in await asyncio.to_thread(cluster.operator.health)
     assert "dledger_operator_lease_held 0.0" in await asyncio.to_thread(cluster.operator.metrics)
@@ -147,11 +147,13 @@ async def test_a_start_waits_for_the_server(
             "it says that it waits", lambda: "will try again" in cluster.operator.log()
         )
         assert "waiting" in await asyncio.to_thread(cluster.operator.health)
+        assert not await asyncio.to_thread(cluster.operator.is_ready)
         await proxy.start()
 
         await cluster.create_group()
         await cluster.elect(1, 7)
         await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+        assert await asyncio.to_thread(cluster.operator.is_ready)
 
 
 async def test_no_child_is_made_of_a_group_whose_deletion_was_missed(

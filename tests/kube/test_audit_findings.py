@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api_server.client import ApiServer
 from dledger_formats.audit import Verdict
 from dledger_kube.cluster import API
-from dledger_kube.objects import IMAGES, audit_body, group_body
+from dledger_kube.objects import IMAGES, audit_body, group_body, observed_group
 from dledger_kube.operated import operated
 from dledger_kube.played import Cluster, led_by
 from dledger_operator import names
@@ -25,7 +25,8 @@ from dledger_operator.behaviours.report.audit_findings import (
     latest,
     recorded_finding,
 )
-from dledger_operator.observed_state import AuditFinding
+from dledger_operator.metrics import OperatorMetrics
+from dledger_operator.observed_state import DECIDING, AuditFinding
 from dledger_operator.resources import audit_job
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
@@ -86,6 +87,23 @@ def test_an_audit_of_an_earlier_group_of_the_name_says_nothing_about_this_one() 
     audits.take(audit_body() | {"status": ended("Damaged", before)})
 
     assert (audits.finding, audits.last) == (None, None)
+
+
+def test_a_later_audit_that_could_not_tell_ends_no_alert_about_damage() -> None:
+    audits, metrics = SeenAudits.of(group_body()), OperatorMetrics(clock=lambda: 0.0)
+    for verdict, hours in (("Damaged", 0), ("Incomplete", 1)):
+        audits.take(audit_body() | {"status": ended(verdict, MORNING + timedelta(hours=hours))})
+
+    metrics.update_group(observed_group(audit=audits.finding, audits=audits.observed()), [])
+
+    labels = {"namespace": "air", "group": "flights"}
+    found = {
+        verdict: metrics.registry.get_sample_value(
+            "dledger_group_audit_finding", labels | {"verdict": verdict}
+        )
+        for verdict in DECIDING
+    }
+    assert found == {Verdict.SOUND: 0.0, Verdict.DAMAGED: 1.0, Verdict.DIVERGED: 0.0}
 
 
 def test_what_a_deleted_audit_found_stays() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from dledger_formats.audit import Verdict
 from dledger_kube.objects import NOW, observed_group
-from dledger_operator.api_objects import Problem
 from dledger_operator.conditions import audit_passed, of_group
 from dledger_operator.metrics import OperatorMetrics
 from dledger_operator.observed_audits import AuditPlan, EndedAudit, ObservedAudits
 from dledger_operator.observed_state import AuditFinding, ObservedGroup
+from dledger_operator.problem import Problem
 
 NIGHT = datetime(2026, 3, 1, 3, tzinfo=UTC)
 DAMAGED = AuditFinding(

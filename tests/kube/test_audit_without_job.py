@@ -10,11 +10,12 @@ from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import IMAGES, audit_body, group_body
 from dledger_kube.objects import group as group_of
 from dledger_kube.one_off_world import Object, OneOffWorld
-from dledger_operator.api_objects import JobPodView, JobView, Problem
+from dledger_operator.api_objects import JobPodView, JobView
 from dledger_operator.behaviours.audits.audit import WITHOUT_JOB_S_MAX, AuditWorker
 from dledger_operator.behaviours.audits.seen import SeenAudits
 from dledger_operator.behaviours.context import Context
 from dledger_operator.clients.errors import InvalidError, KubeError, RefusedError
+from dledger_operator.problem import Problem
 
 QUOTA = RefusedError("apply Job air/first-audit: exceeded quota: pods")
 WRONG = InvalidError("apply Job air/first-audit: cpus must be a standard resource type")

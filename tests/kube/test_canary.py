@@ -108,6 +108,10 @@ class World:
         labels = {"namespace": "air", "group": "flights", **labels}
         return self.registry.get_sample_value(f"dledger_canary_{name}", labels) or 0.0
 
+    def available(self) -> float | None:
+        labels = {"namespace": "air", "group": "flights"}
+        return self.registry.get_sample_value("dledger_canary_available", labels)
+
     def tests(self, outcome: str) -> float:
         return self.count("tests_total", outcome=outcome)
 
@@ -260,12 +264,7 @@ def test_an_earlier_release_is_told_once_and_says_nothing_about_the_group() -> N
 
     assert world.events == [CANARY_UNSUPPORTED]
     assert (world.tests("unsupported"), world.tests("not_acknowledged")) == (2, 0)
-    assert (
-        world.registry.get_sample_value(
-            "dledger_canary_available", {"namespace": "air", "group": "flights"}
-        )
-        is None
-    )
+    assert world.available() is None
 
 
 def test_a_group_whose_canary_is_taken_away_has_no_series() -> None:
@@ -277,6 +276,32 @@ def test_a_group_whose_canary_is_taken_away_has_no_series() -> None:
     run(world)
 
     assert [each.samples for each in world.registry.collect()] == [[], [], [], []]
+
+
+def test_a_group_that_goes_to_sleep_is_no_longer_shown_as_available_or_not() -> None:
+    world = World(Service(appends=[appended(7)], reads={7: [there(7)]}), {"canary": {}})
+    run(world)
+    assert world.available() == 1.0
+    body = group_body()
+    body["spec"] |= {"canary": {}, "hibernate": True}
+    world.group = Group.from_body(body, IMAGES)
+
+    run(world)
+
+    assert world.available() is None
+    assert world.tests("acknowledged") == 1
+
+
+def test_a_group_that_goes_back_to_an_earlier_release_is_not_shown_as_available_or_not() -> None:
+    answers: list[Answer] = [MemberSilentError("nobody")]
+    world = World(Service(appends=answers), {"canary": {}})
+    run(world)
+    assert world.available() == 0.0
+
+    answers[0] = CanaryUnsupportedError("n0")
+    run(world)
+
+    assert world.available() is None
 
 
 @given(

@@ -25,6 +25,7 @@ UNACCEPTABLE = [
     "crds.install=true",
     "rbac.scope=cluster",
     "serviceAccount.labels.a=b",
+    "serviceAccount.name=My_SA",
     "monitoring.podMonitor.enable=true",
     "networkPolicies.enable=true",
     "networkPolicies.monitoringNamespaces={Team A}",

@@ -8,9 +8,9 @@ import pytest
 
 from dledger_formats.http.status import MembershipRole, StorageState
 from dledger_kube.objects import NOW, member, membership, node_status, observed_group
-from dledger_operator.api_objects import Problem
 from dledger_operator.conditions import of_group
 from dledger_operator.observed_state import ObservedEndpoints, ObservedGroup
+from dledger_operator.problem import Problem
 
 LATER = NOW + timedelta(minutes=5)
 
@@ -62,6 +62,10 @@ def test_the_transition_time_changes_only_with_the_status() -> None:
 
 def test_every_condition_has_the_observed_generation() -> None:
     assert {each["observedGeneration"] for each in conditions(observed_group()).values()} == {4}
+
+
+def test_a_leader_whose_place_nobody_has_looked_at_is_not_in_the_wrong_one() -> None:
+    assert verdicts(observed_group(placement=None))["LeaderPlaced"] == ("Unknown", "Unknown")
 
 
 def test_a_group_without_a_leader_is_not_ready() -> None:

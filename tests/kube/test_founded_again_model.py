@@ -16,8 +16,8 @@ import pytest
 from dledger_kube.founding_world import IDENTITY, FoundingWorld
 from dledger_kube.objects import group
 from dledger_operator import names
-from dledger_operator.behaviours.members import founded_again
-from dledger_operator.behaviours.members.founded_again import Unbegun
+from dledger_operator.behaviours.founding import founded_again
+from dledger_operator.behaviours.founding.founded_again import Unbegun
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import ScaleState
 from dledger_operator.clients.errors import ConflictError, NotFoundError

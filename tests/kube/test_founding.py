@@ -8,12 +8,13 @@ import pytest
 
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import group
-from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
-from dledger_operator.behaviours.children.founding import (
+from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviours.founding.founding import (
     FoundingRecords,
     blank_ordinals,
     find_shape,
 )
+from dledger_operator.problem import Problem
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
 
@@ -218,3 +219,31 @@ def test_a_group_that_was_founded_again_keeps_its_pods_once_it_has_begun() -> No
 
     assert found(5, settings=begun, stateful_set=STATEFUL_SET).pods == 5
     assert found(5, settings=begun, claims=claims(5)).pods == 5
+
+
+ASLEEP = replace(settings(), note="0")
+
+
+@pytest.mark.parametrize("count", [3, 7], ids=["claims of members", "claims of removed ones too"])
+@pytest.mark.parametrize(
+    ("records", "hibernate", "pods"),
+    [
+        ({"settings": ASLEEP}, True, 0),
+        ({"settings": replace(ASLEEP, note="5")}, True, 5),
+        ({"settings": settings()}, True, 0),
+        ({"settings": ASLEEP}, False, 0),
+        ({"settings": settings()}, False, None),
+        ({"settings": settings(state=GroupState.NEW), "led": False}, True, None),
+        ({"led": False}, True, None),
+    ],
+    ids=["noted", "pods are left", "no note", "woken", "awake", "a new group", "no settings"],
+)
+def test_a_stateful_set_that_a_sleeping_group_has_lost_wakes_nobody(
+    records: dict[str, Any], count: int, pods: int | None, *, hibernate: bool
+) -> None:
+    led = records.get("led", True)
+    existing = replace(NO_RECORDS, claims=claims(count), settings=records.get("settings"))
+    shape = find_shape(group(hibernate=hibernate), existing, led=led, voters=3)
+
+    assert isinstance(shape, Shape), shape
+    assert shape.pods == (count if pods is None else pods)

@@ -11,21 +11,25 @@ from hypothesis import strategies as st
 
 from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group, node_status, pod
-from dledger_operator.api_objects import Problem, VolumeClaimView
-from dledger_operator.behaviours.children.grow_claims import grow_claims
-from dledger_operator.behaviours.children.growth import (
+from dledger_operator.api_objects import VolumeClaimView
+from dledger_operator.behaviours.volumes.grow_claims import grow_claims
+from dledger_operator.behaviours.volumes.growth import (
     VolumeUse,
     growth_problem,
     growths,
+    of_members,
     volume_use,
 )
 from dledger_operator.clients.errors import ConflictError, KubeError, RefusedError
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
+from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 GIB = 1 << 30
 FULL, HALF = 99, 50
 AUTO = {"usedPercent": 80, "step": "5Gi", "maxSize": "22Gi", "coolDown": "1h"}
+AUTO200 = {"usedPercent": 80, "step": "10Gi", "maxSize": "200Gi", "coolDown": "6h"}
 
 
 def claim(ordinal: int = 0, requested: str = "10Gi", **fields: Any) -> VolumeClaimView:
@@ -64,6 +68,21 @@ def test_every_bound_claim_grows_to_the_size_of_the_spec() -> None:
     assert sizes(of("20Gi"), *claims) == {0: "20Gi"}
 
 
+@pytest.mark.parametrize(
+    ("replicas", "pods", "voters", "count"),
+    [(3, 3, 3, 3), (5, 3, 3, 5), (3, 5, 5, 5), (3, 5, 3, 5), (3, 0, 5, 5), (3, 0, 0, 3)],
+    ids=["removed ones", "to be added", "to be removed", "just removed", "asleep", "not known"],
+)
+def test_only_claims_of_members_grow(replicas: int, pods: int, voters: int, count: int) -> None:
+    """A claim that is retained of a removed member is paid for, and grows if it comes back."""
+    shape = replace(Shape.of_new(3), pods=pods, voters=voters)
+    claims = [claim(ordinal) for ordinal in range(-1, 7)]
+
+    found = of_members(claims, group(replicas=replicas), shape)
+
+    assert [each.ordinal for each in found] == list(range(count))
+
+
 @given(
     size=st.integers(3, 40), requested=st.integers(1, 40), capacity=st.integers(1, 40),
     percent=st.floats(0, 100), age_s=st.integers(-9999, 9999) | st.none(),
@@ -85,6 +104,7 @@ def test_a_claim_never_shrinks_and_never_grows_by_itself_beyond_its_maximum(
         if growth.by_itself:
             assert percent >= 79.9, "the volume has room"
             assert capacity >= requested, "the last growth is under way"
+            assert grown > capacity * GIB, "Kubernetes does nothing about less"
             assert age_s is None or not 0 <= age_s < 3600, "the volume cools down"
 
 
@@ -94,6 +114,10 @@ def test_a_claim_never_shrinks_and_never_grows_by_itself_beyond_its_maximum(
         (claim(), FULL, str(15 * GIB)),
         (claim(requested="20Gi"), FULL, str(22 * GIB)),
         (claim(requested="22Gi"), FULL, None),
+        (claim(capacity="16Gi"), FULL, str(21 * GIB)),
+        (claim(capacity="20Gi"), FULL, str(22 * GIB)),
+        (claim(capacity="22Gi"), FULL, None),
+        (claim(capacity="30Gi"), FULL, None),
         (claim(), 79, None),
         (claim(), 81, str(15 * GIB)),
         (claim(capacity="9Gi"), FULL, None),
@@ -123,6 +147,67 @@ def test_a_small_volume_grows_although_xfs_keeps_64_mib_of_it_for_its_journal() 
     found = growths(of("320Mi", auto).storage, [small], {small.name: use(FULL, size)}, NOW)
 
     assert [each.size for each in found] == [str(448 << 20)]
+
+
+def grown_group(*sizes: str) -> list[VolumeClaimView]:
+    return [claim(ordinal, size) for ordinal, size in enumerate(sizes)]
+
+
+def test_the_volume_of_a_replaced_member_gets_the_size_of_the_others_at_once() -> None:
+    old = [claim(0, "160Gi"), claim(1, "150Gi")]
+    new = claim(2, "30Gi", grown_at=NOW - timedelta(minutes=1))
+
+    assert sizes(of("30Gi", AUTO200), *old, new) == {2: str(160 * GIB)}
+    assert sizes(of("30Gi"), *old, new) == {}, "nobody has asked for growth"
+
+
+def test_a_new_member_s_volume_never_gets_more_than_the_maximum() -> None:
+    found = sizes(of("30Gi", AUTO200), *grown_group("500Gi", "30Gi", "200Gi"))
+
+    assert found == {1: str(200 * GIB)}
+
+
+def test_a_new_volume_that_is_larger_than_asked_for_is_measured_as_it_is() -> None:
+    new = claim(2, "30Gi", capacity="155Gi")
+
+    assert sizes(of("30Gi", AUTO200), *grown_group("160Gi", "160Gi"), new) == {}
+    assert sizes(of("30Gi", AUTO200), *grown_group("170Gi", "160Gi"), new) == {2: str(170 * GIB)}
+
+
+def test_a_volume_that_was_given_larger_than_asked_for_is_a_measure_for_new_ones() -> None:
+    given = claim(0, "30Gi", capacity="160Gi")
+
+    assert sizes(of("30Gi", AUTO200), given, claim(1, "30Gi")) == {1: str(160 * GIB)}
+
+
+def test_volumes_that_are_a_step_apart_grow_as_they_fill_up() -> None:
+    assert sizes(of("30Gi", AUTO200), *grown_group("40Gi", "30Gi", "30Gi")) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        claim(0, "160Gi", leaving=True),
+        claim(0, "160Gi", capacity="30Gi", resize_failed=True),
+        claim(0, "160Gi", capacity=""),
+    ],
+    ids=["leaves", "has not grown", "has no volume"],
+)
+def test_a_volume_that_no_member_has_is_no_measure(other: VolumeClaimView) -> None:
+    assert sizes(of("30Gi", AUTO200), other, claim(1, "30Gi")) == {}
+
+
+def test_claims_of_removed_members_neither_grow_nor_make_others_grow() -> None:
+    running, removed, small = claim(0, "90Gi"), claim(1, "160Gi"), claim(2, "30Gi")
+    told = {running.name: use(HALF, 90 * GIB)}
+
+    assert growths(of("30Gi", AUTO200).storage, [running, removed, small], told, NOW) == []
+
+
+def test_a_volume_that_is_growing_already_is_not_asked_to_grow_to_the_others_size() -> None:
+    going = claim(2, "40Gi", capacity="30Gi")
+
+    assert sizes(of("30Gi", AUTO200), claim(0, "160Gi"), going) == {}
 
 
 def test_a_growth_that_kubernetes_cannot_carry_out_is_stalled() -> None:

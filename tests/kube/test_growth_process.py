@@ -14,8 +14,9 @@ import pytest
 from api_server.client import ApiServer
 from api_server.objects import Object
 from dledger_kube.cluster import API, MERGE_PATCH, Namespace, parsed
-from dledger_kube.objects import NOW
+from dledger_kube.objects import IMAGES, NOW
 from dledger_kube.operated import Operated, operated
+from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
 
@@ -201,6 +202,30 @@ async def test_a_full_volume_grows_by_itself_once_in_its_cool_down(cluster: Oper
         ]
         assert annotations["dledger.io/grown-at"]
         assert requested(namespace)[1] in ("40Gi", str(40 << 30)), "it grew again too soon"
+
+
+async def test_a_retained_claim_of_a_removed_member_keeps_its_size_until_the_member_returns(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    async def run(body: Object) -> ReconcileResult:
+        return await reconcile(api, body, IMAGES, now=NOW, led=True, voters=3)
+
+    with storage_class(namespace, grows=True) as name:
+        body = namespace.make_group(storage={"size": "30Gi", "storageClassName": name})
+        await reconcile(api, body, IMAGES, now=NOW, led=False, voters=3)
+        for ordinal in range(5):
+            make_claim(namespace, ordinal, name)
+        larger = namespace.patch(
+            "dledgergroups", "flights", {"spec": {"storage": {"size": "40Gi"}}}, API
+        )
+        assert (await run(larger)).growth is not None
+        assert requested(namespace) == ["40Gi"] * 3 + ["30Gi"] * 2
+        for ordinal in range(3):
+            set_capacity(namespace, ordinal, "40Gi")
+        assert (await run(larger)).growth is None
+
+        await run(namespace.patch("dledgergroups", "flights", {"spec": {"replicas": 5}}, API))
+        assert requested(namespace) == ["40Gi"] * 5
 
 
 async def test_a_claim_that_changed_since_it_was_read_does_not_grow(

@@ -89,8 +89,9 @@ async def test_a_volume_that_has_filled_up_wakes_the_reconciliation() -> None:
         claim("22Gi"),
         claim("15Gi", capacity="10Gi"),
         claim("15Gi", grown_at=NOW - timedelta(minutes=10)),
+        claim("9Gi", name="data-flights-3", ordinal=3),
     ],
-    ids=["has its maximum", "is growing", "cools down"],
+    ids=["has its maximum", "is growing", "cools down", "is that of a removed member"],
 )
 async def test_a_full_volume_that_cannot_grow_now_wakes_nothing(seen: VolumeClaimView) -> None:
     world = World(seen, used_percent=85)

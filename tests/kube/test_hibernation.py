@@ -15,8 +15,8 @@ from dledger_operator import names
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import next_step
-from dledger_operator.behaviours.members.steps import SetPods, Wait
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.steps import SetPods, Wait
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
 from dledger_operator.observed_state import Membership, ObservedGroup
@@ -193,6 +193,13 @@ def test_a_group_that_is_to_hibernate_says_what_it_waits_for() -> None:
     verdict = progressing.judge(observed_group(hibernate=True))
 
     assert (verdict.holds, verdict.reason) == (True, "Hibernating")
+
+
+def test_a_paused_group_that_is_to_hibernate_says_that_it_is_paused() -> None:
+    verdict = progressing.judge(observed_group(hibernate=True, paused=True))
+
+    assert (verdict.holds, verdict.reason) == (True, "Paused")
+    assert verdict.message == "the group is to hibernate; spec.paused is true"
 
 
 def falling_asleep(late: timedelta) -> ObservedGroup:

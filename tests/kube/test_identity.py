@@ -20,19 +20,14 @@ from dledger_kube.objects import (
     pod,
 )
 from dledger_operator import names
-from dledger_operator.api_objects import (
-    Manifest,
-    Problem,
-    SettingsView,
-    StatefulSetView,
-    VolumeClaimView,
-)
-from dledger_operator.behaviours.children.founding import FoundingRecords
-from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
+from dledger_operator.api_objects import Manifest, SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviours.founding.founding import FoundingRecords
+from dledger_operator.behaviours.founding.identity import find_identity, overriding_identity
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.loops import Wake
 from dledger_operator.behaviours.members import observe
+from dledger_operator.problem import Problem
 from dledger_operator.resources import stateful_set
 from dledger_operator.spec.shape import Shape
 
@@ -163,6 +158,20 @@ def test_the_identity_is_recorded_and_given_to_new_pods_only() -> None:
     assert template["metadata"]["annotations"][names.IDENTITY_ANNOTATION] == "a"
     assert container_of(made)["DLEDGER_GROUP_IDENTITY"] == "a"
     assert "DLEDGER_GROUP_IDENTITY" not in container_of(without)
+
+
+@pytest.mark.parametrize("before", ["", "before"])
+def test_a_template_that_stays_in_force_gets_the_identity_that_the_group_has_now(
+    before: str,
+) -> None:
+    """A survivor may be adopted while a change of the pods waits for its approval."""
+    made = stateful_set.build(group(), replace(Shape.of_new(3), identity=before))
+
+    template = stateful_set.with_identity(
+        made["spec"]["template"], replace(Shape.of_new(3), identity="adopted")
+    )
+
+    assert container_of({"spec": {"template": template}})["DLEDGER_GROUP_IDENTITY"] == "adopted"
 
 
 @pytest.mark.parametrize(

@@ -185,12 +185,56 @@ class Saying:
 
     def __init__(self, *views: LeaderView | Exception) -> None:
         self._views = list(views)
+        self._asked = asyncio.Semaphore(0)
+
+    async def until_asked(self, count: int) -> None:
+        """Wait until it has been asked so often."""
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(count):
+                await self._asked.acquire()
 
     async def leader(self, ip: str, since: str) -> LeaderView:
+        self._asked.release()
         view = self._views.pop(0) if len(self._views) > 1 else self._views[0]
         if isinstance(view, Exception):
             raise view
         return view
+
+
+async def test_a_member_of_another_group_is_silence_and_named_until_the_own_one_answers() -> None:
+    polled, names = Polled(), ("other", "own")
+    other, own = (replace(leader_view("n0", 7), group_identity=each) for each in names)
+    client = Saying(other, own)
+    polled.polls = LeaderPolls(
+        client, Random(1), polled.on_change, lambda view: view.group_identity == "other"
+    )
+    polled.polls.sync([pod(0)])
+
+    await polled.until(lambda seen: "n0" in seen and not seen["n0"].answers)
+    named = polled.polls.strangers()
+    polled.polls.retry_now()
+    await polled.until(lambda seen: seen["n0"].answers)
+
+    assert named == {"uid-0": "other"}
+    assert polled.polls.strangers() == {}
+    await polled.polls.stop()
+
+
+async def test_a_member_of_another_group_is_no_longer_named_once_nobody_answers() -> None:
+    polled = Polled()
+    other, silence = replace(leader_view("n0", 7), group_identity="other"), MemberSilentError("cut")
+    client = Saying(other, silence)
+    polled.polls = LeaderPolls(
+        client, Random(1), polled.on_change, lambda view: view.group_identity == "other"
+    )
+    polled.polls.sync([pod(0)])
+    await polled.until(lambda seen: "n0" in seen)
+    assert polled.polls.strangers() == {"uid-0": "other"}
+
+    await client.until_asked(3)
+
+    assert polled.polls.strangers() == {}
+    await polled.polls.stop()
 
 
 async def test_a_poll_that_fails_unexpectedly_counts_as_silence_and_goes_on(

@@ -4,8 +4,9 @@ import pytest
 
 from dledger_formats.http.status import NodeStatus
 from dledger_kube.objects import group, membership, node_status, pod
-from dledger_operator.api_objects import CreationFailure, PodView, Problem, VolumeClaimView
+from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
+from dledger_operator.problem import Problem
 
 JUDGE = MemberJudge(group(), membership())
 
@@ -39,6 +40,15 @@ def test_a_member_that_is_not_ready_has_a_reason(
     first: PodView | None, answer: NodeStatus | None, expected: str
 ) -> None:
     assert reason_of(first, {"uid-0": answer} if answer else {}) == expected
+
+
+def test_a_member_of_another_group_that_answers_is_named_and_its_pod_may_be_deleted() -> None:
+    reads = MemberReads([pod(0)], strangers={"uid-0": "flights 1a2b"})
+
+    reason = JUDGE.members(reads)[0].reason
+
+    assert "member of another group answers: flights 1a2b" in reason
+    assert "delete the pod" in reason
 
 
 def test_a_missing_pod_has_the_latest_reason_why_it_was_not_created() -> None:

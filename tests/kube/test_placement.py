@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
 from dledger_operator.behaviours.handover.placement import (
     Move,
     Place,
     PlacementState,
     Stay,
-    Wait,
     able_members,
     decide,
     moved_back,
 )
+from dledger_operator.behaviours.steps import Wait
 from dledger_operator.observed_state import Leader
+from dledger_operator.problem import Problem
 from dledger_operator.spec.preferred_leader import PreferredLeader
 
 MEMBERS = ("n0", "n1", "n2")
@@ -179,7 +179,7 @@ def test_without_the_permission_to_read_nodes_a_member_can_be_preferred() -> Non
 
 
 def test_nothing_is_decided_without_a_leader() -> None:
-    assert decide(state(None)) == Wait(reason="NoLeader", message="no member leads")
+    assert decide(state(None)) == Wait(Problem(reason="NoLeader", message="no member leads"))
 
 
 BEHIND = {each: {"behind": True} for each in MEMBERS}

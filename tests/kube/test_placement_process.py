@@ -28,7 +28,7 @@ def placed(led: Led) -> tuple[str, str]:
 
 
 def moved_since(led: Led, reason: str) -> bool:
-    """Tell whether an Event names why a node is being emptied. Events come a little late."""
+    """Return whether an Event names why a node is being emptied. Events come a little late."""
     return any(
         each["reason"] == "LeadershipMoved"
         and f"which is being emptied: {reason}" in each["message"]

@@ -1,13 +1,20 @@
-"""Parsing durations, and the memory limit of a container."""
+"""Parsing durations, the memory limit of a container, and the sizes of volumes."""
 
 import contextlib
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes
+from dledger_formats.quantities import BYTES_MAX, quantity
+from dledger_kube.objects import group
+from dledger_operator.spec.quantities import duration_ms, memory_limit_bytes, volume_bytes
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -67,3 +74,41 @@ def test_any_memory_limit_is_read_without_an_error(text: str) -> None:
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert duration_ms(text) >= 0
+
+
+PATTERN = re.compile(r"string\(self\)\.matches\('(.+)'\)")
+
+
+def pattern_of_sizes() -> str:
+    """The form that the schema of `storage.size` admits."""
+    (made,) = yaml.safe_load((ROOT / "crds" / "dledgergroups.yaml").read_text())["spec"]["versions"]
+    spec = made["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    rules = spec["storage"]["properties"]["size"]["x-kubernetes-validations"]
+    (pattern,) = [found[1] for rule in rules if (found := PATTERN.match(rule["rule"]))]
+    return pattern
+
+
+@given(st.from_regex(pattern_of_sizes(), fullmatch=True))
+def test_a_volume_has_whole_bytes_whatever_size_the_schema_admits(size: str) -> None:
+    found = volume_bytes(size)
+
+    assert found == BYTES_MAX or quantity(size) <= found < quantity(size) + 1
+    storage = group(storage={"size": size}).storage
+    assert (storage.size_bytes, volume_bytes(storage.size)) == (found, found)
+    assert storage.size in (size, str(found))
+
+
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        ("30Gi", "30Gi"),
+        ("1.25Gi", "1.25Gi"),
+        ("1.1Gi", "1181116007"),
+        ("33.3Gi", "35755602740"),
+        ("9999999999Ti", str(BYTES_MAX)),
+    ],
+)
+def test_a_claim_is_written_as_the_spec_is_unless_that_is_a_fraction_of_a_byte(
+    size: str, written: str
+) -> None:
+    assert group(storage={"size": size}).storage.size == written

@@ -1,6 +1,7 @@
 """That a group has lost its majority, and that it has one again, is told once each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,10 @@ HEALTHY = observed_group()
 LOST = observed_group(members=tuple(member(k, ready=k == 1, reason="gone") for k in range(3)))
 LEAVING = [member(k, ready=False, leaving=True, reason="terminating") for k in range(3)]
 SLEEPS = observed_group(hibernate=True, members=tuple(LEAVING))
+NOT_LISTED = observed_group(
+    pods_known=False, leader=None, members=tuple(member(k, ready=False) for k in range(3))
+)
+NOT_LISTED_ASLEEP = replace(NOT_LISTED, hibernate=True)
 
 
 class Operators:
@@ -109,6 +114,29 @@ def test_a_loss_that_was_told_before_a_sleep_is_over_once_the_group_has_woken() 
         operators.sees(group, after_s)
 
     assert operators.sees(HEALTHY, 70.0) == ["QuorumRestored"]
+
+
+def test_a_loss_is_told_although_the_pods_could_not_be_listed_when_it_began() -> None:
+    """One outage may take both, and the operator's start as well."""
+    operators = of_a_healthy_group()
+    seen = [(NOT_LISTED, 0.0), (NOT_LISTED, 5.0), (LOST, 10.0), (LOST, 12.0), (HEALTHY, 13.0)]
+
+    assert [operators.sees(*each) for each in seen] == [
+        [], [], [], ["QuorumLost"], ["QuorumRestored"],
+    ]  # fmt: skip
+
+
+def test_a_group_that_wakes_has_lost_nothing_although_its_pods_could_not_be_listed() -> None:
+    operators = of_a_healthy_group()
+    seen = [(SLEEPS, 0.0), (NOT_LISTED_ASLEEP, 5.0), (NOT_LISTED, 6.0), (LOST, 60.0), (LOST, 90.0)]
+
+    assert not any(operators.sees(*each) for each in seen)
+
+
+def test_a_new_group_whose_pods_could_not_be_listed_has_lost_nothing() -> None:
+    operators = Operators()
+
+    assert not any(operators.sees(*each) for each in [(NOT_LISTED, 0.0), (LOST, 5.0), (LOST, 9.0)])
 
 
 def ready(answers: int, **spec: Any) -> GroupSnapshot:

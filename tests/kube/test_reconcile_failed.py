@@ -2,7 +2,9 @@
 applied it. Otherwise the status of the process before would stand, whatever happens to the group.
 """
 
+import itertools
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,10 +17,11 @@ from dledger_operator import names
 from dledger_operator.api_objects import ChildView, Manifest
 from dledger_operator.behaviours.children.reconcile_failed import (
     MESSAGE_LENGTH_MAX,
-    TOLD_AFTER_S,
     problem_of,
 )
 from dledger_operator.behaviours.group_worker import GroupWorker
+from dledger_operator.behaviours.lasting_failure import LASTS_S
+from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.report.group_reporter import GATHERING_S_MAX
 from dledger_operator.clients.errors import (
     ConflictError,
@@ -67,7 +70,9 @@ class Api(Applied):
 
 
 class Operator:
-    """A process that has just begun to act for a group that an earlier one called Ready."""
+    """A process that has just begun to act for a group that an earlier one called Ready, and has
+    found no pods.
+    """
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -77,6 +82,8 @@ class Operator:
         context.events = SimpleNamespace(record=self._record)
         self.worker = GroupWorker(self._body(4), context, lambda: None)
         self.worker._snapshot.membership = membership()
+        assert self.worker._snapshot.group is not None
+        self.worker._snapshot.followed = FollowResult(roles=self.worker._snapshot.group.roles)
 
     async def _record(self, *_: object) -> None:
         """Record no Event."""
@@ -117,7 +124,7 @@ async def test_a_new_process_that_cannot_reconcile_does_not_leave_the_old_status
 ) -> None:
     setattr(operator.api, fault, error)
     await operator.fails()
-    await operator.fails(after_s=TOLD_AFTER_S)
+    await operator.fails(after_s=LASTS_S)
 
     for loop in ("observe", "place", "report"):
         assert await operator.worker.loops.wakes[loop].wait(0.01)
@@ -129,12 +136,30 @@ async def test_a_new_process_that_cannot_reconcile_does_not_leave_the_old_status
     assert conditions["LeaderElected"]["status"] == "False", "it is judged now"
 
 
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [(None, "Applied"), (RefusedError("forbidden"), "ChildRefused")]
+)
+async def test_the_time_of_a_reconciliation_is_measured_by_its_outcome(
+    operator: Operator, fault: KubeError | None, outcome: str
+) -> None:
+    operator.api.apply_raises = fault
+    ticks = itertools.count(start=100, step=2)
+    context = cast("Any", operator.worker._context)
+    context.clock = lambda: float(next(ticks))
+
+    await operator.worker._reconcile()
+
+    sample = partial(context.metrics.registry.get_sample_value, labels={"outcome": outcome})
+    assert sample("dledger_reconcile_seconds_count") == 1
+    assert sample("dledger_reconcile_seconds_sum") >= 2
+
+
 async def test_the_failure_is_no_longer_named_once_a_reconciliation_succeeds(
     operator: Operator,
 ) -> None:
     operator.api.apply_raises = WEBHOOK
     await operator.fails()
-    await operator.fails(after_s=TOLD_AFTER_S)
+    await operator.fails(after_s=LASTS_S)
     assert (await operator.ready())["reason"] == "ReconcileFailed"
 
     operator.api.apply_raises = None
@@ -142,14 +167,14 @@ async def test_the_failure_is_no_longer_named_once_a_reconciliation_succeeds(
     assert (await operator.ready())["reason"] == "NoLeader"
     operator.change_spec()
     operator.api.apply_raises = ConflictError("apply StatefulSet air/flights: it has changed")
-    await operator.fails(after_s=10 * TOLD_AFTER_S)
+    await operator.fails(after_s=10 * LASTS_S)
     assert (await operator.ready())["reason"] == "NoLeader", "it has failed for a moment"
 
 
 async def test_a_failure_that_ends_soon_is_not_named(operator: Operator) -> None:
     operator.api.apply_raises = ConflictError("apply StatefulSet air/flights: it has changed")
     await operator.fails()
-    await operator.fails(after_s=TOLD_AFTER_S / 2)
+    await operator.fails(after_s=LASTS_S / 2)
 
     assert await operator.ready() == READY
 
@@ -157,12 +182,12 @@ async def test_a_failure_that_ends_soon_is_not_named(operator: Operator) -> None
 async def test_the_absence_of_the_api_server_is_no_failure_of_the_group(operator: Operator) -> None:
     operator.api.is_away = True
     for _ in range(3):
-        await operator.fails(after_s=TOLD_AFTER_S)
+        await operator.fails(after_s=LASTS_S)
     assert await operator.ready() == READY
 
     operator.api.is_away = False
     operator.api.apply_raises = WEBHOOK
-    await operator.fails(after_s=TOLD_AFTER_S - 1)
+    await operator.fails(after_s=LASTS_S - 1)
     assert await operator.ready() == READY, "it has not failed for long since the server is back"
 
 
@@ -173,7 +198,7 @@ async def test_a_spec_that_is_in_effect_stays_so_when_it_cannot_be_applied_again
     before = await operator.ready()
     operator.api.apply_raises = WEBHOOK
     await operator.fails()
-    await operator.fails(after_s=TOLD_AFTER_S)
+    await operator.fails(after_s=LASTS_S)
 
     assert await operator.ready() == before
 
@@ -186,7 +211,7 @@ async def test_a_new_spec_that_cannot_be_applied_is_named_without_a_restart(
     operator.change_spec()
     operator.api.apply_raises = WEBHOOK
     await operator.fails()
-    await operator.fails(after_s=TOLD_AFTER_S)
+    await operator.fails(after_s=LASTS_S)
 
     ready = await operator.ready()
     assert (ready["reason"], ready["observedGeneration"]) == ("ReconcileFailed", 5)
@@ -199,7 +224,7 @@ async def test_another_failure_takes_the_place_of_the_one_before(operator: Opera
     for error in (WEBHOOK, FORBIDDEN):
         operator.api.child_raises = error
         await operator.fails()
-        await operator.fails(after_s=TOLD_AFTER_S)
+        await operator.fails(after_s=LASTS_S)
         assert str(error) in (await operator.ready())["message"]
 
 

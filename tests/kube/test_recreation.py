@@ -171,6 +171,22 @@ async def test_a_stateful_set_stays_while_its_pod_template_waits_for_an_approval
     assert template_size(made) == "30Gi"
 
 
+async def test_a_stateful_set_of_a_group_that_hibernates_stays_until_it_wakes(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    await founded(api, namespace, replicas=0)
+    body = grown(namespace, hibernate=True)
+    await run(api, body)
+
+    made = stateful_set(namespace)
+    assert made is not None
+    assert "deletionTimestamp" not in made["metadata"]
+    assert (template_size(made), note(namespace)) == ("30Gi", None)
+    namespace.patch("statefulsets", "flights", {"spec": {"replicas": 3}}, APPS)
+    await run(api, body)
+    assert note(namespace) == "3"
+
+
 @pytest.mark.parametrize("request_name", ["orphan_stateful_set", "delete_stateful_set"])
 async def test_a_stateful_set_that_was_scaled_meanwhile_is_not_deleted(
     api: KubeApi, namespace: Namespace, request_name: str

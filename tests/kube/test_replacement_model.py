@@ -5,9 +5,12 @@ happens, only the claim of the lost member is deleted, once, and only while a ma
 is whole.
 """
 
+from datetime import datetime
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger_kube.objects import NOW
 from dledger_kube.one_off_world import Operators
 from dledger_kube.replace_world import ReplaceWorld, replace_body
 from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
@@ -15,6 +18,8 @@ from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
 MEMBERS = tuple(f"n{ordinal}" for ordinal in range(5))
 TIMEOUT_S = 120.0
 TURN_S = 0.5
+AWAY_S = 100.0
+"""Some times of absence make a replacement late, and others only shorten what is left."""
 
 kills = st.lists(st.tuples(st.integers(1, 120), st.booleans()), max_size=6)
 happenings = st.lists(
@@ -22,7 +27,7 @@ happenings = st.lists(
         st.one_of(st.just(0), st.integers(0, 4), st.integers(0, 60)),
         st.sampled_from(
             ("crash", "crash", "empty", "lag", "elect", "node dies", "change", "return", "catch up",
-             "node is fenced", "settle")
+             "node is fenced", "settle", "operator away")
         ),
         st.sampled_from(MEMBERS),
     ),
@@ -37,6 +42,8 @@ losses = st.one_of(
 
 def happen(world: ReplaceWorld, what: str, member_id: str) -> None:
     """Let something happen that the operator has not asked for."""
+    if what == "operator away":
+        world.pass_time(AWAY_S)
     member = world.members.get(member_id)
     if member is None:
         return
@@ -90,12 +97,16 @@ async def test_only_a_lost_member_s_claim_is_deleted_once_and_while_the_others_a
         await operators.turn()
         world.pass_time(TURN_S)
         turn += 1
-        assert world.now_s < TIMEOUT_S + (len(kills) + 4) * (1.0 + TURN_S), "it ends in time"
+        away_s = AWAY_S * sum(what == "operator away" for _, what, _ in happenings)
+        assert world.now_s < TIMEOUT_S + away_s + (len(kills) + 4) * (1.0 + TURN_S), "it ends"
 
     phase, reason = world.outcome("renew-uid")
     changed = {each for each, uid in claims(world).items() if uid != before[each]}
     assert world.deleted in ([], [before.get(target)]), "only the recorded claim, and once"
     assert all(each.may_go for each in world.deletions), "a majority was whole without the member"
+    begun = datetime.fromisoformat(world.status("renew-uid")["startedAt"])
+    removals_s = [each.at_s - (begun - NOW).total_seconds() for each in world.deletions]
+    assert all(each < TIMEOUT_S for each in removals_s), "nothing is removed after the time"
     assert changed <= {target}, "no other member has another volume"
     if phase == "Succeeded":
         assert changed == {target}

@@ -74,6 +74,29 @@ async def test_a_lost_member_gets_a_new_volume_and_joins_again() -> None:
     assert run.world.deleted == ["claim-2-0"]
 
 
+async def test_a_second_replacement_of_one_member_leaves_its_new_volume_alone() -> None:
+    """The second one finds the member not serving: it has just got its volume."""
+    world = with_lost()
+    world.objects["again-uid"] = replace_body("renew-again", "again-uid")
+    second = world.worker("again-uid")
+
+    def stay_down(world: ReplaceWorld) -> None:
+        lost = world.members["n2"]
+        lost.alive = lost.claim_serial > 0 and world.now_s > 20
+
+    world.objects["renew-uid"] = replace_body()
+    first = world.worker("renew-uid")
+    for _ in range(60):
+        await first._run_once()
+        await second._run_once()
+        world.pass_time(1)
+        stay_down(world)
+
+    assert world.outcome("renew-uid") == ("Succeeded", "Replaced")
+    assert world.outcome("again-uid") == ("Failed", "MemberServes")
+    assert world.deleted == ["claim-2-0"]
+
+
 async def test_the_status_tells_how_long_each_phase_took() -> None:
     run = await carried_out(with_lost())
 
@@ -96,6 +119,52 @@ async def test_a_claim_that_somebody_has_deleted_is_let_go() -> None:
 
     assert run.outcome == ("Succeeded", "Replaced")
     assert not run.world.deleted, "it was deleted already"
+
+
+async def test_a_pod_whose_claim_is_gone_is_removed_so_that_it_gets_another_one() -> None:
+    world = with_lost()
+    world.members["n2"].has_claim = False
+
+    run = await carried_out(world)
+
+    assert run.outcome == ("Succeeded", "Replaced")
+    assert run.status["newVolume"] == "pv-2-1"
+    assert not run.world.deleted, "it was gone already"
+
+
+async def test_a_pod_with_a_node_and_an_unbound_claim_was_made_for_an_earlier_claim() -> None:
+    """Kubernetes binds a claim before it chooses the node of its pod, so this pod never starts."""
+    world = with_lost()
+    lost = world.members["n2"]
+    lost.has_claim = False
+
+    def make_claim(world: ReplaceWorld) -> None:
+        if not lost.has_claim and "claimUid" in world.status("renew-uid"):
+            lost.has_claim, lost.claim_serial = True, 7
+        lost.bound = lost.alive = lost.serial > 1
+
+    run = await carried_out(world, make_claim)
+
+    assert run.outcome == ("Succeeded", "Replaced")
+    assert run.status["newVolume"] == "pv-2-7"
+
+
+async def test_a_member_whose_claim_is_gone_keeps_its_pod_while_it_is_needed() -> None:
+    world = with_lost()
+    world.members["n2"].has_claim = False
+
+    def come_back(world: ReplaceWorld) -> None:
+        lost, other = world.members["n2"], world.members["n1"]
+        needed = "claimUid" in world.status("renew-uid") and world.now_s < 30
+        if needed and not lost.pod_leaving:
+            lost.alive, other.alive = True, False
+        elif world.now_s >= 30:
+            other.alive = True
+
+    run = await carried_out(world, come_back)
+
+    assert run.waited_for[1] == "QuorumAtRisk"
+    assert run.outcome == ("Succeeded", "Replaced")
 
 
 async def test_a_pod_on_a_dead_node_is_never_forced_and_the_status_says_what_to_do() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ GROUPS = st.builds(
         nodeSelector=st.sampled_from([{}, {"disk": "fast"}]),
     ),
 )
+CHART_README = Path(__file__).resolve().parents[2] / "helm" / "dledger-operator" / "README.md"
 NEW = Shape.of_new(3)
 properties = settings(max_examples=30)
 
@@ -52,6 +54,14 @@ def pod_template(of: Group) -> Manifest:
 
 def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
     return selector.items() <= labels.items()
+
+
+def test_the_command_of_the_charts_readme_deletes_the_volume_claims_of_every_group() -> None:
+    claims = child(group(), "StatefulSet", "flights")["spec"]["volumeClaimTemplates"]
+    selector = f"--all-namespaces --selector {names.GROUP_LABEL}\n"
+
+    assert f"kubectl delete persistentvolumeclaims {selector}" in CHART_README.read_text()
+    assert all(names.GROUP_LABEL in each["metadata"]["labels"] for each in claims)
 
 
 @properties

@@ -150,7 +150,7 @@ def child(kind: str, name: str, version: str = "7") -> dict[str, Any]:
 
 
 async def follows_by_new_roles(worker: GroupWorker) -> bool:
-    """Tell whether the worker is to read the roles again at once."""
+    """Return whether the worker is to read the roles again at once."""
     woken = await worker.loops.wakes["follow"].wait(0.01)
     assert woken == worker._follower.roles_changed
     return woken

@@ -18,17 +18,10 @@ from dledger_operator.behaviours.handover.placement import (
     Place,
     PlacementState,
     Stay,
-    Wait,
     decide,
 )
-from dledger_operator.behaviours.rolls import roll_steps
-from dledger_operator.behaviours.rolls.roll_steps import (
-    HandOver,
-    ReplacePod,
-    RollPod,
-    RollState,
-    next_step,
-)
+from dledger_operator.behaviours.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
+from dledger_operator.behaviours.steps import HandOver, Wait
 from dledger_operator.observed_state import Leader
 from dledger_operator.spec.preferred_leader import PreferredLeader
 
@@ -112,7 +105,7 @@ class Group:
                 pods=pods, leader_id=f"n{self.leader}", voters=voters, led=True, scaling=False
             )
         )
-        assert not isinstance(step, roll_steps.Wait), step
+        assert not isinstance(step, Wait), step
         if isinstance(step, HandOver):
             self.hand_over(step.to)
         if isinstance(step, ReplacePod):

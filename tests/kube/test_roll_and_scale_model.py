@@ -15,13 +15,8 @@ from dledger_kube.scaling_world import KNOWN, ScalingWorld
 from dledger_operator import names
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
-from dledger_operator.behaviours.rolls.roll_steps import (
-    HandOver,
-    ReplacePod,
-    RollPod,
-    RollState,
-    next_step,
-)
+from dledger_operator.behaviours.rolls.roll_steps import ReplacePod, RollPod, RollState, next_step
+from dledger_operator.behaviours.steps import HandOver
 
 TURNS_MAX = 150
 

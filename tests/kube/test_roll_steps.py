@@ -8,14 +8,13 @@ import pytest
 from dledger_operator.behaviours.rolls.roll_steps import (
     LAG_ENTRIES_MAX,
     READY_S_MIN,
-    HandOver,
     ReplacePod,
     RollPod,
     RollState,
-    Wait,
     in_order,
     next_step,
 )
+from dledger_operator.behaviours.steps import HandOver, Wait
 
 WHY = "flush SyncFlush to AsyncFlush"
 

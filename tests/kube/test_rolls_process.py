@@ -284,12 +284,16 @@ async def test_a_new_value_of_restarted_at_replaces_every_pod_once(rolling: Roll
     assert sorted(rolling.made) == ["flights-0", "flights-1", "flights-2"]
 
 
-@pytest.mark.parametrize("last", ["blank", "holds an archive", "holds a log"])
+@pytest.mark.parametrize("last", ["blank", "holds its archive", "holds an archive", "holds a log"])
 async def test_a_group_begins_over_retained_claims_only_if_no_member_has_begun(
     api_server: ApiServer, tmp_path: Path, last: str
 ) -> None:
-    """An archive's log shows that an earlier attempt failed after this member had copied it."""
-    unbegun = last != "holds a log"
+    """The archive's log shows that an earlier attempt failed after this member had copied it. If it
+    is not the archive of `spec.seed`, the attempt was that of another group.
+    """
+    unbegun = last in ("blank", "holds its archive")
+    seed = {"persistentVolumeClaim": {"claimName": "archives"}, "copySha256": "5a" * 32}
+    spec = {"seed": seed} if last == "holds its archive" else {}
     async with operated(api_server, tmp_path, members=3) as (namespace, operator, nodes):
         for ordinal in range(3):
             namespace.server.request(
@@ -297,13 +301,15 @@ async def test_a_group_begins_over_retained_claims_only_if_no_member_has_begun(
             )
         for node in nodes:
             empty = node.member_id != "n2" or last == "blank"
-            digest = "" if empty or not unbegun else "5a" * 32
+            digest = "5a" * 32 if last.endswith("archive") and not empty else ""
             node.status = node_status(
                 node.member_id, ready=False, reason="joining", joining=True, leader_id=None,
                 term=0 if empty else 3, ledger_end_index=-1 if empty else 7, committed_index=-1,
                 seed_sha256=digest,
             )  # fmt: skip
-        made = Rolling(namespace, operator, nodes, FakeGroup(nodes, 3), namespace.make_group())
+        made = Rolling(
+            namespace, operator, nodes, FakeGroup(nodes, 3), namespace.make_group(**spec)
+        )
         controller = asyncio.create_task(control(made))
         try:
             await made.until("three pods are made", lambda: len(made.made) == 3)

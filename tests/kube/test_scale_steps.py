@@ -9,10 +9,11 @@ from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
 from dledger_kube.objects import IMAGES, group_body, membership, node_status, pod
 from dledger_kube.scaling_world import ScalingWorld
-from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
-from dledger_operator.behaviours.members.steps import ChangeMember, SetPods, Step, Transfer, Wait
+from dledger_operator.behaviours.members.steps import ChangeMember, Step
+from dledger_operator.behaviours.steps import HandOver, SetPods, Wait
+from dledger_operator.problem import Problem
 
 FIVE = {"n0", "n1", "n2", "n3", "n4"}
 
@@ -99,7 +100,7 @@ def test_the_member_with_the_highest_ordinal_is_removed_first() -> None:
 def test_a_leader_that_must_be_removed_transfers_its_leadership_first() -> None:
     found = step(five(replicas=3, leader="n4"))
 
-    assert isinstance(found, Transfer)
+    assert isinstance(found, HandOver)
     assert found.to in ("n0", "n1", "n2")
 
 
@@ -115,7 +116,7 @@ def test_the_successor_is_not_on_a_node_that_is_being_emptied_if_another_can_lea
 
     found = next_step(state)
 
-    assert isinstance(found, Transfer)
+    assert isinstance(found, HandOver)
     assert found.to in successors
 
 
@@ -242,7 +243,7 @@ def test_no_member_is_removed_and_no_leader_moved_while_an_audit_goes_first() ->
         world = five(replicas=3, leader=leader)
         assert step(world) != next_step(replace(world.state(), held_back=held))
         assert next_step(replace(world.state(), held_back=held)) == Wait(
-            reason="AuditGoesFirst", message="an audit goes first"
+            Problem(reason="AuditGoesFirst", message="an audit goes first")
         )
 
 
@@ -261,7 +262,7 @@ def test_pods_that_never_became_members_go_without_an_audit() -> None:
     assert next_step(replace(abandoned.state(), held_back=held)) == step(abandoned)
     abandoned.learners = {"n3"}
     assert next_step(replace(abandoned.state(), held_back=held)) == Wait(
-        reason="AuditGoesFirst", message="an audit goes first"
+        Problem(reason="AuditGoesFirst", message="an audit goes first")
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import aiohttp
+import pytest
 from prometheus_client import Metric, generate_latest
 from prometheus_client.registry import Collector
 
@@ -13,6 +14,7 @@ from dledger_kube.objects import NOW, observed_group
 from dledger_operator.conditions import of_group
 from dledger_operator.main import serve_metrics
 from dledger_operator.metrics import OperatorMetrics
+from dledger_wire.families import needs_ipv6
 
 WAIT_S = 60.0
 
@@ -60,6 +62,19 @@ async def test_a_connection_serves_one_scrape(unused_tcp_port: int) -> None:
             task.cancel()
         async with asyncio.timeout(WAIT_S), session.get(url) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("[::1]", marks=needs_ipv6)])
+async def test_a_page_is_served_at_addresses_of_both_families(
+    host: str, unused_tcp_port: int
+) -> None:
+    metrics = OperatorMetrics(clock=time.monotonic)
+    async with (
+        serve_metrics(metrics, unused_tcp_port),
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{host}:{unused_tcp_port}/metrics") as answer,
+    ):
+        assert answer.status == 200
 
 
 def test_a_page_is_made_while_groups_come_and_go() -> None:

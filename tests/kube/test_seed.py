@@ -9,10 +9,12 @@ from api_server.client import ApiServer, RefusedError
 from api_server.objects import Object, check, check_change, stored
 from api_server.objects import group as sent
 from dledger_formats.settings import ARCHIVE, GroupState, NodeSettings
-from dledger_kube.objects import IMAGES, group
+from dledger_kube.objects import IMAGES, group, node_status
 from dledger_operator import names
-from dledger_operator.api_objects import Problem, StatefulSetView
+from dledger_operator.api_objects import StatefulSetView
 from dledger_operator.behaviours.rolls.permission import Cause, Held, keep_pod_template
+from dledger_operator.behaviours.rolls.pods_to_roll import is_blank
+from dledger_operator.problem import Problem
 from dledger_operator.resources import seed, stateful_set
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision
@@ -91,6 +93,26 @@ def test_no_other_pod_has_the_archive(spec: Object, shape: Shape) -> None:
 
     assert "initContainers" not in found
     assert names.SEED_VOLUME not in {each["name"] for each in found["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "blank"),
+    [
+        ({"seed": SEED}, True),
+        ({"seed": {"persistentVolumeClaim": {"claimName": "archives"}}}, True),
+        ({"seed": {**SEED, "copySha256": "5a" * 32}}, False),
+        ({}, False),
+    ],
+    ids=["the wanted archive", "any archive is wanted", "another is wanted", "none is wanted"],
+)
+def test_a_volume_with_an_archive_is_as_good_as_blank_only_if_the_spec_wants_it(
+    spec: Object, *, blank: bool
+) -> None:
+    answer = node_status(
+        "n0", joining=True, leader_id=None, term=3, ledger_end_index=7, committed_index=7,
+        seed_sha256=DIGEST,
+    )  # fmt: skip
+    assert is_blank(answer, group(**spec).seed) is blank
 
 
 def test_no_pod_is_replaced_when_the_group_has_begun() -> None:

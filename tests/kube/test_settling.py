@@ -7,13 +7,7 @@ import pytest
 
 from dledger_kube.objects import NOW, leads, pod
 from dledger_operator.behaviours.handover.candidates import Candidate, Candidates
-from dledger_operator.behaviours.handover.placement import (
-    Move,
-    Place,
-    PlacementState,
-    Wait,
-    decide,
-)
+from dledger_operator.behaviours.handover.placement import Move, Place, PlacementState, decide
 from dledger_operator.behaviours.handover.settling import (
     LOSS_AGE_MAX,
     SETTLE_S_MAX,
@@ -21,6 +15,7 @@ from dledger_operator.behaviours.handover.settling import (
     settle_s,
 )
 from dledger_operator.behaviours.leader.leader_history import CHANGES_MAX, LeaderHistory
+from dledger_operator.behaviours.steps import Wait
 from dledger_operator.observed_state import Leader, LeaderChange, Victory
 from dledger_operator.spec.preferred_leader import PreferredLeader
 

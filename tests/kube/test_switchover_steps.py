@@ -254,7 +254,10 @@ async def test_a_switchover_that_does_not_tell_when_it_ended_is_kept() -> None:
 
 
 def earlier(body: Mapping[str, Any], existing: Sequence[Mapping[str, Any]]) -> str:
-    return order.earlier(body, existing, lambda status: status.get("phase") in ENDED_PHASES)
+    def has_ended(first: Mapping[str, Any]) -> bool:
+        return first.get("status", {}).get("phase") in ENDED_PHASES
+
+    return order.earlier(body, existing, has_ended)
 
 
 def test_the_first_of_two_switchovers_goes_first() -> None:

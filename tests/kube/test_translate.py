@@ -8,7 +8,7 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Event, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
-from dledger_operator.clients import translate
+from dledger_operator.clients import pod_problems, translate
 from dledger_operator.spec.revision import Revision
 
 
@@ -287,7 +287,7 @@ def test_events_about_refused_pods_are_read_latest_first() -> None:
             }
         )
 
-    failures = translate.creation_failures(
+    failures = pod_problems.creation_failures(
         [
             event("create Pod a-0 in StatefulSet a failed error: old", None),
             event("create Pod a-0 in StatefulSet a failed error: new", "2026-01-01T00:00:00Z"),
@@ -299,6 +299,7 @@ def test_events_about_refused_pods_are_read_latest_first() -> None:
     assert [(each.pod, each.message) for each in failures] == [
         ("a-0", "new"), ("a-0", "old"), ("a-1", "full"),
     ]  # fmt: skip
+    assert [each.at for each in failures] == [datetime(2026, 1, 1, tzinfo=UTC), None, None]
 
 
 def test_an_endpoint_with_unknown_readiness_is_ready() -> None:

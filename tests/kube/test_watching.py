@@ -4,8 +4,9 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import kopf
@@ -15,8 +16,10 @@ from dledger_kube.worker_context import without_server
 from dledger_operator import watching
 from dledger_operator.api_patience import EndlessBackoffs
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.served_namespaces import ServedNamespaces
 from dledger_operator.clients.member_http import MemberHttpClient
 from dledger_operator.config import OperatorSettings
+from dledger_operator.probes import Probes
 from dledger_operator.watching import LeftTasksError, WatchError, end_all_but, watch_once
 
 ENDED_S_MAX = 1.0
@@ -53,7 +56,11 @@ class Kopf:
         self._ends = ends
         self.ran_beside: set[str] = set()
 
-    async def spawn_tasks(self, *, memo: Any, **_: Any) -> list[asyncio.Task[None]]:
+    async def spawn_tasks(
+        self, *, memo: Any, namespaces: Any, stop_flag: asyncio.Event, **_: Any
+    ) -> list[asyncio.Task[None]]:
+        assert namespaces == ("a",)
+        self.stop_flag = stop_flag
         return [asyncio.create_task(self._ends(memo), name="a root task")]
 
     async def run_tasks(self, tasks: list[asyncio.Task[None]], **_: Any) -> None:
@@ -61,28 +68,41 @@ class Kopf:
         await asyncio.gather(*tasks)
 
 
-async def watched(monkeypatch: pytest.MonkeyPatch, made: Kopf, told: asyncio.Event) -> Context:
-    """Run one watch; return the context that it had."""
+async def never(_: object) -> None:
+    """Wait until cancelled."""
+    await asyncio.Event().wait()
+
+
+async def watched(
+    monkeypatch: pytest.MonkeyPatch,
+    made: Kopf,
+    stopping: asyncio.Event,
+    changed: Callable[[object], Awaitable[None]] | None = None,
+) -> Context:
+    """Run one watch of a namespace; return the context that it had. The watch also ends when
+    `changed` does.
+    """
     context = without_server(cast("MemberHttpClient", None))
     context.nodes.readable = True
     for name in ("spawn_tasks", "run_tasks"):
         monkeypatch.setattr(kopf, name, getattr(made, name))
-    settings = OperatorSettings(node_image="a:1", audit_image="a:1")
-    await watch_once(told, context, settings, EndlessBackoffs(Random(1)))
+    settings = OperatorSettings(node_image="a:1", audit_image="a:1", watch_namespaces=("a", "b"))
+    served = cast("ServedNamespaces", SimpleNamespace(watched=("a",), changed=changed or never))
+    await watch_once(stopping, context, settings, EndlessBackoffs(Random(1)), served, Probes())
     return context
 
 
 async def test_a_watch_compares_and_reads_again_and_nothing_of_it_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, before = asyncio.Event(), names()
+    stopping, before = asyncio.Event(), names()
 
     async def end(memo: Any) -> None:
         await memo.stop()
-        told.set()
+        stopping.set()
 
     made = Kopf(end)
-    context = await watched(monkeypatch, made, told)
+    context = await watched(monkeypatch, made, stopping)
 
     assert {"comparing the watches", "reading Nodes again"} <= made.ran_beside
     await asyncio.sleep(0)
@@ -94,10 +114,10 @@ async def test_a_watch_compares_and_reads_again_and_nothing_of_it_is_left(
 async def test_a_watcher_that_swallows_its_cancellation_does_not_keep_the_operator(
     monkeypatch: pytest.MonkeyPatch, calls_cleanup: bool
 ) -> None:
-    """kopf waits for it, without an end, before its cleanup handlers or behind them."""
+    """kopf waits for it, without an end, before its cleanup handlers or after them."""
     monkeypatch.setattr(watching, "CLEANED_UP_S_MAX", 0.1)
     monkeypatch.setattr(watching, "KOPF_ENDS_S_MAX", 0.1)
-    told = asyncio.Event()
+    stopping = asyncio.Event()
 
     async def swallow() -> None:
         try:
@@ -109,13 +129,13 @@ async def test_a_watcher_that_swallows_its_cancellation_does_not_keep_the_operat
         watcher = asyncio.create_task(swallow(), name="a watcher")
         await asyncio.sleep(0)
         watcher.cancel()
-        told.set()
+        stopping.set()
         if calls_cleanup:
             await memo.stop()
         await asyncio.wait([watcher])
 
     began_s = time.monotonic()
-    await watched(monkeypatch, Kopf(end), told)
+    await watched(monkeypatch, Kopf(end), stopping)
 
     assert time.monotonic() - began_s < ENDED_S_MAX
     assert "a watcher" not in names()
@@ -127,6 +147,23 @@ async def test_a_watch_that_ends_untold_is_an_error(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(WatchError):
         await watched(monkeypatch, Kopf(end), asyncio.Event())
+
+
+async def test_a_watch_ends_without_an_error_when_other_namespaces_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def end(memo: Any) -> None:
+        await made.stop_flag.wait()
+        await memo.stop()
+
+    async def changed(_: object) -> None:
+        await asyncio.sleep(0)
+
+    made, before = Kopf(end), names()
+    await watched(monkeypatch, made, asyncio.Event(), changed)
+
+    await asyncio.sleep(0)
+    assert names() == before
 
 
 async def test_tasks_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from dledger_kube.objects import audit_body, group_body
+from dledger_kube.objects import audit_body, group_body, observed_group
 from dledger_kube.worker_context import DownApi, without_server
+from dledger_operator.behaviours.leases.duties import Duties, Duty
 from dledger_operator.behaviours.workers import WorkerFailedError, Workers
+from dledger_operator.canary_metrics import Outcome
 from dledger_operator.clients.errors import NotFoundError
 from dledger_operator.clients.member_http import MemberHttpClient
+from dledger_operator.metrics import OperatorMetrics
 
 
 class WithoutAuditsApi(DownApi):
@@ -174,6 +178,53 @@ async def test_a_worker_that_others_have_cancelled_fails_the_liveness_check(
 
     with pytest.raises(WorkerFailedError, match="worker air/flights: it was cancelled"):
         workers.check()
+
+
+async def test_a_release_that_loses_a_namespace_exports_nothing_of_its_groups() -> None:
+    member_http = MemberHttpClient.open()
+    context = without_server(member_http)
+    duties = GivenDuties(Duty.ALL)
+    made = Workers(replace(context, duties=cast("Duties", duties)))
+    made.group_changed(group_body())
+    context.metrics.update_group(observed_group(), [])
+    context.metrics.canaries.of("air", "flights").count(Outcome.ACKNOWLEDGED)
+    assert series_of_groups(context.metrics)
+
+    duties.duty = Duty.NOTHING
+    made.duties_changed()
+
+    assert series_of_groups(context.metrics) == set()
+    await made.stop()
+    await member_http.close()
+
+
+class GivenDuties:
+    """Duties that are the same in every namespace."""
+
+    def __init__(self, duty: Duty) -> None:
+        self.duty = duty
+        self.acts = True
+
+    def of(self, _: str) -> Duty:
+        return self.duty
+
+    def epoch(self, _: str) -> tuple[int, int]:
+        return (1, 1)
+
+    def of_others(self) -> dict[str, str]:
+        return {}
+
+    def watch_namespaces(self, _: set[str]) -> None:
+        pass
+
+
+def series_of_groups(metrics: OperatorMetrics) -> set[str]:
+    return {
+        sample.name
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if "group" in sample.labels
+    }
 
 
 async def test_a_crashed_worker_fails_the_liveness_check(

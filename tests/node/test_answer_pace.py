@@ -17,10 +17,10 @@ from dledger_node.services.answer_pace import (
     PAUSE_S_MAX,
     AnswerPace,
 )
-from dledger_node.services.commit_waits import (
+from dledger_node.services.held_reads import (
     ENOUGH_ENTRIES,
     WAITING_MAX,
-    CommitWaits,
+    HeldReads,
     WaitingRead,
 )
 from dledger_node.shell.server import DLedgerServer
@@ -38,7 +38,7 @@ class Waits:
         self.now_s = 100.0
         self.answered: list[int] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
-        self.waits = CommitWaits(self.core, now_s=lambda: self.now_s, call_later=self.call_later)
+        self.waits = HeldReads(self.core, now_s=lambda: self.now_s, call_later=self.call_later)
         server._core_loop.listen([self.waits])
 
     def call_later(self, delay_s: float, work: Callable[[], None]) -> asyncio.TimerHandle:

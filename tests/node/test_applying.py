@@ -1,8 +1,12 @@
 """Committed entries reach the state machine in order, each exactly once, at any pace."""
 
 import asyncio
+import gc
+import threading
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +14,7 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.raft.yielding import Told
+from dledger_node.state_machine import apply
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
 from dledger_node.state_machine.register import Register
@@ -27,11 +32,18 @@ class Counting(Register):
     def __init__(self) -> None:
         super().__init__()
         self.indexes: list[int] = []
+        self.threads: list[str] = []
+        """Where each batch was applied."""
         self.broken: Exception | None = None
+        self.quick = True
+
+    def is_quick(self, _: Sequence[CommittedEntry]) -> bool:
+        return self.quick
 
     def apply(self, entries: Sequence[CommittedEntry]) -> None:
         if self.broken is not None:
             raise self.broken
+        self.threads.append(threading.current_thread().name)
         self.indexes += [entry.index for entry in entries]
         super().apply(entries)
 
@@ -39,14 +51,15 @@ class Counting(Register):
 class Stage:
     """A log and the state that is applied from it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, known_index: int = ENTRIES - 1) -> None:
+        """The checkpoint knows the entries up to `known_index` as committed."""
         self.store = LogStore.open(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
         self.store.append_noop(1)
         self.store.append_bodies([SET.pack(k % 10, k) for k in range(1, ENTRIES)], 1)
         target = self.store.flush_target()
         self.store.flush(target)
         self.store.flushed(target)
-        self.store.save_checkpoint(ENTRIES - 1)
+        self.store.save_checkpoint(known_index)
         self.snapshots = Snapshots(folder, reserved=3)
         self.machine = Counting()
         self.failed: asyncio.Queue[BaseException] = asyncio.Queue()
@@ -104,9 +117,10 @@ async def test_any_pace_and_any_batches_give_one_state(
 
 @pytest.mark.parametrize("content", [bytes(512), bytes([7]) * 512])
 async def test_an_entry_that_was_lost_after_it_was_written_is_not_applied(
-    stage: Stage, content: bytes
+    tmp_path: Path, content: bytes
 ) -> None:
     """A failed flush may lose entries. The thread read zeros forever, and nothing stopped it."""
+    stage = Stage(tmp_path, known_index=0)
     stage.store._files.data.files[1].write(512, content)
 
     stage.applying.on_turn(ENTRIES - 1)
@@ -115,6 +129,8 @@ async def test_an_entry_that_was_lost_after_it_was_written_is_not_applied(
     assert isinstance(error, StoreDamagedError)
     assert error.damage is Damage.BAD_ENTRY
     assert stage.machine.indexes == list(range(1, len(stage.machine.indexes) + 1))
+    await stage.applying.close()
+    stage.store.close()
 
 
 async def test_the_core_is_told_at_once_when_the_state_has_caught_up(stage: Stage) -> None:
@@ -150,6 +166,145 @@ async def test_a_copy_holds_the_state_of_its_index(stage: Stage) -> None:
             [CommittedEntry(h.index, body) for h, body in bodies if h.magic == disk.NORMAL]
         )
         assert b"".join(copy.machine.dump()) == b"".join(expected.dump())
+
+
+def in_loop(stage: Stage) -> bool:
+    """Whether the last batch was applied in the event loop."""
+    return stage.machine.threads[-1] == threading.current_thread().name
+
+
+async def test_a_few_entries_in_memory_are_applied_in_the_event_loop(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "LOOP_ENTRIES_MAX", 4)
+    await stage.reach(100)
+    assert not in_loop(stage), "these are many"
+    await stage.reach(101)
+    assert in_loop(stage)
+    await stage.reach(105)
+    assert in_loop(stage)
+    await stage.reach(110)
+    assert not in_loop(stage)
+
+
+async def test_entries_of_two_files_are_applied_in_the_thread(stage: Stage) -> None:
+    """An index file of this log has ten entries."""
+    await stage.reach(107)
+    await stage.reach(108)
+    assert in_loop(stage)
+    await stage.reach(111)
+    assert not in_loop(stage)
+    await stage.reach(112)
+    assert in_loop(stage)
+
+
+async def test_long_entries_are_applied_in_the_thread(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "LOOP_BYTES_MAX", 2 * (disk.ENTRY_HEADER_SIZE + SET.size))
+    await stage.reach(100)
+    await stage.reach(102)
+    assert in_loop(stage)
+    await stage.reach(105)
+    assert not in_loop(stage)
+
+
+async def test_a_machine_is_never_changed_while_it_is_copied(stage: Stage) -> None:
+    """A copy that nobody waits for any longer is still under way."""
+    await stage.reach(10)
+    begun, may_end = threading.Event(), threading.Event()
+    copy = stage.machine.copy
+
+    def slow_copy() -> Any:
+        begun.set()
+        assert may_end.wait(30)
+        return copy()
+
+    stage.machine.copy = slow_copy  # type: ignore[method-assign]
+    copying = asyncio.create_task(stage.applying.copy())
+    await asyncio.to_thread(begun.wait, 30)
+    copying.cancel()
+    await asyncio.wait([copying])
+    stage.applying.on_turn(20)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert stage.machine.indexes[-1] == 10
+
+    may_end.set()
+    await until(lambda: stage.applying.index == 20)
+    assert not in_loop(stage)
+
+
+async def test_a_log_that_is_being_replaced_is_left_to_the_thread(stage: Stage) -> None:
+    await stage.reach(10)
+    with stage.applying.reading:
+        stage.applying.on_turn(20)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert stage.applying.index == 10
+    await until(lambda: stage.applying.index == 20)
+    assert not in_loop(stage)
+
+
+async def test_a_truncated_log_is_compared_with_the_state_before_more_is_applied(
+    stage: Stage,
+) -> None:
+    """With AsyncFlush, what was committed may be truncated."""
+    stage.store.append_bodies([SET.pack(1, 1)] * 3, 1)
+    await stage.reach(ENTRIES + 2)
+    stage.store.truncate(ENTRIES)
+    stage.store.append_bodies([SET.pack(2, 2)] * 5, 2)
+    stage.applying.on_turn(ENTRIES + 4)
+
+    error = await asyncio.wait_for(stage.failed.get(), 30)
+    assert isinstance(error, StoreDamagedError)
+    assert (error.damage, error.index) == (Damage.DIVERGED, ENTRIES + 2)
+    assert stage.machine.indexes[-1] == ENTRIES + 2
+
+
+async def test_a_machine_that_fails_in_the_event_loop_ends_the_member(stage: Stage) -> None:
+    await stage.reach(10)
+    stage.machine.broken = ZeroDivisionError("a bug")
+    stage.applying.on_turn(20)
+    assert await asyncio.wait_for(stage.failed.get(), 30) is stage.machine.broken
+    stage.applying.on_turn(30)
+    await asyncio.sleep(0)
+
+    assert stage.failed.empty()
+    assert stage.applying.index == 10
+
+
+async def test_what_is_not_quick_is_applied_in_the_thread(stage: Stage) -> None:
+    await stage.reach(10)
+    stage.machine.quick = False
+    await stage.reach(11)
+    assert not in_loop(stage)
+
+
+async def test_a_copy_is_freed_once_nobody_needs_it(stage: Stage) -> None:
+    """A state may take hundreds of MiB, and the next copy may be days away."""
+    await stage.reach(10)
+    copy = weakref.ref((await stage.applying.copy()).machine)
+    gc.collect()
+    await until(lambda: copy() is None)  # the thread leaves its own call a little later
+
+
+async def test_a_listener_that_fails_leaves_no_entries_in_memory(stage: Stage) -> None:
+    await stage.reach(10)
+    loop = asyncio.get_running_loop()
+    told: list[Any] = []
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+    def fail(_: int) -> None:
+        assert stage.applying.just_applied is not None
+        raise ZeroDivisionError
+
+    stage.applying.call_when_applied(fail)
+    stage.applying.on_turn(11)
+    await until(lambda: bool(told))
+
+    assert isinstance(told[0], ZeroDivisionError)
+    assert stage.applying.just_applied is None
 
 
 async def test_a_listener_is_called_with_the_applied_index_after_every_batch(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """A member that stops releases all that it holds, also if a part of it cannot be closed."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from dledger_node.closing import Closing
 from dledger_node.errors import StoreError
 from dledger_node.shell.lifecycle import Lifecycle
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.volume.health import state_of
 from dledger_wire.played import elect, make_server, open_store
 from tools.groups.ports import free_ports
 
@@ -205,3 +207,47 @@ async def test_an_error_in_closing_does_not_hide_the_one_that_stopped_the_member
     asyncio.get_running_loop().call_soon(server.fail, StoreError("the disk is gone"))
     with pytest.raises(StoreError, match="the disk is gone"):
         await main.serve_member(settings, server, stopping)
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is gone"), RuntimeError("a bug")])
+async def test_a_member_that_must_stop_says_so_while_its_disk_holds_up_the_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    settings, stopping, may_close = settings_of(tmp_path), asyncio.Event(), asyncio.Event()
+    closing = asyncio.Event()
+
+    async def heal(_: object) -> str:
+        return ""
+
+    async def serve(server: DLedgerServer) -> None:
+        drain = server._group_commit.drain
+
+        async def drain_slowly() -> None:
+            closing.set()
+            await may_close.wait()
+            await drain()
+
+        monkeypatch.setattr(server._group_commit, "drain", drain_slowly)
+        asyncio.get_running_loop().call_soon(server.fail, error)
+        await main.serve_member(settings, server, stopping)
+
+    life = Lifecycle(
+        settings,
+        version="test",
+        open_store=lambda verify_all: main.open_store(settings, verify_all=verify_all),
+        build_server=lambda opened: main.build_server(settings, opened),
+        serve=serve,
+        heal=heal,
+        stopping=stopping,
+    )
+    running = asyncio.create_task(life.run())
+    async with asyncio.timeout(20):
+        await closing.wait()
+    shown, leader = life._shown.status(), life._shown.leader_view()
+    stopping.set()
+    may_close.set()
+    with contextlib.suppress(RuntimeError):
+        await running
+
+    assert (shown.ready, shown.master, leader.master) == (False, False, False)
+    assert (shown.reason, shown.storage) == (str(error), state_of(error))

@@ -13,8 +13,9 @@ from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest
 from dledger_group.alone import connection_to, member_alone
 from dledger_node.raft.messages import HeartBeatResponse
 from dledger_node.remoting.read_turns import ReadTurns
-from dledger_node.services.commit_waits import CommitWaits
+from dledger_node.services.entries import EntryReads
 from dledger_node.services.follow import Follows
+from dledger_node.services.held_reads import HeldReads
 from dledger_wire.played import Client, become_master, make_server
 
 
@@ -22,7 +23,7 @@ from dledger_wire.played import Client, become_master, make_server
 async def client(tmp_path: Path) -> AsyncIterator[DLedgerClient]:
     """A client of a single-member group.
 
-    It has appended two entries behind the leader's first one.
+    It has appended two entries after the leader's first one.
     """
     async with member_alone(tmp_path) as address, DLedgerClient([address], "g") as client:
         for body in (b"one", b"two"):
@@ -108,9 +109,10 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
     server, core = make_server(tmp_path)
     await become_master(server, core)
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
-    prove = server.clients.reads.prove_read
-    waits = CommitWaits(core, waiting_max=2)
-    follows = Follows(core, server._store, group="g", turns=turns, waits=waits, prove=prove)
+    prove = server.clients.proofs.prove_read
+    held = HeldReads(core, waiting_max=2)
+    entries = EntryReads(server._store, turns, server.clients.disk_reads)
+    follows = Follows(core, entries, group="g", turns=turns, held=held, prove=prove)
     waiting = [Client() for _ in range(3)]
     for opaque, waiter in enumerate(waiting):
         request = FollowRequest(group="g", remote_id="n0", begin_index=1, wait_ms=20_000)
@@ -118,7 +120,7 @@ async def test_one_read_too_many_releases_the_oldest_which_asks_again(tmp_path: 
 
     assert [len(waiter.answers) for waiter in waiting] == [1, 0, 0]
     assert waiting[0].answers[0].code is DLedgerResponseCode.SUCCESS
-    waits.give_up()
+    held.give_up()
     assert [len(waiter.answers) for waiter in waiting] == [1, 1, 1]
     await server.close()
 

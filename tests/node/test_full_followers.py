@@ -71,9 +71,12 @@ async def test_appends_are_refused_as_long_as_no_majority_has_room(group: NodeGr
 
     appender.until(Code.DISK_FULL, 10_000)
     end_index = group.status(leader).ledger_end_index
+    refused_s = []
     for _ in range(5):
         assert appender.append(8) is Code.DISK_FULL
-        assert appender.took_s < 1.0, "it is refused before it is written, not after a timeout"
+        refused_s.append(appender.took_s)
+    # A timeout makes all five long, a busy machine only some.
+    assert min(refused_s) < 1.0, "it is refused before it is written, not after a timeout"
 
     leading = group.status(leader)
     assert leading.ledger_end_index == end_index

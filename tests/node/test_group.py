@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,9 +95,17 @@ async def test_followers_hold_the_leaders_bytes(steady_group: NodeGroup) -> None
     assert {(status, len(body)) for status, body in logs} == {(206, first.readable_bytes)}
 
 
+@pytest.fixture
+def patient_group(tmp_path: Path) -> Iterator[NodeGroup]:
+    """Three members that wait long for a leader which is silent."""
+    with NodeGroup(tmp_path, heartbeat_interval_ms=250, election_timeout_ms=6_000) as running:
+        yield running
+
+
 async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
-    group: NodeGroup,
+    patient_group: NodeGroup,
 ) -> None:
+    group = patient_group
     leader = group.master()
     stored = await append_all(group, BODIES)
 
@@ -107,7 +116,7 @@ async def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(
     stored |= await append_all(group, BODIES)
 
     assert successor != leader
-    assert gap_s < 2.0, "a killed process is seen by its connections, not by a timeout"
+    assert gap_s < 5.0, "a killed process is seen by its connections, not by a timeout"
     assert await read_back(group, min(stored), max(stored)) | stored == await read_back(
         group, min(stored), max(stored)
     )

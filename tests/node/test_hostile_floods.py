@@ -219,8 +219,8 @@ def test_hostile_http_holds_neither_the_loop_nor_fills_the_log(
 
 READERS = 500
 READERS_BYTES_MAX = 192 << 20
-"""32 MiB may be unsent (`http.doors`). Chunks that are being read, and what the allocator keeps,
-take 70 to 110 MiB more. Without the limit it was 588 MiB.
+"""32 MiB may be unsent (`http.connection_limits`). Chunks that are being read, and what the
+allocator keeps, take 70 to 110 MiB more. Without the limit it was 588 MiB.
 """
 PROBE_S_MAX = 2.0
 

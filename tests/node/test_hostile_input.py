@@ -38,7 +38,7 @@ def hello(**changed: object) -> native.Hello:
 
 
 def closed_by_peer(connection: socket.socket) -> bool:
-    """Tell whether the other side closed the connection without sending another byte."""
+    """Return whether the other side closed the connection without sending another byte."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:

@@ -195,7 +195,7 @@ async def test_an_emptied_member_begins_where_the_leader_s_log_does(tmp_path: Pa
 
 
 def same_bytes(group: NodeGroup, one: str, other: str) -> bool:
-    """Tell whether two members hold the same bytes in every file that both have."""
+    """Return whether two members hold the same bytes in every file that both have."""
     contents = []
     for member in (one, other):
         files = group.manifest(member).data

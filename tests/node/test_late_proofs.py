@@ -11,7 +11,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
-from dledger_node.services.get import PROOFS_MAX
+from dledger_node.services.read_proofs import PROOFS_MAX
 from dledger_node.services.waiting import ANSWER_WAIT_S
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.shell.writes import StoreWriter
@@ -28,7 +28,7 @@ class Proofs:
         self.codes: list[Code] = []
 
     def ask(self) -> None:
-        self.server.clients.reads.prove(self.codes.append)
+        self.server.clients.proofs.prove(self.codes.append)
 
     def expire(self) -> None:
         self.server.clients.expire(asyncio.get_running_loop().time() + ANSWER_WAIT_S)

@@ -7,6 +7,7 @@ import pytest
 
 from dledger_formats.http.status import StorageState
 from dledger_formats.settings import NodeSettings
+from dledger_node.errors import NotYetCommittedError
 from dledger_node.http.outage import Listing, Outage
 
 SETTINGS = NodeSettings.from_environment(
@@ -54,3 +55,11 @@ async def test_what_is_listed_can_be_read(state: StorageState) -> None:
 
 async def test_nothing_is_listed_or_read_of_a_log_that_is_being_opened() -> None:
     assert await served(StorageState.SOUND) == (-1, None)
+
+
+def test_a_member_that_closes_its_store_gives_stored_bytes_later() -> None:
+    """A final refusal would make a member leave that no other peer can mend."""
+    closing = Outage(SETTINGS, "1", state=StorageState.STALLED, reason="its disk hangs")
+
+    with pytest.raises(NotYetCommittedError, match="its disk hangs"):
+        closing.stored(NAME, 0, 6)

@@ -20,9 +20,12 @@ from dledger_formats.protocol.read_range import (
     ReadRangeResponse,
 )
 from dledger_group.alone import connection_to, member_alone
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.remoting.service import AppendCall
-from dledger_node.services.ranges import DISK_READS_MAX, RANGE_BYTES_MAX
+from dledger_node.services.disk_reads import DISK_READS_MAX
+from dledger_node.services.ranges import RANGE_BYTES_MAX
 from dledger_node.shell.server import DLedgerServer
+from dledger_node.store.log.stored_range import StoredRange
 from dledger_wire.played import Client, become_master, confirmed, make_server
 
 Code = DLedgerResponseCode
@@ -189,9 +192,9 @@ class OnDisk:
         self.server = server
         self.client = RangeClient()
         self.go = threading.Event()
-        self.ranges = self.server.clients.ranges
+        self.disk_reads = self.server.clients.disk_reads
         for _ in range(DISK_READS_MAX):
-            self.ranges._threads.submit(self.go.wait)
+            self.disk_reads._threads.submit(self.go.wait)
         store = self.server._store
         locate = store.stored_range
 
@@ -258,7 +261,7 @@ async def test_entries_that_were_removed_meanwhile_are_refused(
     log = on_disk.server._store._log
     monkeypatch.setattr(log, "begin", log.begin._replace(first_index=1))
     monkeypatch.setattr(
-        on_disk.server.clients.reads, "refuse", lambda *_: Code.INDEX_LESS_THAN_LOCAL_BEGIN
+        on_disk.server.clients.proofs, "refuse", lambda *_: Code.INDEX_LESS_THAN_LOCAL_BEGIN
     )
 
     assert (await on_disk.answer()).code is Code.INDEX_LESS_THAN_LOCAL_BEGIN
@@ -268,8 +271,8 @@ async def test_what_waits_for_a_thread_is_bounded_and_refused_at_the_end(on_disk
     for _ in range(DISK_READS_MAX + 3):
         ask(on_disk.server, on_disk.client, 0)
     await asyncio.sleep(0)
-    assert on_disk.ranges._on_disk_count == DISK_READS_MAX
-    on_disk.ranges.give_up()
+    assert len(on_disk.disk_reads._under_way) == DISK_READS_MAX
+    on_disk.disk_reads.give_up()
 
     assert [answer.code for answer in on_disk.client.ranges] == [Code.NOT_LEADER] * 3
 
@@ -288,6 +291,21 @@ async def test_wrong_bytes_are_refused_and_reported_as_damage(tmp_path: Path) ->
     assert [answer.code for answer in client.ranges] == [Code.NOT_LEADER]
     assert server._store.damage is not None
     await server.close()
+
+
+async def test_an_unreadable_sector_is_reported_with_the_entry_at_which_it_was_met(
+    on_disk: OnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> bytes:
+        raise StoreDamagedError("an unreadable sector", Damage.UNREADABLE)
+
+    monkeypatch.setattr(StoredRange, "read", unreadable)
+    ask(on_disk.server, on_disk.client, 0)
+
+    assert (await on_disk.answer()).code is Code.NOT_LEADER
+    damage = on_disk.server._store.damage
+    assert damage is not None
+    assert damage.index == 0
 
 
 async def test_one_entry_of_the_largest_size_is_read(client: DLedgerClient, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ ALL = (1 << 31) - 1
 
 
 class Leader(NamedTuple):
-    """A leader with small entries, and one of the largest size behind them."""
+    """A leader with small entries, and one of the largest size after them."""
 
     group: NodeGroup
     member: str

@@ -75,7 +75,7 @@ async def read_tails(client: DLedgerClient, stored: Stored, passes: list[int]) -
 
 
 async def append_on(client: DLedgerClient, stored: Stored, passes: list[int]) -> None:
-    """Append all the time, behind what the others read."""
+    """Append all the time, after what the others read."""
     while True:
         await client.append(b"one more")
         passes.append(0)

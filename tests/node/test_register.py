@@ -14,7 +14,7 @@ from dledger_client.append.outcomes import Acknowledged
 from dledger_client.cli import main
 from dledger_client.client import DLedgerClient
 from dledger_client.cluster.members import Timing
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands.exits import ExitCode
 from dledger_client.errors import RefusedError
 from dledger_client.sync import BlockingClient
 from dledger_formats.log import disk
@@ -136,8 +136,8 @@ async def test_a_group_without_a_register_refuses_to_read_it(group: NodeGroup) -
 async def test_after_a_restart_from_a_snapshot_nothing_acknowledged_is_missing(
     tmp_path: Path,
 ) -> None:
-    """DLedger's master lost them: with its log reset behind a snapshot, a restarted member voted as
-    an empty one.
+    """Java DLedger 0.4 lost them: it resets its log to begin after a snapshot, and a restarted
+    member then voted as an empty one.
     """
     values = {key: key * 7 for key in range(20_000)}
     with register_group(tmp_path) as group:
@@ -294,7 +294,7 @@ async def test_a_member_whose_log_is_healed_keeps_a_state_that_fits_the_log(tmp_
 async def test_a_member_whose_snapshots_are_all_damaged_heals_and_can_lead(
     tmp_path: Path,
 ) -> None:
-    """Its log is sound but begins behind the snapshots, so it needs snapshot and log."""
+    """Its log is sound but begins after the snapshots, so it needs snapshot and log."""
     values = {key: key * 5 for key in range(20_000)}
     with register_group(tmp_path) as group:
         await set_all(group, values)

@@ -12,8 +12,12 @@ from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings
 from dledger_group.damaged import SEGMENT_BYTES, SIZES, append_all, counted, wait_until_level
 from dledger_node.config import store_folder
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.healing import live_mending
+from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import MendedTotals
+from dledger_node.store.log.damaged_ranges import Scanned
+from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files import scrub_file
 from dledger_node.volume import scrub
@@ -214,6 +218,40 @@ async def test_a_new_leader_does_not_go_on_telling_of_damage_that_retention_has_
             running.cancel()
 
     assert core.raft.leads
+
+
+async def test_damage_with_a_place_does_not_wait_for_the_search_of_damage_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_mending, "NEARBY_BYTES", 16 << 10)
+    settings = lone_settings(tmp_path, scrub_interval_s=3600)
+    with contextlib.closing(LogStore.open(store_folder(settings), **SIZES)) as store:
+        store.append_bodies([body[:1000] for body in BODIES], 1)
+        flush(store)
+        store.save_checkpoint(len(BODIES) - 1)
+        placed = StoreDamagedError("met by a read", Damage.BAD_ENTRY, len(BODIES) - 2)
+        places = list[int]()
+        step = LiveMender.step
+
+        def note(mender: LiveMender, cursor: Cursor, bytes_max: int) -> Scanned:
+            places.append(cursor.index)
+            if len(places) == 2:
+                store.damage = placed
+            return step(mender, cursor, bytes_max)
+
+        monkeypatch.setattr(LiveMender, "step", note)
+        store.damage = StoreDamagedError("somewhere", Damage.UNREADABLE)
+        with contextlib.closing(
+            scrub.Scrub(settings, store, MendedTotals(), CoreDriver().raft, leave=lambda _: None)
+        ) as scrubbing:
+            running = asyncio.create_task(scrubbing.run())
+            async with asyncio.timeout(10):
+                while store.damage is not None:  # noqa: ASYNC110 - a thread reads the log
+                    await asyncio.sleep(0.001)
+            running.cancel()
+
+    assert places[0] < places[1] < len(BODIES) // 2
+    assert places[2] == len(BODIES) - 2
 
 
 @pytest.mark.storage

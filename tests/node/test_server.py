@@ -96,7 +96,7 @@ async def test_the_bodies_of_a_batch_become_entries_and_get_one_answer(
     )
     server.clients.appends.append([AppendCall(single, 9, b"e")])
     await asyncio.sleep(0)
-    assert core.ledger_end_index == 5, "one proposal, behind the first entry of the term"
+    assert core.ledger_end_index == 5, "one proposal, after the first entry of the term"
 
     for index in (3, 5):
         for peer_id in ("n1", "n2"):

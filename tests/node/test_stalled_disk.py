@@ -188,7 +188,7 @@ def probes_of(group: NodeGroup, member: str) -> Probes:
 
 
 def says_that_its_disk_stalls(group: NodeGroup, member: str) -> bool:
-    """Tell whether a status names the stall: the member's own, or the deputy's of its loop."""
+    """Return whether a status names the stall: the member's own, or the deputy's of its loop."""
     code, text = group.get(member, "/status")
     if code == HTTPStatus.OK:
         return NodeStatus.from_json(text).storage is StorageState.STALLED

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,21 @@ async def test_a_flush_that_hangs_is_a_stall_until_it_returns(
 
     assert (health.stalled, health.problem, health.state) == (False, "", StorageState.SOUND)
     assert store.durable_index == 0
+
+
+@dataclass
+class Work:
+    what: str
+    in_flight_s: float
+
+
+def test_a_stall_names_the_work_that_has_taken_longest(store: LogStore) -> None:
+    works = Work("a flush", 6.0), Work("a save of term and vote", 7.0), Work("a change", 0.0)
+    health = VolumeHealth(store, *works, stall_s=5.0)
+
+    health.check()
+
+    assert health.problem.startswith("the disk has not finished a save of term and vote for 7 s;")
 
 
 async def test_a_volume_without_room_is_full_until_segments_can_be_preallocated(

@@ -143,7 +143,7 @@ def test_a_leader_does_not_hand_over_to_a_learner() -> None:
     answer = driver.raft.transfer_leadership("n7")
     assert answer is not None
     assert answer.reason is RefusalReason.UNKNOWN_MEMBER
-    assert driver.raft.fittest_peer_id is None
+    assert driver.raft.fit_peer_ids == ()
 
 
 def test_a_caught_up_learner_counts_from_its_promotion_on() -> None:

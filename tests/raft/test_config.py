@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
+from dledger_formats.protocol.membership_change import PROMOTION_LAG_ENTRIES_MAX
 from dledger_node.raft.config import RaftConfig
 
 SOUND = RaftConfig(self_id="n1", voters=("n0", "n1", "n2"), heartbeat_ticks=5, election_ticks=20)
@@ -28,3 +30,8 @@ def test_the_peers_are_the_other_voters_in_order() -> None:
 def test_contradictory_settings_raise_an_error(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         dataclasses.replace(SOUND, **change)  # type: ignore[arg-type]
+
+
+def test_the_core_has_the_bounds_on_lag_that_the_operator_knows() -> None:
+    assert SOUND.transfer_lag_entries_max == TRANSFER_LAG_ENTRIES_MAX
+    assert SOUND.promotion_lag_entries_max == PROMOTION_LAG_ENTRIES_MAX

@@ -121,7 +121,7 @@ def told(
 
 
 def joins(driver: CoreDriver) -> bool:
-    """Tell whether a member is still joining after its leader pushes up to the reported end."""
+    """Return whether a member is still joining after its leader pushes up to the reported end."""
     driver.receive(append(3, (-1, -1), 0, sender="n1"))
     driver.flush()
     return bool(driver.raft.joining)

@@ -394,4 +394,4 @@ def test_a_leader_does_not_hand_over_to_a_joining_member() -> None:
     assert driver.raft.transfer_leadership("n1") == Refusal(
         reason=RefusalReason.FALL_BEHIND_TOO_MUCH, leader_id="n0"
     )
-    assert driver.raft.fittest_peer_id == "n2"
+    assert driver.raft.fit_peer_ids[:1] == ("n2",)

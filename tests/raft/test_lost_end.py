@@ -161,7 +161,7 @@ def test_it_votes_as_all_others_once_its_disk_has_what_it_confirmed() -> None:
 
     pushed(driver, 3)
 
-    assert not driver.raft.lacks_promised, "an entry of term 3 stands behind all before"
+    assert not driver.raft.lacks_promised, "an entry of term 3 stands after all before"
     assert driver.hard_state.promised_end is None
     driver.tick(5 * ELECTION_TICKS)
     assert driver.raft.role is Role.CANDIDATE

@@ -318,4 +318,4 @@ def test_a_leader_does_not_hand_over_to_a_member_that_recalls() -> None:
     driver.agree("n2")
     driver.receive(RecallRequest(sender="n1", receiver="n0", term=1, incarnation=9))
 
-    assert driver.raft.fittest_peer_id == "n2"
+    assert driver.raft.fit_peer_ids[:1] == ("n2",)

@@ -49,7 +49,7 @@ class Group:
         del disk.terms[disk.flushed :]
         return Raft(
             RaftConfig(
-                self_id=one, voters=VOTERS, addable_ids=("n3",), new_group=True,
+                self_id=one, voters=VOTERS, addable_ids=("n3",), new_group=True, needs_seed=True,
                 heartbeat_ticks=5, election_ticks=20, recall_ticks=20,
             ),
             disk.state,

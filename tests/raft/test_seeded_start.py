@@ -32,10 +32,13 @@ def answer(
     )  # fmt: skip
 
 
-def seeded(*answers: JoinResponse, new_group: bool = True, voter_count: int = 3) -> CoreDriver:
+def seeded(
+    *answers: JoinResponse, new_group: bool = True, voter_count: int = 3, needs_seed: bool = True,
+    addable_ids: tuple[str, ...] = ("n3",),
+) -> CoreDriver:  # fmt: skip
     driver = CoreDriver(
         terms=TERMS, committed_index=3, joining=True, seed=SEED, voter_count=voter_count,
-        addable_ids=("n3",), new_group=new_group,
+        addable_ids=addable_ids, new_group=new_group, needs_seed=needs_seed,
     )  # fmt: skip
     for one in answers:
         driver.receive(one)
@@ -107,7 +110,33 @@ def test_blank_members_begin_no_group_without_the_seeded_one() -> None:
 def test_a_group_that_is_not_declared_new_does_not_begin_with_an_archive() -> None:
     others = [answer(f"n{number}", 4, 3) for number in (1, 2, 3)]
 
-    assert seeded(*others, new_group=False).raft.joining
+    assert seeded(*others, new_group=False).raft.joining.endswith(
+        f"for the settings to call the group new: all have the archive with copySha256 {DIGEST}"
+    )
+
+
+@pytest.mark.parametrize("new_group", [False, True])
+@pytest.mark.parametrize(
+    ("voter_count", "addable_ids"), [(1, ()), (1, ("n3",)), (3, ("n3",)), (7, ())]
+)
+def test_members_with_an_archive_begin_no_group_that_is_to_begin_without_one(
+    voter_count: int, addable_ids: tuple[str, ...], *, new_group: bool
+) -> None:
+    """Their volumes are left of a group of this name that never had a leader."""
+    others = [answer(f"n{number}", 4, 3) for number in range(1, voter_count)]
+    others += [answer(one, 4, 3) for one in addable_ids if voter_count == 1]
+    driver = seeded(
+        *others, new_group=new_group, voter_count=voter_count, addable_ids=addable_ids,
+        needs_seed=False,
+    )  # fmt: skip
+    driver.tick(10 * ELECTION_TICKS)
+
+    assert driver.raft.role is Role.FOLLOWER
+    assert driver.hard_state == HardState(term=4, vote_for=None, joining=True, seed=SEED)
+    assert driver.raft.joining == (
+        f"waits for a leader: it has the log of an archive, with copySha256 {DIGEST}, but the "
+        "settings do not say that the group begins with an archive"
+    )
 
 
 def test_a_member_that_is_seeded_again_after_the_beginning_joins_and_does_not_vote() -> None:
@@ -140,7 +169,7 @@ def test_the_only_first_voter_begins_after_a_time_out_with_its_archive() -> None
 def test_a_member_restarts_as_seeded_until_the_group_has_begun() -> None:
     before = seeded(answer("n1", 4, 3))
     again = CoreDriver(terms=TERMS, committed_index=3, joining=True, new_group=True,
-                       seed=before.hard_state.seed)  # fmt: skip
+                       needs_seed=True, seed=before.hard_state.seed)  # fmt: skip
     for one in (answer("n1", 4, 3), answer("n2", 4, 3)):
         again.receive(one)
 

@@ -160,13 +160,13 @@ def test_a_transferee_is_elected_although_the_leader_is_alive() -> None:
 
 def test_the_fittest_peer_is_the_live_one_with_the_longest_log() -> None:
     driver = leader_with_followers(preferred_leader_ids=("n2",))
-    assert driver.raft.fittest_peer_id == "n2", "the preferred one of two equal peers"
+    assert driver.raft.fit_peer_ids[:1] == ("n2",), "the preferred one of two equal peers"
     driver.propose(3)
     driver.receive(driver.success_from("n1", 3))
-    assert driver.raft.fittest_peer_id == "n1"
+    assert driver.raft.fit_peer_ids[:1] == ("n1",)
     driver.tick(3 * HEARTBEAT_TICKS)
 
-    assert driver.raft.fittest_peer_id is None
+    assert driver.raft.fit_peer_ids == ()
 
 
 def test_a_leader_hands_over_to_a_preferred_member_after_it_was_fit_for_long() -> None:

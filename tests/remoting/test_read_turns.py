@@ -209,3 +209,48 @@ def test_a_read_that_fails_leaves_room_for_the_next(loop: Loop, turns: ReadTurns
     turns.submit(reader, reader.read(1))
 
     assert (reader.answers, reader.reads_waiting) == ([1], 0)
+
+
+def test_reads_behind_one_that_goes_on_in_a_thread_wait_for_it(
+    loop: Loop, turns: ReadTurns
+) -> None:
+    reader, other = Reader(loop), Reader(loop)
+    turns.submit(reader, lambda: turns.pause(reader))
+    turns.submit(reader, reader.read(2))
+    turns.submit(other, other.read(1))
+    loop.turn()
+    assert (reader.answers, other.answers) == ([], [1])
+
+    turns.go_on(reader, reader.read(1))
+    assert reader.answers == [1]
+    loop.turn()
+    assert (reader.answers, reader.reads_waiting) == ([1, 2], 0)
+
+
+def test_a_paused_connection_that_reads_its_answers_again_waits_for_its_thread(
+    loop: Loop, turns: ReadTurns
+) -> None:
+    reader = Reader(loop)
+    turns.submit(reader, lambda: turns.pause(reader))
+    turns.submit(reader, reader.read(2))
+    reader.unread_since_s = 1.0
+    reader.unread_since_s = None
+    turns.resume(reader)
+    loop.turn()
+    assert reader.answers == []
+
+    turns.go_on(reader, reader.read(1))
+    loop.turn()
+    assert reader.answers == [1, 2]
+
+
+def test_the_end_of_a_read_in_a_thread_takes_its_time_from_those_of_the_turn(
+    loop: Loop, turns: ReadTurns
+) -> None:
+    reader, other = Reader(loop), Reader(loop)
+    turns.submit(reader, lambda: turns.pause(reader))
+    loop.turn()
+    turns.go_on(reader, reader.read(1, cost_s=2 * SLICE_S))
+    turns.submit(other, other.read(1))
+
+    assert (reader.answers, other.answers) == ([1], [])

@@ -7,8 +7,16 @@ servers.
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_record
 
+from dledger_formats.log import disk
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
+from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq.message_record import MessageRecord
+from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
 from dledger_sim.broker.bodies import Bodies
+from dledger_sim.group.conditions import SKEW_MS_MAX
+from dledger_sim.group.disk import Entry
 from dledger_sim.judges.broker_log import BrokerLog, Place
 from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
 from dledger_sim.judges.violation import ViolationError
@@ -50,6 +58,17 @@ def totals_of(family: str, seeds: range) -> Totals:
 def rules() -> BrokerRules:
     """Return the judge of an empty log."""
     return BrokerRules(BrokerLog(Bodies()), Clock())
+
+
+def logged(*written: tuple[int, MessageRecord]) -> None:
+    """Let the judge take a log of such messages, each with its term."""
+    bodies, log, pos = Bodies(), [], 0
+    for term, message in written:
+        at = replace_record(message, physical_offset=pos + ENTRY_HEADER_SIZE)
+        body = message_record.encode(at)
+        log.append(Entry(term, bodies.add(body, 0, disk.NORMAL), len(log)))
+        pos += ENTRY_HEADER_SIZE + len(body)
+    BrokerLog(bodies).take(log)
 
 
 def test_a_few_groups_of_brokers_break_no_rule() -> None:
@@ -121,6 +140,23 @@ def test_seeds_find_a_bug_of_the_broker(name: str) -> None:
 def test_a_message_that_is_not_committed_must_not_be_acknowledged() -> None:
     with pytest.raises(ViolationError, match="is committed"):
         rules().acknowledged([b"message 0"], 0, Place("orders", 0), 0, [48])
+
+
+@pytest.mark.parametrize(("term", "early_ms"), [(1, 0), (2, 2 * SKEW_MS_MAX)])
+def test_a_delivery_must_not_be_earlier_than_clocks_differ(term: int, early_ms: int) -> None:
+    stored_ms = 1_000_000
+    waiting = MessageRecord(
+        SCHEDULE_TOPIC, 1, 0, 0, b"body", properties=b"DELAY\x012\x02", store_timestamp=stored_ms
+    )
+    delivered = MessageRecord(
+        "orders", 0, 0, 0, b"body", properties=b"DLEDGER_SCHEDULED\x012 0\x02",
+        store_timestamp=stored_ms + 5000 - early_ms,
+    )  # fmt: skip
+
+    logged((1, waiting), (term, delivered))
+    delivered = replace_record(delivered, store_timestamp=delivered.store_timestamp - 1)
+    with pytest.raises(ViolationError, match="no sooner than it is due"):
+        logged((1, waiting), (term, delivered))
 
 
 def test_a_pull_must_return_what_is_committed() -> None:

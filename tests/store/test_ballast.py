@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_node.errors import StoreError
+from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
@@ -48,7 +48,7 @@ def test_without_ballast_a_full_volume_keeps_the_old_term_and_vote(small_volume:
     save_hard_state(small_volume, HardState(term=1, vote_for="n0"))
     fill_up(small_volume)
 
-    with pytest.raises(StoreError, match="cannot save term 2"):
+    with pytest.raises(StoreFullError, match="cannot save term 2"):
         save_hard_state(small_volume, HardState(term=2, vote_for="n1"))
 
     assert load_hard_state(small_volume) == HardState(term=1, vote_for="n0")
@@ -111,3 +111,17 @@ def test_ballast_on_a_bad_block_moves_to_a_new_file_unless_the_whole_disk_is_bad
     else:
         with pytest.raises(StoreError, match="Input/output error"):
             ballast.create(tmp_path)
+
+
+def test_the_ballast_is_spent_once_and_only_where_there_is_no_room(tmp_path: Path) -> None:
+    def full() -> None:
+        raise StoreFullError("no room")
+
+    ballast.create(tmp_path)
+    assert ballast.spend(tmp_path, lambda: 7) == 7
+    assert ballast.exists(tmp_path)
+
+    with pytest.raises(StoreFullError):
+        ballast.spend(tmp_path, full)
+
+    assert not ballast.exists(tmp_path)

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from dledger_formats.log import disk
 from dledger_node.errors import StoreFullError
+from dledger_node.healing.set_aside import list_set_aside, set_aside_log, survey
+from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.small_files import ballast
+from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
+from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
+from dledger_store_files.upkeep import commit, remove_front
 
 OpenStore = Callable[..., LogStore]
 
@@ -91,6 +98,79 @@ def test_every_reserved_byte_can_be_written_on_a_full_volume(
     store.append_bodies([bytes([7]) * 1900] * 10, term=1)
 
     assert store.entry(9)[1] == bytes([7]) * 1900
+
+
+def leave_no_room(volume: Path) -> None:
+    with contextlib.suppress(OSError), (volume / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@AS_ROOT
+def test_the_front_is_removed_on_a_volume_without_a_free_block(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    """Retention must free room just when there is none."""
+    store = open_store(small_volume / "store")
+    store.append_bodies([bytes(500)] * 40, term=1)
+    commit(store, 30)
+    leave_no_room(small_volume)
+
+    first_index = remove_front(store, 2)
+    store.close()
+
+    assert open_store(small_volume / "store").begin_index == first_index > 0
+
+
+@AS_ROOT
+def test_the_tail_is_cut_on_a_volume_without_a_free_block(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    """A member that could not cut its log could not follow a new leader."""
+    store = open_store(small_volume / "store")
+    store.append_bodies([bytes(500)] * 40, term=1)
+    commit(store, 30)
+    leave_no_room(small_volume)
+
+    store.truncate(35)
+    store.close()
+
+    assert open_store(small_volume / "store").end_index == 34
+
+
+@AS_ROOT
+def test_damaged_files_are_set_aside_on_a_volume_without_a_free_block(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    folder = small_volume / "store"
+    store = open_store(folder)
+    store.append_bodies([bytes(500)] * 40, term=1)
+    commit(store, 30)
+    store.close()
+    save_hard_state(folder, HardState(term=1, vote_for=None))
+    flip(folder / disk.DATA_FOLDER, 4096 + 100)
+    leave_no_room(small_volume)
+
+    found = survey(folder, segment_size_bytes=4096, index_segment_size_bytes=320)
+    set_aside_log(folder, found, verdict="BadEntry", moment="now")
+
+    assert found.end_index == 6
+    assert load_hard_state(folder).joining
+    assert [one.first_index for one in list_set_aside(folder)] == [7]
+
+
+@AS_ROOT
+def test_a_periodic_checkpoint_leaves_the_ballast_for_what_cannot_wait(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    store = open_store(small_volume / "store")
+    store.append_bodies([bytes(500)] * 40, term=1)
+    leave_no_room(small_volume)
+
+    with pytest.raises(StoreFullError):
+        commit(store, 30)
+
+    assert ballast.exists(small_volume / "store")
 
 
 def test_a_file_size_limit_counts_as_a_full_volume(tmp_path: Path) -> None:

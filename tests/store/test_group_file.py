@@ -1,12 +1,14 @@
 """The file that says which group a folder belongs to."""
 
 import contextlib
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import ForeignFolderError, StoreError
+from dledger_node.errors import ForeignFolderError, StoreError, StoreFullError
 from dledger_node.main import open_store
 from dledger_node.store.small_files import ballast, whole_file
 from dledger_node.store.small_files.group_file import (
@@ -127,3 +129,15 @@ def test_a_foreign_folder_is_refused_before_anything_is_changed(tmp_path: Path) 
             open_store(other)
 
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_a_full_volume_is_told_from_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(ballast, "write_properties", full)
+
+    with pytest.raises(StoreFullError, match="No space left"):
+        save_owner(tmp_path, FolderOwner(group="g"))

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.log import disk
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.healing import live_mending
 from dledger_node.healing.live_mending import UNEXPLAINED_MAX, LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
-from dledger_node.store.log.damaged_ranges import LogShape
+from dledger_node.store.log.damaged_ranges import LogShape, Scanned
+from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.served_segments import stored_bytes
 from dledger_store_files.contents import bodies_of, flush
@@ -144,6 +146,58 @@ def test_damage_that_is_not_in_the_data_is_believed_a_few_times(
     assert totals.ranges == 0
 
 
+def test_damage_of_which_only_the_kind_is_known_is_looked_for_in_the_whole_log(
+    store: LogStore, folder: Path, twin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_mending, "NEARBY_BYTES", 1024)
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    mender, totals = mender_of(store, folder, twin)
+
+    mender.mend_near(StoreDamagedError("an unreadable sector", Damage.UNREADABLE))
+
+    assert (totals.ranges, totals.entries) == (1, 1)
+    assert bodies_of(store) == BODIES
+
+
+def test_a_log_that_is_closed_meanwhile_is_not_searched_further(
+    store: LogStore, folder: Path, twin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_mending, "NEARBY_BYTES", 1024)
+    mender, _ = mender_of(store, folder, twin)
+    step, places = mender.step, list[int]()
+
+    def close_first(cursor: Cursor, bytes_max: int) -> Scanned:
+        store.generation += 1
+        places.append(cursor.pos)
+        return step(cursor, bytes_max)
+
+    monkeypatch.setattr(mender, "step", close_first)
+    mender.mend_near(StoreDamagedError("an unreadable sector", Damage.UNREADABLE))
+
+    assert places == [0]
+
+
+@pytest.mark.parametrize("sound_again", ["mended", "read as a whole"])
+def test_damage_that_is_not_in_the_data_is_forgotten_once_the_log_is_sound(
+    store: LogStore, folder: Path, twin: Path, sound_again: str
+) -> None:
+    """A few harmless races in months must not make a sound member leave."""
+    mender, totals = mender_of(store, folder, twin)
+    damage = StoreDamagedError("gone already", Damage.BAD_ENTRY, DAMAGED_INDEX)
+    for _ in range(UNEXPLAINED_MAX):
+        mender.mend_near(damage)
+
+    if sound_again == "mended":
+        flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+        mender.mend_near(damage)
+    else:
+        mender.note_whole()
+    for _ in range(UNEXPLAINED_MAX):
+        mender.mend_near(damage)
+
+    assert totals.ranges == (sound_again == "mended")
+
+
 def test_damage_that_no_committed_entry_follows_is_not_mended(
     store: LogStore, folder: Path, twin: Path
 ) -> None:
@@ -168,3 +222,50 @@ def test_a_file_that_is_cut_short_is_found_by_its_size(store: LogStore, folder: 
     assert damage is not None
     assert damage.index == 27
     assert f"{path} was cut short: it has 100 bytes of 4096" in str(damage)
+
+
+@pytest.mark.parametrize("size", [3000, 4000, 0])
+@pytest.mark.parametrize("asked_at", [None, 0, 3500])
+def test_a_file_that_is_cut_far_behind_its_first_entry_is_mended_at_once(
+    store: LogStore,
+    folder: Path,
+    twin: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    asked_at: int | None,
+) -> None:
+    """The check of the sizes finds it, or an auditor who asks for bytes from somewhere on."""
+    monkeypatch.setattr(live_mending, "NEARBY_BYTES", 512)
+    path = folder / disk.DATA_FOLDER / disk.file_name(4096)
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(size)
+    mender, totals = mender_of(store, folder, twin)
+
+    if asked_at is None:
+        damage = store.segments.short_file()
+    else:
+        with pytest.raises(StoreDamagedError) as caught:
+            store.segments.read("data", path.name, asked_at, 4096)
+        damage = caught.value
+    assert damage is not None
+    mender.mend_near(damage)
+
+    assert totals.ranges == 1
+    assert path.read_bytes() == whole
+    assert store.segments.short_file() is None
+
+
+def test_a_search_of_the_whole_log_pauses_after_each_slice(
+    store: LogStore, folder: Path, twin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_mending, "NEARBY_BYTES", 1024)
+    flip(folder / disk.DATA_FOLDER, DAMAGED_POS)
+    mender, totals = mender_of(store, folder, twin)
+    damage = StoreDamagedError("an unreadable sector", Damage.UNREADABLE)
+
+    slices = list(mender.search(damage))
+
+    assert len(slices) > 1
+    assert all(0 < read_bytes <= 4096 for read_bytes in slices)
+    assert totals.ranges == 1

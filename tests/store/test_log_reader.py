@@ -1,5 +1,6 @@
 """Read positions, terms, ranges and the tail of a log."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_node.errors import StoreDamagedError
+from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.stored_range import RangeMovedError
+from dledger_node.store.segments import page_cache
 from dledger_store_files.damage import flip
 
 OpenStore = Callable[..., LogStore]
@@ -146,3 +150,100 @@ def test_a_read_verifies_the_chain_of_its_first_entry_and_of_every_segments_firs
             with pytest.raises(StoreDamagedError, match="bad_chain_crc"):
                 store.read_range(first_index, store.end_index, 1 << 20)
         flip(written / disk.DATA_FOLDER, pos + 35)
+
+
+Reading = Callable[[LogStore, int, int], object]
+
+
+def _checked(store: LogStore, first_index: int, last_index: int) -> object:
+    return store.checked_range(first_index, last_index, 1 << 20, wait=False)
+
+
+def _to_push(store: LogStore, first_index: int, last_index: int) -> object:
+    found = store.range_to_push(first_index, last_index, 1 << 20, wait=False)
+    return None if found is None else found[0]
+
+
+WITHOUT_WAIT = pytest.mark.parametrize("read", [_checked, _to_push])
+
+
+@WITHOUT_WAIT
+def test_a_read_without_a_wait_is_the_same_and_has_as_many_system_calls(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, read: Reading
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    counts = {"pread": 0, "preadv": 0}
+    for name in counts:
+        call = getattr(os, name)
+
+        def counted(*arguments: object, name: str = name, call: Callable[..., int] = call) -> int:
+            counts[name] += 1
+            return call(*arguments)
+
+        monkeypatch.setattr(os, name, counted)
+    waited = store.checked_range(5, 39, 1 << 20, wait=True)
+    if read is _to_push:
+        counts["pread"] = 0
+        waited = store.read_range(5, 39, 1 << 20)[0]  # type: ignore[assignment]
+
+    assert read(store, 5, 39) == waited
+    assert counts["preadv"] == counts["pread"]
+
+
+@WITHOUT_WAIT
+def test_a_read_without_a_wait_gives_up_where_the_page_cache_lacks_bytes(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, read: Reading
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    read_cached, lacks = page_cache.read_cached, [0]
+
+    def partly(fd: int, buffer: bytearray | memoryview, at: int) -> int:
+        lacks[0] -= 1
+        return 0 if lacks[0] == 0 else read_cached(fd, buffer, at)
+
+    monkeypatch.setattr(page_cache, "read_cached", partly)
+    call = 0
+    while lacks[0] <= 0:
+        call += 1
+        lacks[0] = call
+        data = read(store, 5, 39)
+        assert (data is None) == (lacks[0] <= 0)
+
+    assert call > 2
+    assert store.damage is None
+
+
+@WITHOUT_WAIT
+def test_a_read_outside_the_log_says_that_the_range_has_moved(
+    open_store: OpenStore, read: Reading
+) -> None:
+    store = open_store()
+    store.append_bodies([b"x"] * 3, term=1)
+    for first_index, last_index in ((-1, 1), (0, 3)):
+        with pytest.raises(RangeMovedError):
+            read(store, first_index, last_index)
+    store.close()
+    with pytest.raises(RangeMovedError):
+        read(store, 0, 2)
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_damage_found_while_the_log_loses_its_front_is_none(
+    written: Path, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    store = open_store()
+    flip(written / disk.DATA_FOLDER, store.positions(20, 20)[0] + 50)
+    log, header = store._log, LogFiles.header
+
+    def move(files: LogFiles, index: int) -> disk.EntryHeader:
+        if moves:
+            monkeypatch.setattr(log, "begin", log.begin._replace(first_index=1))
+        return header(files, index)
+
+    monkeypatch.setattr(LogFiles, "header", move)
+    with pytest.raises(RangeMovedError if moves else StoreDamagedError):
+        store.checked_range(20, 20, 1 << 20, wait=True)
+
+    assert (store.damage is None) == moves

@@ -86,7 +86,7 @@ def test_a_cut_is_reported_with_its_reason(open_store: OpenStore, crashed: Crash
     assert report.cut_reason.startswith("bad_body_crc")
     assert report.cut_bytes == 3 * 52
     assert str(report).startswith(
-        "it has entries 0 to 0, of which 1 were verified; 156 bytes behind them were cleared: "
+        "it has entries 0 to 0, of which 1 were verified; 156 bytes after them were cleared: "
         "bad_body_crc"
     )
 

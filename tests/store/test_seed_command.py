@@ -1,20 +1,16 @@
 """`dledger-node seed`: it fills the folder of a new group's first voter, and no other."""
 
 import shutil
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
-from dledger_formats.http.status import FlushDiskType, NodeStatus, Role
 from dledger_formats.log import disk
-from dledger_formats.log.archives import INFO_FILE, ArchiveInfo
-from dledger_formats.settings import GroupState, NodeSettings
+from dledger_formats.log.archives import INFO_FILE
+from dledger_formats.settings import GroupState
 from dledger_group.mounts import volume_of_8_mib
 from dledger_logs import damage
 from dledger_logs.read import read_log
@@ -23,47 +19,19 @@ from dledger_node.main import open_store
 from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.ready import HardState
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
-from dledger_node.store_command import seed as seed_command
-
-SHAPE = Shape(segment_bytes=8192, index_segment_bytes=3200)
-NOWHERE = "127.0.0.1:1"
+from dledger_store_files.seeding import (
+    NOWHERE,
+    archive_of,
+    archive_without_voters,
+    info_of,
+    member,
+    run,
+)
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    entries = [each for each in key_history(400, 1) if each.magic == disk.NORMAL or not each.body]
-    return archive_of(tmp_path_factory.mktemp("archive"), entries)
-
-
-def archive_of(folder: Path, entries: list[Entry]) -> Path:
-    log = write_log(folder / "source", entries, SHAPE)
-    made = compacted(copies_of({"n0": log}), folder / "archive", "kv")
-    assert made is not None
-    return made.path
-
-
-def info_of(archive: Path) -> ArchiveInfo:
-    return ArchiveInfo.from_json((archive / INFO_FILE).read_bytes())
-
-
-def member(folder: Path, archive: Path, **changes: object) -> NodeSettings:
-    settings = NodeSettings(
-        group=info_of(archive).group,
-        group_identity="new",
-        self_id="n0",
-        peers={"n0": NOWHERE, "n1": NOWHERE, "n2": NOWHERE},
-        addable_peers={"n3": NOWHERE},
-        initial_group_state=GroupState.NEW,
-        store_base_dir=str(folder / "store"),
-        segment_size_bytes=SHAPE.segment_bytes,
-        index_segment_size_bytes=SHAPE.index_segment_bytes,
-        http_port=1,
-    )
-    return replace(settings, **changes)
-
-
-def run(settings: NodeSettings, archive: Path, *options: str) -> int:
-    return seed_command.main([str(archive), *options], settings.to_environment())
+    return archive_without_voters(tmp_path_factory.mktemp("archive"))
 
 
 def entries_of(folder: Path) -> dict[str, bytes]:
@@ -130,6 +98,43 @@ def test_a_complete_copy_is_never_made_again(
     assert run(member(tmp_path, archive), tmp_path / "gone") == 0
     assert "holds a log already" in capsys.readouterr().err
     assert files() == before
+
+
+def test_a_volume_with_another_archive_than_the_wanted_one_does_not_begin_the_group(
+    tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A group that never had a leader was deleted, and is created again with another archive."""
+    june = archive_without_voters(tmp_path / "june", 2)
+    old, new = (info_of(each).copy_sha256 for each in (archive, june))
+    settings = member(tmp_path, archive)
+    run(settings, archive)
+    folder = tmp_path / "store" / "dledger-n0"
+    before, state = entries_of(folder), load_hard_state(folder)
+
+    for place, options in ((june, ("--copy-sha256", new)), (june, ()),
+                           (tmp_path / "gone", ("--copy-sha256", new))):  # fmt: skip
+        assert run(settings, place, *options) == 1
+        told = capsys.readouterr().err
+        assert f"{folder} holds the log of another archive" in told
+        assert f"copySha256 is {old}, and that of the wanted one is {new}" in told
+        assert (entries_of(folder), load_hard_state(folder)) == (before, state)
+    for options in ((), ("--copy-sha256", old)):
+        assert run(settings, archive, *options) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({}, 1), ({"joining": False}, 0), ({"term": 99}, 0), ({"seed": None}, 0)],
+    ids=["nothing more", "it may vote", "it has heard of a later term", "its log was healed"],
+)
+def test_a_member_that_has_begun_or_heard_of_a_leader_starts_whatever_the_archive_is(
+    tmp_path: Path, archive: Path, changes: dict[str, object], status: int
+) -> None:
+    settings, folder = member(tmp_path, archive), tmp_path / "store" / "dledger-n0"
+    run(settings, archive)
+    save_hard_state(folder, replace(load_hard_state(folder), **changes))
+
+    assert run(settings, archive, "--copy-sha256", "5a" * 32) == status
 
 
 @pytest.mark.parametrize(
@@ -311,86 +316,3 @@ def test_an_archive_that_is_too_large_for_the_volume_is_refused_until_the_volume
         assert names_in(tmp_path / "small") == []
         (tmp_path / "small" / "full").unlink()
         assert run(settings, made.path) == 0
-
-
-def said(**changes: object) -> NodeStatus:
-    """What another first voter says of itself."""
-    view = NodeStatus(
-        group="g", self_id="n1", role=Role.FOLLOWER, term=0, leader_id=None, master=False,
-        ready=False, reason="joining", broker_id=-1, ledger_begin_index=-1, ledger_end_index=-1,
-        ledger_end_term=-1, committed_index=-1, durable_index=-1, joining=True, peers={},
-        flush_disk_type=FlushDiskType.SYNC_FLUSH, group_identity="new", version="1",
-    )  # fmt: skip
-    return replace(view, **changes)
-
-
-class Neighbour(ThreadingHTTPServer):
-    """Serves what n1 says."""
-
-    told = said()
-
-
-class Page(BaseHTTPRequestHandler):
-    server: Neighbour
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.server.told.to_json())
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-
-@pytest.fixture
-def neighbour() -> Iterator[Neighbour]:
-    with Neighbour(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def beside(neighbour: Neighbour, folder: Path, archive: Path, **says: object) -> int:
-    """Seed n0 while n1 says this."""
-    neighbour.told = said(**says)
-    address = f"127.0.0.1:{neighbour.server_port}"
-    return run(member(folder, archive, http_peers={"n1": address}), archive)
-
-
-def test_a_member_gets_its_log_from_others_once_one_says_that_the_group_has_begun(
-    tmp_path: Path, archive: Path, neighbour: Neighbour
-) -> None:
-    end = info_of(archive).end_index
-    for says in (
-        {"term": 9, "leader_id": "n2"},
-        {"term": 9, "ledger_end_index": end + 1, "joining": False},
-    ):
-        assert beside(neighbour, tmp_path, archive, **says) == 0
-        assert names_in(tmp_path) == []
-
-
-def test_members_without_a_log_do_not_say_that_the_group_has_begun(
-    tmp_path: Path, archive: Path, neighbour: Neighbour
-) -> None:
-    """A blank member learns the archive's term from those that have begun with it."""
-    assert beside(neighbour, tmp_path, archive, term=info_of(archive).end_term) == 0
-    assert names_in(tmp_path) == ["dledger-n0"]
-
-
-@pytest.mark.parametrize("ends_alike", [False, True])
-def test_members_with_two_archives_are_an_error(
-    tmp_path: Path, archive: Path, neighbour: Neighbour,
-    capsys: pytest.CaptureFixture[str], *, ends_alike: bool,
-) -> None:  # fmt: skip
-    info = info_of(archive)
-    says = {
-        "term": info.end_term, "ledger_end_index": info.end_index - (not ends_alike),
-        "ledger_end_term": info.end_term,
-    }  # fmt: skip
-    assert beside(neighbour, tmp_path, archive, **says, seed_sha256="5a" * 32) == 1
-    assert "n1 began with another archive: its copySha256 is 5a5a" in capsys.readouterr().err
-    assert names_in(tmp_path) == []
-    assert beside(neighbour, tmp_path, archive, **says, seed_sha256=info.copy_sha256) == 0
-    assert names_in(tmp_path) == ["dledger-n0"]

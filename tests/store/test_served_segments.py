@@ -4,11 +4,12 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from dledger_formats.log import disk
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.segments.segment_list import SegmentList
@@ -205,3 +206,22 @@ def test_a_long_front_that_is_being_removed_costs_one_look_at_each_file(
 
     assert segments.foreign() == []
     assert len(names) <= 2 * count
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"), [("data", Damage.UNREADABLE), ("index", Damage.WRONG_INDEX)]
+)
+def test_a_file_that_was_cut_short_under_an_auditor_tells_its_first_entry(
+    kind: Literal["data", "index"], damage: Damage, open_store: OpenStore, folder: Path
+) -> None:
+    store = open_store()
+    store.append_bodies(BODIES, term=1)
+    commit(store, store.end_index)
+    lists = {"data": store.segments.data, "index": store.segments.index}
+    cut = lists[kind](store.end_index)[2]
+    os.truncate(folder / kind / cut.name, 100)
+
+    with pytest.raises(StoreDamagedError) as caught:
+        store.segments.read(kind, cut.name, 0, cut.readable_bytes)
+
+    assert (caught.value.damage, caught.value.index) == (damage, cut.first_index)

@@ -48,7 +48,7 @@ def life(store: Path, others: Path, promise: Promise) -> None:
         promise.now(kept, set())
     other = Snapshots(others, reserved=1)
     other.save(40, 1, data_of(40))
-    (snapshots.installing() / "data").write_bytes(b"".join(data_of(40)))
+    (snapshots.installing(0) / "data").write_bytes(b"".join(data_of(40)))
     promise.now(kept, {40})
     snapshots.adopt(other.newest_first[0])
     promise.now({20, 40}, {30})

@@ -240,7 +240,7 @@ def test_a_snapshot_of_another_member_is_adopted(tmp_path: Path, snapshots: Snap
     other = Snapshots(tmp_path.parent, reserved=1)
     other.save(9, 2, STATE)
     meta = other.newest_first[0]
-    (snapshots.installing() / "data").write_bytes(b"".join(STATE))
+    (snapshots.installing(0) / "data").write_bytes(b"".join(STATE))
 
     snapshots.adopt(meta)
 

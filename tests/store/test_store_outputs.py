@@ -19,7 +19,7 @@ from dledger_store_files.damage import flip
 START = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from dledger_node.program import main
+from dledger_node.console_script import main
 sys.exit(main())
 """
 KEPT = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}

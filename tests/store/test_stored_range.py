@@ -1,5 +1,6 @@
 """Runs of entries as they lie on disk: their place, and what becomes of it."""
 
+import errno
 import itertools
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from dledger_formats.log.disk import INDEX_UNIT_SIZE
 from dledger_formats.log.runs import bodies_of
 from dledger_node.errors import Damage, StoreDamagedError
+from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 from dledger_store_files.contents import flush
@@ -76,12 +78,22 @@ def test_a_range_that_is_in_memory_is_read_without_a_wait(store: LogStore) -> No
 
 
 def test_a_range_that_is_not_in_memory_is_not_read_without_a_wait(
-    store: LogStore, folder: Path
+    store: LogStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What the kernel answers is replaced: a read that does not wait makes it read ahead, and some
+    disks are in time for it.
+    """
     stored = found(store, 0)
     forget_cache(folder)
-    assert stored.read_cached() is None
-    assert store.stored_range(0, LAST, 1000, wait=False) is None
+
+    def not_in_memory(_fd: int, _buffers: object, _at: int, flags: int = 0) -> int:
+        assert flags == os.RWF_NOWAIT
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.preadv", not_in_memory)
+        assert stored.read_cached() is None
+        assert store.stored_range(0, LAST, 1000, wait=False) is None
 
     assert bodies_of(stored.read(4096), 0) == BODIES[: stored.last.index + 1]
     assert stored.read_cached() is not None
@@ -114,6 +126,22 @@ def test_a_range_of_a_closed_store_has_moved(store: LogStore) -> None:
     for read in (stored.read_cached, lambda: stored.read(0), lambda: found(store, 0)):
         with pytest.raises(RangeMovedError):
             read()
+
+
+def test_damage_of_the_index_file_is_noted_with_the_entry(
+    store: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the entry, the damage would be looked for at the log's beginning."""
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise StoreDamagedError("an unreadable sector", Damage.UNREADABLE)
+
+    monkeypatch.setattr(LogFiles, "segment_run", unreadable)
+    with pytest.raises(StoreDamagedError):
+        store.stored_range(2, 3, 1 << 20)
+
+    assert store.damage is not None
+    assert store.damage.index == 2
 
 
 @pytest.mark.parametrize("index", [0, 3])

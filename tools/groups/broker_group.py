@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from dledger_formats.peers import format_peers
+from dledger_formats.peers import format_peers, split_address
 from dledger_formats.rocketmq import broker_variables as variables
 from tools.groups.node_group import NodeGroup, next_port
 from tools.groups.waiting import wait_for
@@ -51,10 +51,10 @@ class BrokerGroup(NodeGroup):
     def wait_until_up(self, member: str) -> None:
         """Wait until a member serves its status page and clients of the broker."""
         super().wait_until_up(member)
-        host, _, port = self.broker_addresses[member].rpartition(":")
+        host, port = split_address(self.broker_addresses[member])
 
         def accepts() -> bool:
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+            with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
                 return True
             return False
 

@@ -21,7 +21,7 @@ _OWN = "DLEDGER_TEST_OWN_NAMESPACES"
 _BRIDGE_ADDRESS = "198.18.0.1"
 _FIRST_HOST = 10
 # The kernel applies rules in ascending order of preference. Its own rule for local addresses has
-# preference 0 and would come before any cut, so it is moved behind them.
+# preference 0 and would come before any cut, so it is moved after them.
 _CUTS, _LOCAL = "10", "20"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand, encode
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_formats.rocketmq.names import MASTER_ID, ClusterInfo
@@ -76,11 +77,11 @@ class RocketmqGroup(MemberProcesses):
             if process.poll() is not None:
                 raise AssertionError(f"{member} exited by itself with code {process.returncode}")
         request = encode(RemotingCommand(code=int(RequestCode.GET_BROKER_CLUSTER_INFO), opaque=1))
-        host, _, port = self._registered_at.rpartition(":")
+        host, port = split_address(self._registered_at)
         decoder = FrameDecoder()
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((host, int(port)), timeout=ASK_TIMEOUT_S) as connection,
+            socket.create_connection((host, port), timeout=ASK_TIMEOUT_S) as connection,
         ):
             connection.sendall(request)
             while data := connection.recv(1 << 16):

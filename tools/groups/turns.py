@@ -10,7 +10,7 @@ from tools.groups.node_group import NodeGroup
 TURN_S_MAX: Final = 0.005
 """No request may cost a member more processor time in one turn of its loop."""
 LARGEST_ENTRY_TURN_S_MAX: Final = 0.02
-"""The same for a request with an entry of the largest size."""
+"""No request with an entry of the largest size may cost a member more in one turn of its loop."""
 STRAY_BOUNDS_S: Final = {0.005: 0.05, 0.01: 0.05, 0.02: 0.05, 0.05: 0.1, 0.1: 0.25, 0.25: 0.5}
 """The bounds of the metric's buckets, and for each the one that stray turns have."""
 STRAY_TURNS: Final = 3

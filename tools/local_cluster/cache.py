@@ -64,7 +64,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def is_whole(entry: Path) -> bool:
-    """Tell whether an entry has exactly the files that were built, in their full sizes."""
+    """Return whether an entry has exactly the files that were built, in their full sizes."""
     try:
         inventory = json.loads((entry / _INVENTORY).read_text())
     except (OSError, ValueError):

@@ -212,10 +212,6 @@ class Layout:
         return self.folder / "volumes"
 
     @property
-    def loaded_images(self) -> Path:
-        return self.folder / "images"
-
-    @property
     def kubeconfig(self) -> Path:
         return self.folder / "admin.kubeconfig"
 

@@ -36,7 +36,7 @@ def switched_on_at(layout: Layout, each: NodeLayout) -> float:
 
 
 def is_ready(node_object: Any, since: float) -> bool:
-    """Tell whether a node is Ready and has sent a heartbeat since its last start.
+    """Return whether a node is Ready and has sent a heartbeat since its last start.
 
     A node that restarts before its loss was noticed still has the condition from before.
     """

@@ -39,7 +39,7 @@ def wait_until(
 
 
 def answers(url: str) -> bool:
-    """Tell whether a health page of the cluster returns OK."""
+    """Return whether a health page of the cluster returns OK."""
     opener = urllib.request.build_opener(
         # No proxy can reach this machine's own addresses.
         urllib.request.ProxyHandler({}),

@@ -22,6 +22,9 @@ from pyspark_dledger.layout import DAMAGED, Bools, Flag, Longs
 
 WEAK: Final = "weak"
 """The kind of an `Outcome` that is no finding: the entries are not intact on a majority."""
+READ_AGAIN: Final = "read_again"
+"""The kind of an `Outcome` that is no finding: these members' copies of the piece were read intact.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,11 @@ class Outcome:
     member: str = ""
     segment: int = -1
     members: str = ""
-    """The members that hold different versions, if no version is a majority's."""
+    """The members that hold different versions, if no version is a majority's; for `READ_AGAIN`,
+    those that were read.
+    """
+    reason: str = ""
+    """How it is known, if not from the comparison entry by entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +77,12 @@ def agreement(
     electorate: Electorate,
     *,
     is_fresh: bool,
+    has_differed: bool,
 ) -> Iterator[Outcome]:
     """Yield the outcomes of the piece with these indexes, given all packs of it by member.
 
-    `is_fresh` says that the chain CRCs before the piece do not differ.
+    `is_fresh` says that the chain CRCs before the piece do not differ, `has_differed` that whole
+    copies of it did in the first reading: then it is told who has it intact.
     """
     copies = _copies(packs, first_index, last_index, electorate)
     if copies is None:
@@ -93,6 +102,10 @@ def agreement(
     ):
         for first, last in _runs(chosen):
             yield _outcome(copies, kind, first, last)
+    whole = np.flatnonzero(copies.intact.all(axis=1)).tolist()
+    if has_differed and whole:
+        members = ", ".join(sorted(copies.members[row] for row in whole))
+        yield _outcome(copies, READ_AGAIN, 0, last_index - first_index, members=members)
 
 
 def _copies(

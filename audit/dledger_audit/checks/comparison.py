@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, run_of
+from dledger_audit.checks.seen import Difference
 from dledger_audit.checks.table import DigestTable
-from dledger_audit.verdict import CRITICAL, TOO_FEW_COPIES
+from dledger_audit.verdict import CRITICAL, HISTORY, MINORITY, TOO_FEW_COPIES
 from pyspark_dledger.digests import PIECE_BITS
 from pyspark_dledger.layout import DAMAGED, Bools, Flag, Longs
 
@@ -38,6 +39,10 @@ class Comparison:
     disputed: list[Range]
     fresh: frozenset[int]
     """First indexes of the disputed pieces before which the members' chain CRCs do not differ."""
+    differing: list[Range]
+    """The disputed pieces of which whole copies, or their chains, differ."""
+    differences: list[Difference]
+    """What differs in those pieces, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ def compare(table: DigestTable, electorate: Electorate) -> Comparison:
     """Compare all pieces."""
     pieces = _pieces(table, electorate)
     whole = pieces.expected & (pieces.count == pieces.end - pieces.start)
+    chained = whole & (pieces.covered == pieces.end - pieces.start)
     splits = _differ(whole, pieces.digest)
     chains_split = _differ(whole & (pieces.covered > 0), pieces.chain) | _differ(
         whole & (pieces.covered > 0), pieces.covered
@@ -65,7 +71,8 @@ def compare(table: DigestTable, electorate: Electorate) -> Comparison:
     partly = pieces.expected & ~whole & ((pieces.count > 0) | _is_mixed(pieces))
     # A chain CRC covers everything before, so chains that differ once differ from then on.
     split_before = np.concatenate(([False], np.logical_or.accumulate(chains_split)[:-1]))
-    disputed = splits | partly.any(axis=0) | (chains_split & ~split_before)
+    chains_begin = chains_split & ~split_before
+    disputed = splits | partly.any(axis=0) | chains_begin
     counted = np.array([[member in electorate.counted] for member in table.members], np.bool_)
     counted = counted.reshape(len(table.members), 1)
     intact = (whole & counted).sum(axis=0)
@@ -83,6 +90,16 @@ def compare(table: DigestTable, electorate: Electorate) -> Comparison:
         weak=sorted([*_ranges(pieces, weak), *weak_gaps]),
         disputed=_ranges(pieces, disputed),
         fresh=frozenset(pieces.start[disputed & ~split_before].tolist()),
+        differing=_ranges(pieces, splits | chains_begin),
+        differences=sorted(
+            [
+                *_differences(table, pieces, MINORITY, whole, pieces.digest, splits),
+                *_differences(
+                    table, pieces, HISTORY, chained, pieces.chain, chains_begin & ~splits
+                ),
+            ],
+            key=lambda each: each.first_index,
+        ),
     )
 
 
@@ -127,6 +144,27 @@ def _differ(among: npt.NDArray[np.bool_], values: Grid) -> Bools:
     high = np.where(among, values, np.iinfo(np.int64).min).max(axis=0, initial=-(2**63))
     differ: Bools = (low != high) & (among.sum(axis=0) > 1)
     return differ
+
+
+def _differences(
+    table: DigestTable,
+    pieces: _Pieces,
+    kind: str,
+    among: npt.NDArray[np.bool_],
+    values: Grid,
+    chosen: Bools,
+) -> Iterator[Difference]:
+    """Yield the chosen pieces of which the members among these have different values."""
+    for piece in np.flatnonzero(_differ(among, values) & chosen).tolist():
+        yield Difference(
+            kind=kind,
+            first_index=int(pieces.start[piece]),
+            last_index=int(pieces.end[piece]) - 1,
+            versions={
+                table.members[row]: int(values[row, piece])
+                for row in np.flatnonzero(among[:, piece]).tolist()
+            },
+        )
 
 
 def _ranges(pieces: _Pieces, chosen: Bools) -> list[Range]:

@@ -42,7 +42,7 @@ class Electorate:
 
 
 def is_counted(status: NodeStatus) -> bool:
-    """Tell whether a voter's copies count."""
+    """Return whether a voter's copies count."""
     return status.storage is StorageState.SOUND and not status.joining
 
 

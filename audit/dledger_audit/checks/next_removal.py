@@ -25,7 +25,7 @@ class HeldBy(StrEnum):
     """What keeps a segment that is due."""
 
     COMMIT = "commit"
-    """The entry behind it is not committed, by the last checkpoint."""
+    """The entry after it is not committed, by the last checkpoint."""
     STATE = "state"
     """The state needs it, to be restored from its oldest snapshot or for a program."""
     VOTERS = "voters"
@@ -115,7 +115,7 @@ def outlook(
 
 
 def keeps_everything(policy: RetentionPolicy) -> bool:
-    """Tell whether no segment is ever removed, even from a full volume."""
+    """Return whether no segment is ever removed, even from a full volume."""
     return policy.reserved_ms is None and policy.bytes_max is None
 
 
@@ -137,7 +137,7 @@ def next_round(planned: Sequence[NextRemoval]) -> Round:
 
 
 def _is_held(planned: NextRemoval) -> bool:
-    """Tell whether a segment stays although it is due; force overrides what voters lack."""
+    """Return whether a segment stays although it is due; force overrides what voters lack."""
     ignored = {HeldBy.VOTERS} if planned.rule is RemovalRule.FORCE else set()
     return bool(set(planned.held_by) - ignored)
 

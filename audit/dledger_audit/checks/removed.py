@@ -6,7 +6,8 @@ them, and every voter held them or the member says that it was forced. The log m
 snapshot where there is a state.
 
 A manifest is only a moment: the log of a leader may be replacing the member's, so that its status
-and its record are of different logs. A fault therefore counts only if the member tells it twice.
+and its record are of different logs. A fault therefore counts only if the member tells it twice,
+before the logs are read and again after that. If it does not answer then, nobody knows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,15 +48,16 @@ def removed(
 ) -> Iterator[Run]:
     """Yield a run for each missing range that is not explained, or of which nothing is known.
 
-    `first` are the manifests of the members that were read, `again` those of the members that
-    answered once more, and `held` is what each member that was read holds.
+    `first` are the first manifests of the members that were read, `again` those of the members
+    that answered once more, and `held` is what each member that was read holds.
     """
     for member, said in first.items():
         present = again.get(member, said)
         if present.retention is not None:
             begin_index = present.status.ledger_begin_index
             yield from _unrecorded(member, present.retention, begin_index)
-        for fault in _told_twice(_faults_of(said), _faults_of(present)):
+        twice = _faults_of(present) if member in again else []
+        for fault in _told_twice(_faults_of(said), twice):
             yield run_of(
                 REMOVED,
                 CRITICAL,
@@ -64,6 +66,20 @@ def removed(
                 member=member,
                 reason=f"{fault.reason}, and {_left(fault, held)}",
             )
+
+
+def told_once(
+    first: Mapping[str, Manifest], again: Mapping[str, Manifest]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the members that told faults and did not answer again, and the range of these."""
+    for member, said in first.items():
+        found = _faults_of(said) if member not in again else []
+        if found:
+            low, high = (
+                min(each.first_index for each in found),
+                max(each.last_index for each in found),
+            )
+            yield member, low, high
 
 
 def faults(retention: RetentionState, begin_index: int) -> Iterator[Fault]:

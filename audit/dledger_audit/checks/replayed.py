@@ -75,7 +75,7 @@ def _against(chain: Chain, chains: Sequence[Chain], known: set[Version]) -> Iter
 
 
 def _decides(versions: set[Version], against: set[Version], electorate: Electorate) -> bool:
-    """Tell whether a majority of the voters has these versions, and not the others."""
+    """Return whether a majority of the voters has these versions, and not the others."""
     return (
         len(_voters(versions, electorate))
         >= electorate.majority

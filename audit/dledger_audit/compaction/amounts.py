@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
@@ -241,9 +242,12 @@ def segment_of(part: Part, edges: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SparkAmounts:
-    """Runs the pass on Spark; `entries_max` divides it into more tasks than one a segment."""
+    """Runs the pass on Spark; `entries_max` divides it into more tasks than one a segment.
 
-    spark: SparkSession
+    Spark SQL is started by the pass, since its start may fail as any part of the pass.
+    """
+
+    context: SparkContext
     entries_max: int | None = None
 
     def states(
@@ -261,8 +265,9 @@ class SparkAmounts:
 
         entries = parts[-1].last_index - parts[0].first_index
         partitions = max(4, entries // KEYS_PER_PARTITION)
-        self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        rows = self.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROWS)
+        spark = SparkSession(self.context)
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROWS)
         last = sql.max(sql.struct("mark", "segment", "entries", "bytes")).alias("last")
         mark = sql.col("mark")
         stays = sql.when(mark % 2 == 0, VALUE).when(mark >= rule.first_tombstone_mark, TOMBSTONE)

@@ -85,12 +85,12 @@ def plan(
         parts = [Part(first_index=first, last_index=end, copies=held)]
     else:
         info = previous.info
-        _check_previous(info, group, decoder, members)
+        _check_previous(info, group, decoder, tombstone_entries, members)
         damaged = previous.damaged_files()
         is_same = (clean, end) == (info.clean_index, info.end_index)
         is_behind = clean < info.clean_index or end < info.end_index
         if is_behind and damaged:
-            # Entries of the archive may lie only there and behind the lowest commit.
+            # Entries of the archive may lie only there and after the lowest commit.
             raise RefusedError(
                 f"{previous.log / damaged[0]} is damaged, and the voters have committed only up to "
                 f"{end} and can be compacted up to {clean}, not to {info.end_index} and "
@@ -118,12 +118,18 @@ def plan(
 def _after(
     previous: Archive, damaged: Sequence[str], held: tuple[Copy, ...], first: int, end: int
 ) -> list[Part]:
-    """Return the parts of a run after another: the archive before, and the log behind it.
+    """Return the parts of a run after another: the archive, and the log after it.
 
     Entries of the two are never mixed up to the old clean point. The archive may have dropped a
-    tombstone there, and a member's log still hold what it deleted.
+    tombstone there, and a member's log still hold what it deleted. Raises RefusedError.
     """
     info = previous.info
+    if not damaged and first > info.end_index + 1:
+        raise RefusedError(
+            f"the archive ends with entry {info.end_index}, and the members begin with {first}: "
+            "retention has removed the entries between, so the archive cannot be continued; keep "
+            "it for what it has, and compact to another folder"
+        )
     if not damaged:
         old, next_index = previous.copy(), info.clean_index + 1
         return [
@@ -192,11 +198,12 @@ def _written(
     finally:
         writer.close()
     copy_sha256 = digest_of(files)
-    before, status = planned.previous, members[0].manifest.status
+    before = planned.previous
+    known = before.info.group_identity if before else ""
     info = ArchiveInfo(
         format=FORMAT,
         group=planned.group,
-        group_identity=before.info.group_identity if before else status.group_identity,
+        group_identity=known or log_copies.identity_of(members),
         decoder=planned.decoder,
         tombstone_entries=planned.rule.tombstone_entries,
         first_index=planned.first_index,
@@ -281,19 +288,27 @@ def _header(reader: Reader, copy: Copy, index: int) -> tuple[int, ...] | None:
     return (*fields, int(run.crc[at]), int(run.headers["chain_crc"][at]))
 
 
-def _check_previous(info: ArchiveInfo, group: str, decoder: str, members: Sequence[Copy]) -> None:
-    said = "; compact to another folder"
+def _check_previous(
+    info: ArchiveInfo, group: str, decoder: str, tombstone_entries: int, members: Sequence[Copy]
+) -> None:
+    said = "compact to another folder"
     if info.group != group or log_copies.is_other_group(members, info.group_identity):
-        raise RefusedError(f"the archive belongs to another group, {info.group}{said}")
+        raise RefusedError(f"the archive belongs to another group, {info.group}; {said}")
     if info.decoder != decoder:
         raise RefusedError(
             f"the archive was made with the decoder {info.decoder}, not {decoder}: entries that "
-            f"{decoder} would keep may be gone{said}"
+            f"{decoder} would keep may be gone; {said}"
+        )
+    if tombstone_entries > info.tombstone_entries:
+        raise RefusedError(
+            f"the archive was made with --tombstone-entries {info.tombstone_entries}, not "
+            f"{tombstone_entries}: tombstones that must stay longer may be gone; give "
+            f"{info.tombstone_entries} or fewer, or {said}"
         )
 
 
 def _by_begin(members: Sequence[Copy]) -> tuple[Copy, ...]:
-    """Sort copies: those with the most entries first, and the leader behind the others of these."""
+    """Sort copies: those with the most entries first, and the leader after the others of these."""
 
     def rank(copy: Copy) -> tuple[int, bool, int]:
         return copy.first_index, copy.leads, -copy.committed_index

@@ -87,6 +87,14 @@ def _copy(group: str, member: str, place: str, waits: Waits) -> Copy:
     return Copy(member=member, place=place, manifest=manifest)
 
 
+def identity_of(copies: Sequence[Copy]) -> str:
+    """Return the identity of the copies' group; empty if no member knows it.
+
+    Some may not: a member that is out of service tells only the one of its settings.
+    """
+    return max((copy.manifest.status.group_identity for copy in copies), default="")
+
+
 def is_other_group(copies: Sequence[Copy], identity: str) -> bool:
-    """Tell whether the copies are known to belong to another group than this identity's."""
+    """Return whether the copies are known to belong to another group than this identity's."""
     return any(identities_differ(c.manifest.status.group_identity, identity) for c in copies)

@@ -35,7 +35,7 @@ class Rule(NamedTuple):
         return 2 * (self.clean_index - self.tombstone_entries + 1)
 
     def keeps(self, mark: int) -> bool:
-        """Tell whether the last entry of a key stays."""
+        """Return whether the last entry of a key stays."""
         return mark % 2 == 0 or mark >= self.first_tombstone_mark
 
 

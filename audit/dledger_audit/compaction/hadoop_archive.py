@@ -47,6 +47,9 @@ def publish(remote: HadoopFolder, archive: Archive) -> None:
 
 
 def remove_others(remote: HadoopFolder, valid: str) -> None:
-    """Remove all logs but the valid one, and what a killed run left. Raises HadoopError."""
+    """Remove all logs but the valid one, and what a killed run left. Raises HadoopError.
+
+    What a run that takes the lock over writes is not among the names, or the lock is missed.
+    """
     for name in names.others(remote.names(), valid):
         remote.remove(name)

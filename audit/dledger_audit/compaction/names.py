@@ -13,12 +13,12 @@ _OWN: Final = frozenset((INFO_FILE, LOCK_FILE, HADOOP_LOCK_FILE))
 
 
 def is_left(name: str) -> bool:
-    """Tell whether a killed run left this file: an unfinished one, or a lock that it took over."""
+    """Return whether a killed run left this file: unfinished, or a lock that it took over."""
     return name in UNFINISHED_INFO or name.startswith(f"{HADOOP_LOCK_FILE}.")
 
 
 def is_log(name: str) -> bool:
-    """Tell whether a folder with this name has an archive's log, or a part of one."""
+    """Return whether a folder with this name has an archive's log, or a part of one."""
     return name == NEW_LOG or FOLDER_NAME.fullmatch(name) is not None
 
 

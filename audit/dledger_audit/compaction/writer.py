@@ -4,7 +4,7 @@ Every index keeps its place in the order, and its term. An entry that goes becom
 What stays keeps its magic, channel and body. The bytes depend on the entries alone: not on the copy
 that they came from, nor on the number of entries at a time.
 
-The data files are sparse behind their last record, and read as zeros there.
+The data files are sparse after their last record, and read as zeros there.
 """
 
 import hashlib

@@ -9,10 +9,10 @@ _ELSEWHERE: Final = re.compile(r"(spark|k8s)://\S+")
 
 
 def is_local(master: str) -> bool:
-    """Tell whether tasks run in the process of the driver."""
+    """Return whether tasks run in the process of the driver."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def is_master(text: str) -> bool:
-    """Tell whether an audit can use this master."""
+    """Return whether an audit can use this master."""
     return is_local(text) or _ELSEWHERE.fullmatch(text) is not None

@@ -24,7 +24,7 @@ from pyspark_dledger import bearer, pace, patience
 
 @contextmanager
 def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkContext]:
-    """Start Spark as the options say, and stop it behind the block.
+    """Start Spark as the options say, and stop it after the block.
 
     Not more executors are started than so many tasks keep busy; None if that is not known. Raises
     NoExecutorsError if there are none for `options.executors_within` seconds, or one is refused.

@@ -96,7 +96,7 @@ class Causes:
 
 
 def has_ended(context: SparkContext) -> bool:
-    """Tell whether Spark has stopped by itself, or its JVM is gone."""
+    """Return whether Spark has stopped by itself, or its JVM is gone."""
     try:
         return bool(context._jsc.sc().isStopped())
     except (OSError, Py4JNetworkError):

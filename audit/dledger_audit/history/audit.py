@@ -5,7 +5,8 @@ from dataclasses import replace
 from dledger_audit.audit import AuditResult, audit
 from dledger_audit.capture import Capture
 from dledger_audit.checks.findings import Run, finding, merged, run_of
-from dledger_audit.checks.history import changed, compared
+from dledger_audit.checks.history import changed
+from dledger_audit.history.compared import compared
 from dledger_audit.history.memory import Memory
 from dledger_audit.history.remembering import RememberingPasses
 from dledger_audit.passes import Passes
@@ -25,16 +26,31 @@ def audit_with_history(
     memory.check_group(capture.manifests)
     remembering = RememberingPasses(passes, memory, since_last=since_last)
     result = audit(remembering, capture, ask_again)
-    is_as_before = compared(memory, remembering.read)
-    runs = merged(changed(memory, is_as_before, capture.manifests))
+    found = compared(memory.rows, remembering.read, capture.electorate)
+    runs = merged(changed(memory, found, capture.manifests))
     if known := remembering.entries_known:
         runs.append(
             Run(check=KNOWN_BEFORE, severity=INFO, first_index=-1, last_index=-1, entries=known)
         )
     findings = (*result.findings, *(finding(run, is_elsewhere=False) for run in runs))
-    suspects = remembering.suspects(is_as_before)
-    after = memory.after(remembering.read, capture.manifests, suspects)
+    suspects = remembering.suspects(found)
+    after = memory.after(
+        remembering.read, found, capture.manifests, suspects, _group(capture, memory)
+    )
     return replace(result, findings=findings), after
+
+
+def _group(capture: Capture, memory: Memory) -> frozenset[str]:
+    """Return the members of the group.
+
+    Fewer members than a majority may tell an old membership, so those that are known stay then. A
+    member without an open log tells none. If nobody does, the settings do.
+    """
+    manifests = capture.manifests
+    members = capture.members | manifests.keys()
+    telling = {each for each in manifests if manifests[each].status.voters} or manifests.keys()
+    is_told = len(capture.voters & telling) >= capture.electorate.majority
+    return members if is_told else members | memory.said.keys()
 
 
 def not_kept(error: Exception) -> Finding:

@@ -1,39 +1,44 @@
-"""The memory of a group's audits, as a file.
+"""What a group's earlier audits read, as a file.
 
     FOLDER/history.parquet    rows of DIGEST_SCHEMA, of whole and sound chunks alone; its metadata
                               has, as JSON, the group, the number of audits, what each member said
-                              of itself when it was read last, and its suspect chunks
+                              of itself, its suspect chunks, and which known entries the next
+                              audit reads again
     FOLDER/lock               locked by the audit that reads and replaces the history
 
 A *suspect* chunk was known, and was not found as it was when it was read last. It is read by every
 audit until it is as it was, so an audit that reads only a part never takes it for sound.
-
-A *chunk* is the 4096 entries from a multiple of 4096 on. A member's log may divide one between two
-segments, so a chunk has one row or two.
 """
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dledger_audit.places import LOCK_FILE
+from dledger_audit.history.chunks import (
+    CHUNK,
+    chunk_starts,
+    member_numbers,
+    starts_of,
+    whole_chunks,
+)
+from dledger_audit.history.compared import Compared
+from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE
 from dledger_formats.http.status import Manifest, NodeStatus
-from pyspark_dledger.digests import DIGEST_SCHEMA, PIECE_BITS
-from pyspark_dledger.layout import Bools, Flag, Longs
+from pyspark_dledger.digests import DIGEST_SCHEMA
+from pyspark_dledger.layout import Longs
 
 FILE: Final = "history.parquet"
 VERSION: Final = 1
-CHUNK: Final = 1 << PIECE_BITS
+PARTS: Final = 7
+"""A chunk that is known is read again by one of so many audits in a row."""
 _KEY: Final = b"dledger-audit"
 
 
@@ -43,11 +48,13 @@ class HistoryError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a member said of itself when it was audited last."""
+    """What a member said of itself: in the last audit, and the highest of all audits."""
 
     life: str
     term: int
+    """The highest one."""
     committed_index: int
+    """The highest one: what was committed stays so, also if the member knows less later."""
     begin_index: int
 
     @classmethod
@@ -61,10 +68,20 @@ class Said:
             begin_index=max(0, status.ledger_begin_index),
         )
 
+    def since(self, before: "Said | None") -> "Said":
+        """Return what is known after an audit that read this, if this was known before it."""
+        if before is None:
+            return self
+        return replace(
+            self,
+            term=max(self.term, before.term),
+            committed_index=max(self.committed_index, before.committed_index),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The memory before the first audit, or behind some."""
+    """What earlier audits read; empty before the first one."""
 
     group: str
     identity: str = ""
@@ -72,45 +89,68 @@ class Memory:
     said: Mapping[str, Said] = field(default_factory=dict)
     suspects: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """The first indexes of the suspect chunks of each member that has some."""
+    part: int = 0
+    """Which part of what is known the next audit reads again, of PARTS."""
+    again_from: int = 0
+    """Where the part before it ended."""
     rows: pa.Table = field(default_factory=DIGEST_SCHEMA.empty_table)
 
-    def chunks(self, member: str) -> dict[int, pa.Table]:
-        """Return the rows of each chunk of a member, by the chunk's first index."""
-        rows = self.rows.filter(pc.equal(self.rows["member"], member))
-        starts = chunk_starts(rows)
-        order = np.argsort(starts, kind="stable")
-        rows = rows.take(pa.array(order))
-        found, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
-        places = zip(found.tolist(), firsts.tolist(), counts.tolist(), strict=True)
-        return {start: rows.slice(first, count) for start, first, count in places}
+    def chunks(self, member: str) -> Longs:
+        """Return the first indexes of the known chunks of a member, in order."""
+        return starts_of(self.rows, member)
+
+    @property
+    def again(self) -> tuple[int, int]:
+        """Return which known entries the next audit reads again: from the first to before the end.
+
+        Each part of a round begins where the one before it ended, and the last one ends with what
+        is known then. The ends come from the bounds of the log alone, which only rise, so an entry
+        has its turn in the next round no later than in this one, however much the log has grown.
+        """
+        starts = chunk_starts(self.rows)
+        if not len(starts):
+            return 0, 0
+        first = max(int(starts.min()), self.again_from if self.part else 0)
+        chunks = max(0, int(starts.max()) + CHUNK - first) // CHUNK
+        return first, first + CHUNK * -(-chunks // (PARTS - self.part))
 
     def after(
         self,
         rows: pa.Table,
+        found: Compared,
         manifests: Mapping[str, Manifest],
         suspects: Mapping[str, frozenset[int]],
+        group: Collection[str],
     ) -> "Memory":
-        """Return the memory after an audit that read these rows and leaves these suspect chunks.
+        """Return the memory after an audit that read these rows, found this in them, and leaves
+        these suspect chunks. Members that are not in the group any more are forgotten.
 
-        A chunk that is known already stays as it is: if it changed, the next audit says so, too. So
-        does what a member said of itself, if it tells nothing of its log now.
+        A chunk that is known already stays as it is, unless it was mended: if it changed, the next
+        audit says so, too. So do the highest commit and term of a member, and all that it said of
+        itself, if it tells nothing of its log now.
         """
-        new = whole_chunks(rows)
-        is_known = pc.is_in(_keys(new), value_set=_keys(self.rows))
-        kept = pa.concat_tables([self.rows, new.filter(pc.invert(is_known))])
+        whole = whole_chunks(rows)
+        new = whole.filter(pa.array(found.of_rows(whole, found.is_learned)))
+        old = self.rows.filter(pa.array(~found.of_rows(self.rows, found.is_mended)))
+        kept = pa.concat_tables([old, new])
         told = {member: each for member, each in manifests.items() if not each.is_unlisted}
-        said = {**self.said, **{member: Said.of(each) for member, each in told.items()}}
+        now = {member: Said.of(each).since(self.said.get(member)) for member, each in told.items()}
+        said = {member: each for member, each in {**self.said, **now}.items() if member in group}
         begin = min((each.begin_index for each in said.values()), default=0)
-        kept = kept.filter(pa.array(chunk_starts(kept) + CHUNK > begin))
+        is_in_group = member_numbers(kept, list(said)) >= 0
+        kept = kept.filter(pa.array(is_in_group & (chunk_starts(kept) + CHUNK > begin)))
         return replace(
             self,
             identity=self.identity or identity_of(manifests),
             audits=self.audits + 1,
             said=said,
+            part=(self.part + 1) % PARTS if len(self.rows) else 0,
+            again_from=self.again[1],
             suspects={
                 member: still
                 for member, starts in suspects.items()
-                if (still := frozenset(start for start in starts if start + CHUNK > begin))
+                if member in group
+                and (still := frozenset(start for start in starts if start + CHUNK > begin))
             },
             rows=kept.combine_chunks(),
         )
@@ -130,8 +170,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the history from its reading to its replacement.
 
     Of two audits that end at once, one would replace what the other has kept. Raises HistoryError
-    if another audit holds it. A folder that cannot be locked is not held: nothing can be kept there
-    either, which must not cost the audit.
+    if another audit holds it, also one that names it by a URI. A folder that cannot be locked is
+    not held: nothing can be kept there either, which must not cost the audit.
     """
     with ExitStack() as stack:
         with suppress(OSError):
@@ -139,6 +179,7 @@ def locked(folder: Path) -> Iterator[None]:
             fd = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
             stack.callback(os.close, fd)
             _lock(fd, folder)
+            _check_hadoop_lock(folder)
         yield
 
 
@@ -149,6 +190,15 @@ def _lock(fd: int, folder: Path) -> None:
         raise HistoryError(
             f"{folder} is in use by another audit; audit again once that has ended"
         ) from error
+
+
+def _check_hadoop_lock(folder: Path) -> None:
+    """Refuse a folder that an audit by URI holds: each takes its lock, then looks for the other."""
+    if (folder / HADOOP_LOCK_FILE).exists():
+        raise HistoryError(
+            f"{folder} is in use by another audit, or one was killed: audit again once that has "
+            f"ended; if none runs, remove {folder / HADOOP_LOCK_FILE}"
+        )
 
 
 def load(folder: Path, group: str) -> Memory:
@@ -169,6 +219,8 @@ def load(folder: Path, group: str) -> Memory:
             audits=said["audits"],
             said={member: Said(**each) for member, each in said["members"].items()},
             suspects={m: frozenset(starts) for m, starts in said.get("suspects", {}).items()},
+            part=said.get("part", 0) % PARTS,
+            again_from=said.get("again_from", 0),
             rows=table.replace_schema_metadata().cast(DIGEST_SCHEMA),
         )
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
@@ -188,6 +240,8 @@ def save(memory: Memory, folder: Path) -> None:
         "identity": memory.identity,
         "audits": memory.audits,
         "members": {member: asdict(each) for member, each in memory.said.items()},
+        "part": memory.part,
+        "again_from": memory.again_from,
         "suspects": {member: sorted(starts) for member, starts in memory.suspects.items()},
     }
     rows = memory.rows.replace_schema_metadata({_KEY: json.dumps(said).encode()})
@@ -208,37 +262,7 @@ def save(memory: Memory, folder: Path) -> None:
         raise HistoryError(f"the history cannot be written: {error}") from error
 
 
-def whole_chunks(rows: pa.Table) -> pa.Table:
-    """Return the rows of the chunks that a member has whole and sound, entry by entry."""
-    sound = rows.filter(pa.array(_is_sound(rows)))
-    starts = chunk_starts(sound)
-    counts = sound["entries"].to_numpy()
-    names = sound["member"].combine_chunks().dictionary_encode()
-    keys = np.stack([names.indices.to_numpy().astype(np.int64), starts])
-    _, number = np.unique(keys, axis=1, return_inverse=True)
-    totals = np.bincount(number.reshape(-1), weights=counts, minlength=1)
-    return sound.filter(pa.array(totals[number.reshape(-1)] == CHUNK))
-
-
-def chunk_starts(rows: pa.Table) -> Longs:
-    """Return the first index of the chunk of each row."""
-    starts: Longs = rows["first_index"].to_numpy() >> PIECE_BITS << PIECE_BITS
-    return starts
-
-
 def identity_of(manifests: Mapping[str, Manifest]) -> str:
     """Return the identity of a group; empty if no member tells it."""
     said: list[NodeStatus] = [each.status for each in manifests.values()]
     return max((status.group_identity for status in said), default="")
-
-
-def _is_sound(rows: pa.Table) -> Bools:
-    flags = rows["flags"].to_numpy()
-    sound: Bools = (flags & ~int(Flag.NO_CRC)) == 0
-    return sound
-
-
-def _keys(rows: pa.Table) -> pa.ChunkedArray:
-    """Return a text for the member and the chunk of each row."""
-    starts = pa.array(chunk_starts(rows)).cast(pa.string())
-    return pc.binary_join_element_wise(rows["member"].combine_chunks(), starts, "/")

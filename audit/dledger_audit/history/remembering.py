@@ -1,23 +1,23 @@
 """The pass over the logs of an audit that trusts the earlier ones: it reads what they did not know,
-and a seventh of what they knew.
+and a part of what they knew.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dledger_audit.checks.comparison import Range
-from dledger_audit.history.memory import CHUNK, Memory, chunk_starts
+from dledger_audit.history.chunks import CHUNK, chunk_starts, member_numbers, runs_of
+from dledger_audit.history.compared import Compared
+from dledger_audit.history.memory import Memory
 from dledger_audit.passes import Passes
 from dledger_audit.pieces import PieceComparer
 from dledger_audit.snapshots.reading import Listed, SnapshotRead
 from dledger_formats.http.status import Manifest
+from pyspark_dledger.layout import Longs
 from pyspark_dledger.ranges import INDEX_MAX, IndexRange
-
-PARTS: Final = 7
-"""A chunk that is known is read again by one of so many audits in a row."""
 
 
 class RememberingPasses:
@@ -28,24 +28,29 @@ class RememberingPasses:
         self._memory = memory
         self._since_last = since_last
         self._read: dict[str, pa.Table] = {}
-        self._to_read: dict[str, frozenset[int]] = {}
-        self.entries_known = 0
-        """Entries, of all members, that were not read, because earlier audits read them."""
+        self._to_read: dict[str, Longs] = {}
+        self._entries_known: dict[str, int] = {}
+
+    @property
+    def entries_known(self) -> int:
+        """Return how many entries, of all members, were not read, since earlier audits read them.
+
+        A member that was read once more, as a whole, has none.
+        """
+        return sum(self._entries_known.values())
 
     @property
     def read(self) -> pa.Table:
         """Return the rows that were read, of each member the latest."""
         return pa.concat_tables([self._memory.rows.slice(0, 0), *self._read.values()])
 
-    def suspects(self, is_as_before: Mapping[tuple[str, int], bool]) -> dict[str, frozenset[int]]:
-        """Return the suspect chunks of each member after this audit.
-
-        `is_as_before` tells of the members and chunks that were read whether they are as they were.
-        """
+    def suspects(self, found: Compared) -> dict[str, frozenset[int]]:
+        """Return the suspect chunks of each member after this audit, which found this."""
         suspects = dict(self._memory.suspects)
         for member, starts in self._to_read.items():
-            every = suspects.get(member, frozenset()) | starts
-            suspects[member] = frozenset(at for at in every if not is_as_before.get((member, at)))
+            every = np.union1d(_sorted(suspects.get(member, frozenset())), starts)
+            still = np.setdiff1d(every, found.as_before(member), assume_unique=True)
+            suspects[member] = frozenset(still.tolist())
         return suspects
 
     def digests(
@@ -57,7 +62,7 @@ class RememberingPasses:
         """Return the digests of all entries: read, or known from earlier audits."""
         cuts = tuple(cuts)
         held = {member: _held(self._memory, member, said) for member, said in manifests.items()}
-        known: dict[str, dict[int, pa.Table]] = {}
+        known: dict[str, Longs] = {}
         if self._since_last and not ranges:
             known = {
                 member: _usable(self._memory, member, said, held[member], cuts)
@@ -65,16 +70,15 @@ class RememberingPasses:
             }
         trusted = _trusted(known, manifests, self._memory)
         for member, starts in held.items():
-            self._to_read[member] = starts - frozenset(trusted)
-        wanted = _without(trusted) if trusted else ranges
+            self._to_read[member] = np.setdiff1d(starts, trusted, assume_unique=True)
+        wanted = _without(trusted) if len(trusted) else ranges
         rows = self._passes.digests(manifests, cuts, wanted)
+        remembered = _remembered(self._memory, known, trusted)
         for member in manifests:
-            self._read[member] = rows.filter(pa.compute.equal(rows["member"], member))
-        remembered = [
-            chunks[start] for chunks in known.values() for start in trusted if start in chunks
-        ]
-        self.entries_known = sum(pa.compute.sum(each["entries"]).as_py() for each in remembered)
-        return pa.concat_tables([rows, *remembered])
+            self._read[member] = rows.filter(pc.equal(rows["member"], member))
+            ours = remembered.filter(pc.equal(remembered["member"], member))
+            self._entries_known[member] = pc.sum(ours["entries"]).as_py() or 0
+        return pa.concat_tables([rows, remembered]).combine_chunks()
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
         """Compare disputed pieces, which are always read."""
@@ -97,56 +101,63 @@ class RememberingPasses:
         return self._passes.data(listed)
 
 
-def _held(memory: Memory, member: str, said: Manifest) -> frozenset[int]:
+def _held(memory: Memory, member: str, said: Manifest) -> Longs:
     """Return the known chunks that a member should still have, whole."""
     begin, end = max(0, said.status.ledger_begin_index), said.status.committed_index
-    starts = chunk_starts(memory.rows.filter(pa.compute.equal(memory.rows["member"], member)))
-    whole = (starts >= begin) & (starts + CHUNK - 1 <= end)
-    return frozenset(starts[whole].tolist())
+    starts = memory.chunks(member)
+    return starts[(starts >= begin) & (starts + CHUNK - 1 <= end)]
 
 
-def _usable(
-    memory: Memory, member: str, said: Manifest, held: frozenset[int], cuts: Sequence[int]
-) -> dict[int, pa.Table]:
+def _usable(memory: Memory, member: str, said: Manifest, held: Longs, cuts: Sequence[int]) -> Longs:
     """Return the chunks that need not be read again: none if the log was opened or replaced since.
 
     A cut divides what is compared, and the rows of a chunk cannot be divided.
     """
     before = memory.said.get(member)
     if before is None or not said.life or before.life != said.life:
-        return {}
-    divided = {cut - cut % CHUNK for cut in cuts if cut % CHUNK}
-    whole = held - divided
-    return {start: rows for start, rows in memory.chunks(member).items() if start in whole}
+        return held[:0]
+    divided = [cut - cut % CHUNK for cut in cuts if cut % CHUNK]
+    return held[~np.isin(held, divided)]
 
 
 def _trusted(
-    known: Mapping[str, Mapping[int, pa.Table]], manifests: Mapping[str, Manifest], memory: Memory
-) -> list[int]:
+    known: Mapping[str, Longs], manifests: Mapping[str, Manifest], memory: Memory
+) -> Longs:
     """Return the chunks that are not read: known of each member that has them, and suspect of none,
     but for a part.
     """
-    suspects = frozenset[int]().union(*memory.suspects.values())
-    everywhere: list[int] = []
-    for start in sorted({start for chunks in known.values() for start in chunks}):
-        holders = [
-            member
-            for member, said in manifests.items()
-            if max(0, said.status.ledger_begin_index) < start + CHUNK
-            and said.status.committed_index >= start
-        ]
-        if start not in suspects and all(start in known[member] for member in holders):
-            everywhere.append(start)
-    parts = np.array_split(np.array(everywhere, np.int64), PARTS)
-    again = set(parts[memory.audits % PARTS].tolist())
-    return [start for start in everywhere if start not in again]
+    starts = np.unique(np.concatenate([np.array([], np.int64), *known.values()]))
+    suspects = _sorted(frozenset[int]().union(*memory.suspects.values()))
+    is_everywhere = ~np.isin(starts, suspects)
+    for member, chunks in known.items():
+        status = manifests[member].status
+        begin = max(0, status.ledger_begin_index)
+        is_held = (starts + CHUNK > begin) & (starts <= status.committed_index)
+        is_everywhere &= ~is_held | np.isin(starts, chunks)
+    everywhere = starts[is_everywhere]
+    first, end = memory.again
+    return everywhere[(everywhere < first) | (everywhere >= end)]
 
 
-def _without(chunks: Sequence[int]) -> list[Range]:
+def _remembered(memory: Memory, known: Mapping[str, Longs], trusted: Longs) -> pa.Table:
+    """Return the rows of the trusted chunks. A table for each of them would take 16 KiB."""
+    members, starts = member_numbers(memory.rows, list(known)), chunk_starts(memory.rows)
+    chosen = np.zeros(len(memory.rows), np.bool_)
+    for number, chunks in enumerate(known.values()):
+        wanted = np.intersect1d(chunks, trusted, assume_unique=True)
+        chosen |= (members == number) & np.isin(starts, wanted)
+    return memory.rows.filter(pa.array(chosen))
+
+
+def _without(chunks: Longs) -> list[Range]:
     """Return the ranges of all entries outside of these chunks, which are in order."""
     ranges, first = list[Range](), 0
-    for start in chunks:
+    for start, last in runs_of(chunks):
         if first < start:
             ranges.append((first, start - 1))
-        first = start + CHUNK
+        first = last + 1
     return [*ranges, (first, INDEX_MAX)]
+
+
+def _sorted(starts: frozenset[int]) -> Longs:
+    return np.array(sorted(starts), np.int64)

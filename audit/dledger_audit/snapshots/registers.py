@@ -44,7 +44,7 @@ Ints: TypeAlias = npt.NDArray[np.int32]
 
 
 def is_register(head: bytes) -> bool:
-    """Tell whether the data of a snapshot that begins with these bytes is a register."""
+    """Return whether the data of a snapshot that begins with these bytes is a register."""
     if len(head) < HEAD_BYTES:
         return False
     found = np.frombuffer(head[:HEAD_BYTES], HEAD)[0]

@@ -1,4 +1,4 @@
-"""Replay the log between snapshots: a state and the entries behind it give the next state.
+"""Replay the log between snapshots: a state and the entries after it give the next state.
 
 Spark reduces the entries between two snapshots to what they do to each key. A roll begins with a
 state, applies these changes, and compares the bytes with each snapshot on its way. The first roll
@@ -158,7 +158,7 @@ class Changes:
         return cls(steps, bounds, columns)
 
     def roll(self, state: Register, index: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
-        """Yield the index and the digest of each state behind the one at an index.
+        """Yield the index and the digest of each state after the one at an index.
 
         Ends where the budget does.
         """

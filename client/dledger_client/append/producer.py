@@ -42,6 +42,7 @@ class Producer:
         self._sequences: Sequences | None = None
         self._waiting: deque[Call] = deque()
         self._registration: asyncio.Task[None] | None = None
+        self._registering: Call | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_sending = False
         self._is_closed = False
@@ -74,6 +75,7 @@ class Producer:
             self._dispatcher.end(call, call.refusal())
             return
         self._forget(call)
+        call.last_code = None  # it says nothing about the next registration
         self._waiting.appendleft(call)
         self._send_waiting()
 
@@ -205,9 +207,10 @@ class Producer:
             handler=self._dispatcher,
             answer=self._loop.create_future(),
         )
+        self._registering = call
         self._dispatcher.submit(call)
         answer = await call.answer
-        self._registration = None
+        self._registration = self._registering = None
         if isinstance(answer, RegisterProducerResponse):
             self._sequences = Sequences(answer.producer)
         else:
@@ -242,6 +245,8 @@ class Producer:
         for call in waiting:
             (ended if self._has_ended(call) else self._waiting).append(call)
         for call in ended:
+            if self._registering is not None and not call.problem:
+                call.problem = self._registering.problem  # what it has waited for
             self._dispatcher.forward(call)
         self._send_waiting()
 

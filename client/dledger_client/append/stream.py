@@ -9,12 +9,14 @@ from dledger_client.append import batches
 from dledger_client.append.batches import AppendStarter, Batch, body_type_error, outcome_of
 from dledger_client.append.outcomes import Outcome
 from dledger_client.cluster.arguments import check_seconds
+from dledger_client.errors import GroupUnreachableError
 from dledger_client.tasks import Spawn
 
 Bodies: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
 
 BATCHES_IN_WINDOW: Final = 8
 """Number of batches that fill a window, so that some are in flight while others fill."""
+CLOSED: Final = "the client was closed before it had taken all bodies"
 
 
 AnyBodies = TypeVar("AnyBodies", bound=Bodies)
@@ -39,14 +41,16 @@ async def append_stream(
 
     At most `in_flight` bodies or `in_flight_bytes` bytes are taken from `bodies` before the caller
     has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
-    of the bodies before it. If the caller closes the generator early, it gets no outcome of the
-    remaining bodies, and those that were not sent yet are dropped. Raises TypeError or ValueError
-    for a deadline that is no time.
+    of the bodies before it, and so is GroupUnreachableError if the client is closed meanwhile. If
+    the caller closes the generator early, it gets no outcome of the remaining bodies, and those
+    that were not sent yet are dropped. Raises TypeError or ValueError for a deadline that is no
+    time.
     """
     if deadline_s is not None:
         check_seconds(deadline_s, "deadline_s")
     window = _Window(starter, in_flight, in_flight_bytes, deadline_s)
     feeder = spawn(window.feed(bodies))
+    feeder.add_done_callback(window.end)
     number = 0
     try:
         while (batch := window.oldest or await window.first()) is not None:
@@ -72,7 +76,8 @@ class _Window:
     def __init__(
         self, starter: AppendStarter, bodies_max: int, bytes_max: int, deadline_s: float | None
     ) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
+        """Why not all bodies were taken; append_stream raises it. None if they were."""
         self._starter = starter
         self._bodies_max = bodies_max
         self._bytes_max = bytes_max
@@ -103,10 +108,21 @@ class _Window:
                     self._add(body)
                     if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
-        except Exception as error:  # an error of `bodies`; append_stream raises it
-            self.error = error
+        except (Exception, asyncio.CancelledError) as error:
+            self.error = error  # of `bodies`, also if they awaited a task that was cancelled
         finally:
+            feeder = asyncio.current_task()
+            assert feeder is not None
+            if feeder.cancelling():
+                self.error = GroupUnreachableError(CLOSED)
             self._send_next()
+            self._is_complete = True
+            self._changed.set()
+
+    def end(self, feeder: "asyncio.Task[None]") -> None:
+        """Wait for no further body of a feeder that was cancelled before it began."""
+        if feeder.cancelled():
+            self.error = GroupUnreachableError(CLOSED)
             self._is_complete = True
             self._changed.set()
 

@@ -209,6 +209,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     on_end: Callable[[], None] | None = None
     """Called once when the call has ended, even if `answer` was cancelled earlier."""
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether an earlier attempt may have changed the log, whatever became of the last one."""
+        changes_log = self.kind.appends or self.kind is CHANGE_MEMBERSHIP
+        return changes_log and self.may_have_happened and not self.parts
+
     def cancel(self) -> None:
         """Stop waiting for the response; a call that was not sent yet is dropped."""
         self.answer.cancel()

@@ -244,10 +244,9 @@ class Dispatcher:
 
     def end(self, call: Call, answer: ClientError) -> None:
         """End a call that failed."""
+        if call.is_in_doubt:
+            answer = OutcomeUnknownError(call.problem or str(answer))
         if call.kind.appends:
-            if call.may_have_happened and not call.parts:
-                # The last attempt had no effect, but an earlier one may have had.
-                answer = OutcomeUnknownError(call.problem or str(answer))
             if must_be_split(call.kind, answer):
                 self._statistics.record_withdrawn(call.entry_count)
             else:

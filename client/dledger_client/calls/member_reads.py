@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_client.calls.call import Call
-from dledger_client.calls.dispatcher import Dispatcher
+from dledger_client.calls.dispatcher import EXPIRY_INTERVAL_S, Dispatcher
 from dledger_client.calls.verdicts import Verdict, judge, success
 from dledger_client.cluster.addresses import ServerAddress
 from dledger_client.cluster.connection import Connection
@@ -20,6 +20,7 @@ from dledger_client.errors import (
     ConnectionLostError,
     GroupUnreachableError,
     RefusedError,
+    last_errors,
 )
 from dledger_client.tasks import Spawn
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -28,7 +29,7 @@ from dledger_formats.protocol.frames import RemotingCommand
 AVOID_S: Final = 3.0
 """How long a member that did not answer a read gets no other."""
 REFUSED_S: Final = 0.5
-"""The same for a member that refused one; it may not know the next leader yet."""
+"""How long a member that refused a read gets no other; it may not know the next leader yet."""
 
 
 class ReadFrom(enum.Enum):
@@ -69,6 +70,11 @@ class MemberReads:
         self._leader_until_s = 0.0
         """Until when the leader gets all reads, since no other member answers."""
         dispatcher.on_stall = self._stalled
+
+    @property
+    def any_waits(self) -> bool:
+        """Whether a read waits until a member is chosen."""
+        return bool(self._waiting)
 
     def submit(self, call: Call) -> None:
         """Send a call now, or as soon as a member is chosen."""
@@ -151,32 +157,81 @@ class MemberReads:
 
     async def _choose(self) -> None:
         """Choose a member for the waiting calls; without one, the leader gets them."""
+        find = self._spawn(self._find())
         try:
-            self._connection = await self._find()
+            while not find.done():
+                await asyncio.wait({find}, timeout=EXPIRY_INTERVAL_S)
+                self._end_expired()
+            self._connection = find.result()
             if self._connection is None:
                 self._leader_until_s = self._loop.time() + REFUSED_S
         finally:
+            find.cancel()
             self._choice = None
             waiting, self._waiting = self._waiting, deque()
             for call in waiting:
                 self._forward(call)
 
+    def _end_expired(self) -> None:
+        """End the waiting calls that have expired or were cancelled."""
+        now_s, group = self._loop.time(), self._members.group
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            if call.answer.done():
+                self._dispatcher.end(call, GroupUnreachableError("cancelled"))
+            elif call.deadline_s <= now_s:
+                reasons = dict.fromkeys(filter(None, (call.problem, *self._members.problems)))
+                message = f"no member of group {group} answered within {now_s - call.began_s:.1f} s"
+                error = GroupUnreachableError(f"{message}; {last_errors(list(reasons))}")
+                self._dispatcher.end(call, error)
+            else:
+                self._waiting.append(call)
+
     async def _find(self) -> Connection | None:
-        """Return the connection to the first member, in a random order, that may get the reads."""
+        """Return the connection to the first member, in a random order, that may get the reads.
+
+        While a member does not answer for `Timing.stall_s`, others are asked too.
+        """
         asked: set[tuple[str, int]] = set()
-        while address := self._next_address(asked):
-            asked.add((address.host, address.port))
-            knew_peers = bool(self._members.peers)
-            try:
-                connection, response = await self._members.metadata(address)
-            except (ConnectionLostError, RefusedError):
-                self._avoided[address.host, address.port] = self._loop.time() + AVOID_S
-                continue
-            if self._members.follow_leader and not knew_peers and self._members.peers:
-                asked.clear()  # only now are all members known, of which one is drawn
-            elif not self._wants_followers or response.leader_id != connection.member_id:
-                return connection
-        return None
+        asking: dict[asyncio.Task[Connection | None], None] = {}  # a set in the order of asking
+        try:
+            while True:
+                address = self._next_address(asked)
+                if address is not None:
+                    asked.add((address.host, address.port))
+                    asking[self._spawn(self._ask(address, asked))] = None
+                elif not asking:
+                    return None
+                done, _ = await asyncio.wait(
+                    asking,
+                    timeout=None if address is None else self._members.timing.stall_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in [one for one in asking if one in done]:
+                    del asking[task]
+                    if (connection := task.result()) is not None:
+                        return connection
+        finally:
+            for task in asking:
+                task.cancel()
+
+    async def _ask(self, address: ServerAddress, asked: set[tuple[str, int]]) -> Connection | None:
+        """Return the connection to a member if it may get the reads.
+
+        If it is the first that answers, forget whom the client has asked: only now are all members
+        known, of which one is drawn.
+        """
+        knew_peers = bool(self._members.peers)
+        try:
+            connection, response = await self._members.metadata(address)
+        except (ConnectionLostError, RefusedError):
+            self._avoided[address.host, address.port] = self._loop.time() + AVOID_S
+            return None
+        if self._members.follow_leader and not knew_peers and self._members.peers:
+            asked.clear()
+            return None
+        leads = response.leader_id == connection.member_id
+        return None if self._wants_followers and leads else connection
 
     def _next_address(self, asked: set[tuple[str, int]]) -> ServerAddress | None:
         now_s, members = self._loop.time(), self._members

@@ -141,6 +141,10 @@ class Members:
         """Keep the highest term."""
         self.highest_term = max(self.highest_term, term)
 
+    def is_outdated(self, term: int) -> bool:
+        """Whether a member has told of a higher term. Java's servers do not tell theirs."""
+        return 0 <= term < self.highest_term
+
     def forget(self, connection: Connection) -> None:
         """Send no further request on this connection; the next one to its address is new."""
         for link in self._links.values():

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from dledger_client.cluster.addresses import SERVERS_MAX, ServerAddress
 from dledger_client.cluster.backoff import pause_s
@@ -12,6 +12,8 @@ from dledger_client.errors import ClientError, ConnectionLostError, RefusedError
 from dledger_formats.protocol.requests import MetadataResponse
 
 POLLS_MAX: Final = 2 * SERVERS_MAX
+
+IsWanted: TypeAlias = Callable[[MetadataResponse], bool]
 
 
 class LeaderSearch:
@@ -89,38 +91,44 @@ class LeaderSearch:
             return False
         # The excluded member may also be behind the address of a Service.
         is_left_out = connection.member_id == self._excluded_id
-        return not is_left_out and (response.term < 0 or response.term >= members.highest_term)
+        return not is_left_out and not members.is_outdated(response.term)
 
 
-async def ask_all_members(members: Members) -> MetadataResponse | ClientError:
+async def ask_all_members(
+    members: Members, is_wanted: IsWanted | None = None
+) -> MetadataResponse | ClientError:
     """Ask all members once for METADATA.
 
-    Returns the first response that names a leader, else any response, else an error.
+    Returns the first response that is wanted: without `is_wanted`, one that names a leader and is
+    of no outdated term. Without such a response, returns that of the highest term, those that name
+    a leader first, else an error.
     """
+
+    def ends(answer: MetadataResponse | ClientError) -> bool:
+        if not isinstance(answer, MetadataResponse):
+            return False
+        if is_wanted is not None:
+            return is_wanted(answer)
+        return answer.leader_id is not None and not members.is_outdated(answer.term)
+
     answers: list[MetadataResponse | ClientError] = []
     async with asyncio.TaskGroup() as tasks:
         pending = {
             tasks.create_task(_answer_or_error(members, address)) for address in members.addresses()
         }
-        while pending and not any(map(_names_leader, answers)):
+        while pending and not any(map(ends, answers)):
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             answers += (task.result() for task in done)
         for task in pending:
             task.cancel()
-    return max(answers, key=_rank)
+    return next(filter(ends, answers), None) or max(answers, key=_rank)
 
 
-def _names_leader(answer: MetadataResponse | ClientError) -> bool:
-    return isinstance(answer, MetadataResponse) and answer.leader_id is not None
-
-
-def _rank(answer: MetadataResponse | ClientError) -> tuple[bool, bool, bool]:
+def _rank(answer: MetadataResponse | ClientError) -> tuple[int, int]:
     """Rank answers: one that names a leader, any other response, a refusal, another error."""
-    return (
-        _names_leader(answer),
-        isinstance(answer, MetadataResponse),
-        isinstance(answer, RefusedError),
-    )
+    if isinstance(answer, MetadataResponse):
+        return (2 if answer.leader_id is None else 3), answer.term
+    return int(isinstance(answer, RefusedError)), 0
 
 
 async def _answer_or_error(

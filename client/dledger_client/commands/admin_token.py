@@ -9,7 +9,7 @@ import argparse
 import os
 from typing import Final
 
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 from dledger_formats.settings import variable_name
 

@@ -3,32 +3,41 @@
 import argparse
 import asyncio
 import contextlib
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
+from dledger_client.append.outcomes import Acknowledged, Outcome
 from dledger_client.client import IN_FLIGHT, DLedgerClient
-from dledger_client.commands import bodies, common, progress
+from dledger_client.commands import (
+    append_report,
+    bodies,
+    group_client,
+    options,
+    printing,
+    progress,
+    streams,
+)
 from dledger_client.commands.bodies import InputError, OpenInputError
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.named_producer import IN_FLIGHT_MAX, NamedProducer
+from dledger_client.commands.producer_record import RecordError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.commands.tally import Tally
+from dledger_client.errors import ClientError
 from dledger_formats import console
 from dledger_formats.console import OutputError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 END_WAIT_S: Final = 0.5
-"""How long an append whose outcomes nobody reads waits to see whether the input has ended."""
+"""How long an append that must take no further input waits to see whether the input has ended, and
+one that a signal ends for the reader of its outcomes.
+"""
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger append`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "append",
         summary="append lines, texts or whole files",
@@ -39,19 +48,20 @@ def add_parser(commands: common.Commands) -> None:
             "dledger append flights.jsonl": "append each line",
             "tail -f log | dledger append": "append each line as it arrives",
             "dledger append --idempotent a.txt": "append each line once, despite failures",
-            "dledger append --producer p a.txt": "the same, also if the command is run again",
+            "dledger append --producer p a.txt": "the same, even if the command is run again",
             "dledger append --whole a.bin b.bin": "append each file as one entry",
         },
         exit_codes="0 all acknowledged; 1 the outcomes could not be written, and what was not read "
-        "by then was not appended; 2 usage error; 3 some outcomes unknown; 4 some refused; 5 group "
-        "unreachable; 128 + n ended by signal n (130 for Ctrl-C).",
+        "by then was not appended; 2 usage error, or an input that could not be read to its end; 3 "
+        "some outcomes unknown; 4 some refused; 5 group unreachable; 128 + n ended by signal n "
+        "(130 for Ctrl-C).",
     )
     bodies.add_arguments(parser)
-    common.add_group_options(parser)
+    options.add_group_options(parser)
     parser.add_argument(
         "--in-flight",
         metavar="N",
-        type=common.in_flight,
+        type=options.in_flight,
         default=IN_FLIGHT,
         help="maximum number of appends in flight (default: %(default)s)",
     )
@@ -78,7 +88,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing unless an append fails (default: no)"
     )
-    common.add_output_option(
+    options.add_output_option(
         parser,
         "text: the index of a single entry, or a summary on standard error; json: one line for "
         "each entry, then one for the summary",
@@ -91,6 +101,11 @@ async def run(arguments: argparse.Namespace) -> int:
 
     Returns the exit code.
     """
+    with contextlib.closing(streams.Output()) as output:
+        return await _run(arguments, output)
+
+
+async def _run(arguments: argparse.Namespace, output: streams.Output) -> int:
     tally = Tally()
     signals: list[int] = []
     problem: Exception | None = None
@@ -98,56 +113,85 @@ async def run(arguments: argparse.Namespace) -> int:
     assert task is not None
     began_s = loop.time()
     arguments.idempotent |= arguments.producer is not None
-    opened = common.open_client(
+    opened = group_client.open_client(
         arguments, at_least_once=arguments.at_least_once, idempotent=arguments.idempotent
     )
     async with opened as client:
         given = bodies.from_arguments(arguments)
         if bodies.is_terminal(arguments) and not arguments.quiet:
-            common.complain("dledger: reading from the terminal; Ctrl-D ends the input")
+            printing.complain("dledger: reading from the terminal; Ctrl-D ends the input")
         with cancelled_by_signals(task, signals):
             try:
                 if arguments.producer is None:
-                    await _Appending(client, arguments, tally).run(given)
+                    await _Appending(client, arguments, tally, output).run(given)
                 else:
-                    await _append_once(client, arguments, tally, given)
+                    await _append_once(client, arguments, tally, output, given)
             except (InputError, OutputError, BrokenPipeError) as error:
                 problem = error
+                tally.is_cut_short |= _is_broken(error)
+            except (ClientError, RecordError, UsageError) as error:
+                if not tally.taken:
+                    raise
+                problem = error
+                tally.is_cut_short |= not tally.ended.is_set()
             except asyncio.CancelledError:
                 if not signals:
                     raise
+            if signals:
                 task.uncancel()
     # The client that is closed has counted what it dropped before it sent it as refused.
     tally.are_unfinished_unsent = client.statistics.refused - tally.refused >= tally.unfinished
     elapsed_s = loop.time() - began_s
-    is_read = problem is None or isinstance(problem, InputError)
-    unwritten = _report(client, tally, arguments, elapsed_s, is_read=is_read)
+    is_read = not isinstance(problem, OutputError | BrokenPipeError)
+    summary = tally.summary(client.statistics, elapsed_s)
+    wait_s = END_WAIT_S if signals else None
+    unwritten = await append_report.report(
+        summary, tally, arguments, output if is_read else None, wait_s
+    )
     problem = problem or unwritten
+    left_out = append_report.left_out(tally, arguments)
+    code = EXIT_ON_SIGNAL + signals[0] if signals else tally.exit_code
+    if isinstance(problem, OutputError | BrokenPipeError):
+        unwritten_code = _exit_code_unwritten(problem, tally, left_out)
+        return code if signals else unwritten_code
+    if _is_broken(problem):
+        problem = InputError(f"{problem}; {left_out}")
+    elif left_out:
+        printing.complain(f"dledger: {tally.end_reason}; {left_out}")
+    return code if problem is None else _exit_code_after(problem, code)
+
+
+def _is_broken(problem: Exception | None) -> bool:
+    """Whether the input could not be read to its end, so that its rest was not appended."""
+    return isinstance(problem, InputError) and not isinstance(problem, OpenInputError)
+
+
+def _exit_code_after(problem: Exception, code: int) -> int:
+    """Complain, and return the exit code of the outcomes; raise the problem if its own is due."""
     if isinstance(problem, InputError):
-        if tally.exit_code is ExitCode.OK:
-            raise UsageError(str(problem))
-        common.complain(f"dledger: {problem}")
-        return tally.exit_code
-    if signals:
-        return EXIT_ON_SIGNAL + signals[0]
-    return _exit_code(tally, problem)
+        problem = UsageError(str(problem))
+    if code == ExitCode.OK or (code == ExitCode.REFUSED and isinstance(problem, ClientError)):
+        raise problem
+    printing.complain(f"dledger: {problem}")
+    return code
 
 
-def _exit_code(tally: Tally, problem: Exception | None) -> int:
-    """Return the exit code after the output could not be written, or if there is no problem."""
-    if problem is None:
-        return tally.exit_code
+def _exit_code_unwritten(problem: Exception, tally: Tally, left_out: str) -> int:
+    """Return the exit code after the output could not be written."""
     console.discard_output()
     what = problem if isinstance(problem, OutputError) else "nobody reads the outcomes any longer"
-    left = "; the rest of the input was not appended" if tally.is_cut_short else ""
-    if left or isinstance(problem, OutputError):
-        common.complain(f"dledger: {what}{left}")
+    if left_out or isinstance(problem, OutputError):
+        printing.complain(f"dledger: {what}; {left_out}" if left_out else f"dledger: {what}")
         return tally.exit_code or ExitCode.FAILED
     return tally.exit_code
 
 
 async def _append_once(
-    client: DLedgerClient, arguments: argparse.Namespace, tally: Tally, given: AsyncIterator[bytes]
+    client: DLedgerClient,
+    arguments: argparse.Namespace,
+    tally: Tally,
+    output: streams.Output,
+    given: AsyncIterator[bytes],
 ) -> None:
     """Append the bodies that no earlier run with this producer's name has appended."""
     with NamedProducer.opened(arguments.producer, client.group) as producer:
@@ -157,12 +201,19 @@ async def _append_once(
         is_open: OpenInputError | None = None
         try:
             try:
-                await _Appending(client, arguments, tally, producer).run(producer.numbered(given))
+                appending = _Appending(client, arguments, tally, output, producer)
+                await appending.run(producer.numbered(given))
             except OpenInputError as error:
                 is_open = error
             is_whole = not producer.has_failed and not tally.unfinished and not tally.is_cut_short
             if is_whole and producer.has_read_record:
-                await producer.complete(client, tally.last_index)
+                try:
+                    await producer.complete(client, tally.last_index)
+                except ClientError as error:
+                    printing.complain(
+                        "dledger: everything is acknowledged; the record could not be completed, "
+                        f"so the next run will compare the log: {error}"
+                    )
         finally:
             producer.save()
             tally.has_other_input = producer.was_given_other_input
@@ -180,12 +231,14 @@ class _Appending:
         client: DLedgerClient,
         arguments: argparse.Namespace,
         tally: Tally,
+        output: streams.Output,
         producer: NamedProducer | None = None,
     ) -> None:
         self._client = client
         self._producer = producer
         self._arguments = arguments
         self._tally = tally
+        self._output = output
         self._output_error: Exception | None = None
         # The bodies' sizes, for the progress bar, until their outcomes are known.
         self._sizes: deque[int] = deque()
@@ -193,8 +246,9 @@ class _Appending:
     async def run(self, given: AsyncIterator[bytes]) -> None:
         """Append the bodies. Raises InputError, and what went wrong with writing the outcomes.
 
-        If an outcome cannot be written, no further body is taken, and the run ends once all bodies
-        that were taken have their outcomes.
+        If an outcome cannot be written, the group is unreachable or full, or the producer has
+        failed, no further body is taken, and the run ends once all bodies that were taken have
+        their outcomes.
         """
         tally, client, as_json = self._tally, self._client, self._arguments.output == "json"
         outcomes = client.append_all(self._counted(given), in_flight=self._arguments.in_flight)
@@ -205,7 +259,6 @@ class _Appending:
                     outcome = answered
                     if self._producer is not None:
                         outcome = await self._producer.confirmed(answered)
-                        await self._producer.note(outcome)
                     tally.add(outcome)
                     size = self._sizes.popleft()
                     bar.update(size if isinstance(outcome, Acknowledged) else 0)
@@ -213,14 +266,25 @@ class _Appending:
                         shown_leader_id = client.leader_id
                         bar.set_postfix_str(f"leader {shown_leader_id}", refresh=False)
                     if as_json and self._output_error is None:
-                        self._write(outcome)
-                    if self._output_error is not None and not tally.unfinished:
-                        with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(tally.ended.wait(), END_WAIT_S)
-                        tally.is_cut_short |= not tally.ended.is_set()
+                        await self._write(outcome)
+                    if self._producer is not None:
+                        await self._producer.note(outcome)
+                    if self._must_end and not tally.unfinished:
                         break
+                # There is no further outcome, but the end of the input, unless that stays open.
+                with contextlib.suppress(TimeoutError, StopAsyncIteration):
+                    async with asyncio.timeout(END_WAIT_S):
+                        await anext(outcomes)
+                tally.is_cut_short |= not tally.ended.is_set()
         if self._output_error is not None:
             raise self._output_error
+
+    @property
+    def _must_end(self) -> bool:
+        """Whether no further body must be appended."""
+        has_failed = self._producer is not None and self._producer.has_failed
+        is_unwritten = self._output_error is not None
+        return self._tally.unreachable or self._tally.is_full or has_failed or is_unwritten
 
     def _bar(self) -> progress.Bar:
         # A bar would be drawn over what a person types.
@@ -230,11 +294,11 @@ class _Appending:
             wanted = self._arguments.progress
         return progress.bar(wanted, bodies.total_bytes(self._arguments))
 
-    def _write(self, outcome: Outcome) -> None:
-        # A pipe is buffered: without a flush, a reader would wait for outcomes that are known.
-        write = common.write_event if common.is_output_followed() else common.write_json
+    async def _write(self, outcome: Outcome) -> None:
         try:
-            write(_plain(outcome))
+            await self._output.write(printing.json_bytes(append_report.plain(outcome)))
+            if not self._tally.unfinished:  # no further outcome may come that finds an error
+                await self._output.flush()
         except (OutputError, BrokenPipeError) as error:
             self._output_error = error
 
@@ -242,72 +306,10 @@ class _Appending:
         """Count and yield the bodies, until no further one must be appended."""
         tally = self._tally
         async for body in given:
-            if tally.unreachable:
-                return
-            if tally.is_full:
-                common.complain(
-                    "dledger: the volumes of the group are full; the rest of the input was not "
-                    "appended"
-                )
-                return
-            if self._output_error is not None or (self._producer and self._producer.has_failed):
+            if self._must_end:
                 tally.is_cut_short = True
                 break
             tally.taken += 1
             self._sizes.append(len(body) + 1)
             yield body
         tally.ended.set()
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(outcome)
-    number = fields.pop("number")
-    if isinstance(outcome, Refused):
-        fields["code"] = outcome.code.value
-    kind = type(outcome).__name__.lower()
-    return {"number": number, "outcome": kind, "time": round(time.time(), 4), **fields}
-
-
-def _report(
-    client: DLedgerClient,
-    tally: Tally,
-    arguments: argparse.Namespace,
-    elapsed_s: float,
-    *,
-    is_read: bool,
-) -> Exception | None:
-    """Write the summary: to standard output as JSON if somebody reads it, else to the error.
-
-    What standard output does not take goes to the error too, so that nobody appends it again.
-    Returns what went wrong with standard output.
-    """
-    summary = tally.summary(client.statistics, elapsed_s)
-    as_json = arguments.output == "json"
-    single = f"appended entry {tally.first_index}" if tally.taken == tally.acknowledged == 1 else ""
-    if arguments.quiet and tally.exit_code is ExitCode.OK and not (as_json and is_read):
-        return None
-    problem: Exception | None = None
-    try:
-        if as_json and is_read:
-            common.write_event({"summary": summary})
-            return None
-        if single and not as_json:
-            common.write_line(single)
-            console.flush()
-            return None
-    except (OutputError, BrokenPipeError) as error:
-        problem = error
-    if single:
-        common.complain(f"dledger: {single}")
-        return problem
-    hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
-    if arguments.producer is not None:
-        hint = " Run the command again: it goes on where it ended."
-        hint = tally.remedy or hint
-    if tally.taken == 1 and tally.reasons:
-        outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"
-        common.complain(f"dledger: {outcome}: {next(iter(tally.reasons))}.{hint * tally.unknown}")
-        return problem
-    for line in tally.lines(summary, bodies.noun(arguments), hint):
-        common.complain(line)
-    return problem

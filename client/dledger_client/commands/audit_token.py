@@ -2,13 +2,13 @@
 
 import argparse
 
-from dledger_client.commands import admin_token, common, profiles
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import admin_token, options, printing, profiles
+from dledger_client.commands.exits import ExitCode, UsageError
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger audit-token`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "audit-token",
         summary="print the audit token that belongs to an administration token",
@@ -35,5 +35,5 @@ async def run(arguments: argparse.Namespace) -> int:
             "its file with --admin-token-file"
         )
     for line in tokens.for_audits().to_text().splitlines():
-        common.write_line(line)
+        printing.write_line(line)
     return ExitCode.OK

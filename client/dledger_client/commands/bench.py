@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from dledger_client.append.outcomes import Acknowledged, Refused
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, progress
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import exits, group_client, options, printing, progress
+from dledger_client.commands.exits import ExitCode
 from dledger_client.errors import GroupUnreachableError
 from dledger_formats.log import disk
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -41,9 +41,9 @@ _LOG_GROWTH: Final = math.log(BUCKET_GROWTH)
 SMALLEST_S: Final = 1e-6
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger bench`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "bench",
         summary="measure the append rate and latency",
@@ -60,34 +60,34 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--seconds",
         metavar="S",
-        type=common.seconds,
+        type=options.seconds,
         default=5.0,
         help="duration of the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--warm-up",
         metavar="S",
-        type=common.seconds,
+        type=options.seconds,
         default=1.0,
         help="duration of the load before the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--in-flight",
         metavar="N",
-        type=common.in_flight,
+        type=options.in_flight,
         default=64,
         help="number of appends in flight (default: %(default)s)",
     )
     parser.add_argument(
         "--body-bytes",
         metavar="N",
-        type=common.index,
+        type=options.index,
         default=1024,
         help="size of each body, in bytes (default: %(default)s)",
     )
-    common.add_group_options(parser)
+    options.add_group_options(parser)
     progress.add_option(parser)
-    common.add_output_option(parser, "text: a table; json: one line")
+    options.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
 
 
@@ -120,14 +120,14 @@ class Latencies:
 async def run(arguments: argparse.Namespace) -> int:
     """Measure, print the figures and return the exit code."""
     if arguments.body_bytes > disk.BODY_SIZE_MAX:
-        raise common.UsageError(
+        raise exits.UsageError(
             f"--body-bytes must be at most {disk.BODY_SIZE_MAX}, got {arguments.body_bytes}"
         )
     for option, seconds in (("--seconds", arguments.seconds), ("--warm-up", arguments.warm_up)):
         if seconds > SECONDS_MAX:
-            raise common.UsageError(f"{option} must be at most {SECONDS_MAX}, got {seconds:g}")
+            raise exits.UsageError(f"{option} must be at most {SECONDS_MAX}, got {seconds:g}")
     total_s = arguments.warm_up + arguments.seconds
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         await client.metadata()  # fail now if the group is unreachable
         with progress.bar(arguments.progress, total_s, progress.SECONDS) as bar:
             showing = asyncio.create_task(_show_time(bar, total_s))
@@ -142,12 +142,12 @@ async def run(arguments: argparse.Namespace) -> int:
         raise GroupUnreachableError(latencies.unreachable)
     figures = _figures(client, latencies, arguments)
     if arguments.output == "json":
-        common.write_json(figures)
+        printing.write_json(figures)
     else:
         for name, value in figures.items():
-            common.write_line(f"{TITLES[name]:22}{_cell(value):>12}")
+            printing.write_line(f"{TITLES[name]:22}{_cell(value):>12}")
     if not latencies.count:
-        common.complain(
+        printing.complain(
             "dledger: no append that began and ended in the measured time; use more --seconds or "
             "fewer --in-flight"
         )

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 from dledger_client.commands.lines import (
     LineTooLongError,
     UnendedLineError,
@@ -121,6 +121,10 @@ def _problem(file: str) -> str:
     return ""
 
 
+def _shown(file: str) -> str:
+    return "standard input" if file == STANDARD_INPUT else file
+
+
 async def _texts(texts: list[str]) -> AsyncGenerator[bytes, None]:
     for text in texts:
         yield os.fsencode(text)  # the exact bytes of the argument, even if it is not valid text
@@ -131,9 +135,11 @@ async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
         try:
             body = await _read_whole(file)
         except OSError as error:
-            raise InputError(f"cannot read {file}: {error.strerror}") from error
+            raise InputError(f"cannot read {_shown(file)}: {error.strerror}") from error
         if len(body) > disk.BODY_SIZE_MAX:
-            raise InputError(f"{file} exceeds the maximum entry size, {disk.BODY_SIZE_MAX} bytes")
+            raise InputError(
+                f"{_shown(file)} exceeds the maximum entry size, {disk.BODY_SIZE_MAX} bytes"
+            )
         yield body
 
 
@@ -176,13 +182,12 @@ async def _lines(files: list[str], *, must_end: bool) -> AsyncGenerator[bytes, N
             finally:
                 os.close(descriptor)
         except UnendedLineError as error:
-            name = "standard input" if file == STANDARD_INPUT else file
             raise OpenInputError(
-                f"{name}: {error} has no newline at its end, and was not appended: a producer "
-                "could not go on if the line were longer next time. End the line, and run the "
-                "command again"
+                f"{_shown(file)}: {error} has no newline at its end, and was not appended: a "
+                "producer could not go on if the line were longer next time. End the line, and run "
+                "the command again"
             ) from error
         except LineTooLongError as error:
-            raise InputError(f"{file}: {error}") from error
+            raise InputError(f"{_shown(file)}: {error}") from error
         except OSError as error:
-            raise InputError(f"cannot read {file}: {error.strerror}") from error
+            raise InputError(f"cannot read {_shown(file)}: {error.strerror}") from error

@@ -5,15 +5,15 @@ from typing import Final
 
 from argcomplete.shell_integration import shellcode
 
-from dledger_client.commands import common
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import options, printing
+from dledger_client.commands.exits import ExitCode
 
 ZSH_MARK: Final = "#compdef dledger\n"
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger completion`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "completion",
         summary="print a shell completion script",
@@ -35,5 +35,5 @@ async def run(arguments: argparse.Namespace) -> int:
     """Print the script and return the exit code."""
     script = shellcode(["dledger"], shell=arguments.shell)
     # The library has one script for bash and zsh; its first line marks it as zsh's.
-    common.write_line(script.removeprefix(ZSH_MARK) if arguments.shell == "bash" else script)
+    printing.write_line(script.removeprefix(ZSH_MARK) if arguments.shell == "bash" else script)
     return ExitCode.OK

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 from dledger_client.commands.producer_record import Record
 from dledger_client.errors import NoEntryError
 from dledger_formats.log import disk
@@ -22,6 +22,8 @@ from dledger_formats.log.channels import WINDOW, number_of, sequence_near
 SCAN_ENTRIES_MAX: Final = 1 << 20
 """How many entries are read before the first body is sent. Others may have appended more since."""
 DIGEST_BYTES: Final = 16
+ALL_AGAIN: Final = "to append all of the input again, also what is already in the log"
+"""What another name, or a removed record, means for an input that cannot go on."""
 
 
 class Found(NamedTuple):
@@ -74,7 +76,8 @@ class EarlierRun:
         except NoEntryError as error:
             raise UsageError(
                 "cannot tell what an earlier run of this producer has appended: entries from "
-                f"{min(first, self._registration)} on are not there ({error}); use another name"
+                f"{min(first, self._registration)} on are not there ({error}); use another name "
+                f"{ALL_AGAIN}"
             ) from error
 
     @property

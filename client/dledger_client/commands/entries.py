@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from dledger_client.commands import common, streams
-from dledger_client.commands.common import UsageError
+from dledger_client.commands import printing
+from dledger_client.commands.exits import UsageError
 from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry
 
-Write: TypeAlias = Callable[[DLedgerEntry], bool]
-"""Writes one entry; returns False if the format omits it."""
+Format: TypeAlias = Callable[[DLedgerEntry], bytes | None]
+"""Returns what is written for an entry; None if the format omits it."""
 
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _FIELDS: Final[dict[str, Callable[[DLedgerEntry], bytes]]] = {
@@ -62,8 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def writer(arguments: argparse.Namespace) -> Write:
-    """Return what writes an entry in the selected format.
+def selected_format(arguments: argparse.Namespace) -> Format:
+    """Return the selected format.
 
     Raises UsageError if the options contradict each other, or the format has an unknown field.
     """
@@ -72,18 +72,15 @@ def writer(arguments: argparse.Namespace) -> Write:
     if output != "raw" and (given is not None or arguments.format is not None):
         raise UsageError(f"-o {output} takes no --delimiter, -0 or --format")
     if output == "json":
-        return _write_json
+        return _as_json
     if arguments.format is not None:
         return _formatted(arguments.format)
     delimiter = b"" if output == "bytes" else b"\n" if given is None else given
 
-    def write(entry: DLedgerEntry) -> bool:
-        if entry.magic != disk.NORMAL:
-            return False
-        streams.write_bytes(entry.body + delimiter)
-        return True
+    def delimited(entry: DLedgerEntry) -> bytes | None:
+        return entry.body + delimiter if entry.magic == disk.NORMAL else None
 
-    return write
+    return delimited
 
 
 def unescape(text: str) -> bytes:
@@ -105,7 +102,7 @@ def unescape(text: str) -> bytes:
     return found
 
 
-def _formatted(text: bytes) -> Write:
+def _formatted(text: bytes) -> Format:
     parts: list[bytes | Callable[[DLedgerEntry], bytes]] = []
     literal, percent, rest = text.partition(b"%")
     while percent:
@@ -117,20 +114,16 @@ def _formatted(text: bytes) -> Write:
         literal, percent, rest = rest[1:].partition(b"%")
     parts.append(literal)
 
-    def write(entry: DLedgerEntry) -> bool:
+    def formatted(entry: DLedgerEntry) -> bytes | None:
         if entry.magic != disk.NORMAL:
-            return False
-        streams.write_bytes(
-            b"".join(part if isinstance(part, bytes) else part(entry) for part in parts)
-        )
-        return True
+            return None
+        return b"".join(part if isinstance(part, bytes) else part(entry) for part in parts)
 
-    return write
+    return formatted
 
 
-def _write_json(entry: DLedgerEntry) -> bool:
-    common.write_json(_plain(entry))
-    return True
+def _as_json(entry: DLedgerEntry) -> bytes:
+    return printing.json_bytes(_plain(entry))
 
 
 def _plain(entry: DLedgerEntry) -> dict[str, Any]:

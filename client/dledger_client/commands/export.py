@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from dledger_client.commands import common, progress
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import group_client, options, printing, progress
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
 from dledger_client.errors import NoEntryError
 from dledger_client.exports.folder import FolderLog
@@ -21,13 +21,15 @@ from dledger_client.read.tail import LogBounds
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 
+END_WAIT_S: Final = 0.5
+"""How long an export that a signal ends waits for the reader of a pipe to take its end."""
 STANDARD_OUTPUT: Final = "-"
 ENTRIES: Final = " entries"
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger export`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "export",
         summary="write entries to a file that `import` reads",
@@ -55,13 +57,13 @@ def add_parser(commands: common.Commands) -> None:
         "--from",
         dest="first",
         metavar="INDEX",
-        type=common.index,
+        type=options.index,
         help="first entry (default: after the last one in FILE, or the first of the log)",
     )
     parser.add_argument(
         "--last",
         metavar="INDEX",
-        type=common.index,
+        type=options.index,
         help="last entry (default: the last one of the log)",
     )
     parser.add_argument(
@@ -74,7 +76,7 @@ def add_parser(commands: common.Commands) -> None:
         metavar="TEXT",
         help="with --follow: end after the first entry whose body is TEXT (default: never)",
     )
-    common.add_group_options(parser)
+    options.add_group_options(parser)
     progress.add_option(parser)
     parser.set_defaults(run=run)
 
@@ -92,7 +94,7 @@ async def run(arguments: argparse.Namespace) -> int:
             if not signals:
                 raise
             task.uncancel()
-            common.complain("dledger: ended by a signal; run the command again to go on")
+            printing.complain("dledger: ended by a signal; run the command again to go on")
     return EXIT_ON_SIGNAL + signals[0] if signals else ExitCode.OK
 
 
@@ -107,14 +109,19 @@ async def _export(arguments: argparse.Namespace) -> None:
                 else:
                     await _from_folder(writer, first, arguments, bar)
         except asyncio.CancelledError:
-            _end(writer)
+            await _end(writer, END_WAIT_S)
             raise
-        _end(writer)
+        await _end(writer)
 
 
-def _end(writer: ExportWriter) -> None:
-    if writer.next_index is not None:
-        writer.end()
+async def _end(writer: ExportWriter, reader_wait_s: float | None = None) -> None:
+    if writer.next_index is None:
+        return
+    try:
+        await writer.end(reader_wait_s)
+    except TimeoutError:
+        printing.complain("dledger: the export has no end, since its reader takes nothing")
+    else:
         _report(writer, writer.next_index)
 
 
@@ -136,8 +143,7 @@ def _check(arguments: argparse.Namespace) -> None:
 async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
     try:
         if arguments.file == STANDARD_OUTPUT:
-            output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-            writer = ExportWriter(output)
+            writer = ExportWriter(os.dup(sys.stdout.fileno()))
         else:
             writer = await _extended(Path(arguments.file), arguments)
     except OSError as error:
@@ -202,8 +208,8 @@ async def _from_folder(
         entries = found if taken is None else found[1:]
         taken = None
         wanted = [entry for entry in entries if last is None or entry.index <= last]
-        writer.begin(head)
-        _write(writer, wanted, bar)
+        await writer.begin(head)
+        await _write(writer, wanted, bar)
         await asyncio.sleep(0)  # a signal ends the export here
         if last is not None and writer.next_index is not None and writer.next_index > last:
             break
@@ -219,9 +225,9 @@ async def _from_folder(
                 f"there is no entry {wanted_index}: {arguments.folder} {holds}"
                 f"{cure if writer.entries else ''}",
             )
-    writer.begin(head)  # of a log without an entry
+    await writer.begin(head)  # of a log without an entry
     if log.remark:
-        common.complain(f"dledger: {arguments.folder}: {log.remark}")
+        printing.complain(f"dledger: {arguments.folder}: {log.remark}")
 
 
 async def _from_group(
@@ -229,12 +235,12 @@ async def _from_group(
 ) -> None:
     """Export the log of a running group."""
     mark = None if arguments.until is None else os.fsencode(arguments.until)
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         bounds = await client.bounds()
         begin = bounds.begin_index if first is None else first
         last = bounds.end_index if arguments.last is None else arguments.last
         _check_bounds(bounds, begin, arguments)
-        writer.begin(Head(group=client.group, first_index=begin))
+        await writer.begin(Head(group=client.group, first_index=begin))
         if bar.total is None and not arguments.follow:
             bar.expect(max(0, last + 1 - begin))
         taken = _taken(writer)
@@ -248,7 +254,7 @@ async def _from_group(
             return
         async with contextlib.aclosing(runs):
             async for entries in runs:
-                _write(writer, entries, bar)
+                await _write(writer, entries, bar)
 
 
 def _check_bounds(bounds: LogBounds, begin: int, arguments: argparse.Namespace) -> None:
@@ -271,17 +277,17 @@ def _taken(writer: ExportWriter) -> Taken | None:
     return None if last is None else Taken.of(last.index, last.term, last.body)
 
 
-def _write(writer: ExportWriter, entries: list[DLedgerEntry], bar: progress.Bar) -> None:
+async def _write(writer: ExportWriter, entries: list[DLedgerEntry], bar: progress.Bar) -> None:
     if entries:
-        writer.write(entries)
+        await writer.write(entries)
         bar.update(len(entries))
 
 
 def _report(writer: ExportWriter, next_index: int) -> None:
     if writer.entries:
         first = next_index - writer.entries
-        what = f"exported {common.entries(writer.entries)}, {first} to {next_index - 1}"
+        what = f"exported {printing.entries(writer.entries)}, {first} to {next_index - 1}"
     else:
         ends = f"ends with entry {next_index - 1}" if next_index else "is empty"
         what = f"exported no entry; the log {ends}"
-    common.complain(what)
+    printing.complain(what)

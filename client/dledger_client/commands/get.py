@@ -2,12 +2,11 @@
 
 import argparse
 import contextlib
-import sys
 from typing import Final
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, entries
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import entries, group_client, options, printing, streams
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.errors import ClientError, NoEntryError
 from dledger_client.read.indexes import INDEX_MAX
 from dledger_formats.protocol.codes import DLedgerResponseCode
@@ -18,9 +17,9 @@ OF_LEADERS: Final = (
 )
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger get`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "get",
         summary="read entries by index",
@@ -50,8 +49,8 @@ def add_parser(commands: common.Commands) -> None:
         metavar="M",
         help="last index, or `end` for the end of the log (default: the first index)",
     )
-    common.add_group_options(parser)
-    common.add_read_options(parser)
+    options.add_group_options(parser)
+    options.add_read_options(parser)
     entries.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -59,13 +58,15 @@ def add_parser(commands: common.Commands) -> None:
 async def run(arguments: argparse.Namespace) -> int:
     """Read and write the entries, and return the exit code."""
     first, last = _range(arguments)
-    write = entries.writer(arguments)
-    async with common.open_client(arguments) as client:
+    shown = entries.selected_format(arguments)
+    async with group_client.open_client(arguments) as client, streams.output() as output:
         found, is_written = client.get_range(first, last), False
         try:
             async with contextlib.aclosing(found):
                 async for entry in found:
-                    is_written |= write(entry)
+                    if (content := shown(entry)) is not None:
+                        is_written = True
+                        await output.write(content)
         except NoEntryError as error:
             is_before = error.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
             missing = first if is_before or last is None else last
@@ -73,7 +74,7 @@ async def run(arguments: argparse.Namespace) -> int:
                 error.code, f"there is no entry {missing}: {await _contents(client, error)}"
             ) from error
     if not is_written:
-        sys.stderr.write(f"{OF_LEADERS}\n")
+        printing.complain(OF_LEADERS)
     return ExitCode.OK
 
 
@@ -103,11 +104,11 @@ def _range(arguments: argparse.Namespace) -> tuple[int, int | None]:
         last = None if end == TO_THE_END else int(end)
     except ValueError:
         wrong = begin if begin == end else f"{begin}..{end}"
-        shown = wrong[: 2 * common.TEXT_SHOWN_MAX]
+        shown = wrong[: 2 * options.TEXT_SHOWN_MAX]
         raise UsageError(f"{shown!r} is no index; expected INDEX, FIRST..LAST or FIRST..") from None
     for number, text in ((first, begin), (last, end)):
         if number is not None and not 0 <= number <= INDEX_MAX:
-            shown = text[: common.TEXT_SHOWN_MAX]
+            shown = text[: options.TEXT_SHOWN_MAX]
             raise UsageError(f"{shown} is no index; an index is 0 to {INDEX_MAX}")
     if last is not None and first > last:
         raise UsageError(f"the range {begin}..{end} is empty: its first index is above its last")

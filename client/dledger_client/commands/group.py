@@ -2,13 +2,13 @@
 
 import argparse
 
-from dledger_client.commands import common, group_local
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import group_client, group_local, options, printing
+from dledger_client.commands.exits import ExitCode
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger group`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "group",
         summary="print the members and the leader, or run a local group",
@@ -21,23 +21,23 @@ def add_parser(commands: common.Commands) -> None:
         },
         exit_codes="0 a member answered, 2 usage error, 4 refused, 5 group unreachable.",
     )
-    common.add_group_options(parser)
-    common.add_output_option(parser, "text: a table; json: one line")
+    options.add_group_options(parser)
+    options.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run)
     group_local.add_parser(parser.add_subparsers(title="commands", metavar="COMMAND"))
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Print the members and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         metadata = await client.metadata()
     if arguments.output == "json":
-        common.write_json(
+        printing.write_json(
             {"group": metadata.group, "leader": metadata.leader_id, "peers": metadata.peers}
         )
         return ExitCode.OK
     rows = [["MEMBER", "ADDRESS", "ROLE"]]
     for peer_id, address in sorted(metadata.peers.items()):
         rows.append([peer_id, address, "leader" if peer_id == metadata.leader_id else ""])
-    common.write_table(rows)
+    printing.write_table(rows)
     return ExitCode.OK

@@ -6,17 +6,21 @@ import contextlib
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from dledger_client.commands import common
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import options, printing
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.local.broker import BROKER_PORT
 from dledger_client.local.errors import LocalGroupError
-from dledger_client.local.folder import ADDABLE_ALLOWED, MEMBERS_ALLOWED, GroupShape
+from dledger_client.local.folder import (
+    ADDABLE_ALLOWED,
+    MEMBERS_ALLOWED,
+    GroupShape,
+    kept_or_temporary,
+)
 from dledger_client.local.group import (
     Event,
     LeaderChanged,
@@ -32,9 +36,9 @@ from dledger_formats.settings import NO_STATE_MACHINE, REMOTING_PORT, STATE_MACH
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger group local`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "local",
         summary="run a group on this machine until Ctrl-C",
@@ -73,7 +77,7 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--port",
         metavar="PORT",
-        type=common.port,
+        type=options.port,
         default=REMOTING_PORT,
         help="first port; each member uses two consecutive ports (default: %(default)s)",
     )
@@ -82,14 +86,14 @@ def add_parser(commands: common.Commands) -> None:
     )
     _add_broker_options(parser)
     _add_log_options(parser)
-    common.add_output_option(parser, "format of events, one line each")
+    options.add_output_option(parser, "format of events, one line each")
     parser.set_defaults(run=run)
 
 
 def _members(text: str) -> int:
     """Parse the number of members, for argparse."""
     if text not in map(str, MEMBERS_ALLOWED):
-        shown = text[: common.TEXT_SHOWN_MAX]
+        shown = text[: options.TEXT_SHOWN_MAX]
         raise argparse.ArgumentTypeError(f"{shown!a} is invalid; expected 1, 3, 5 or 7")
     return int(text)
 
@@ -103,7 +107,7 @@ def _data_folder(text: str) -> Path:
 
 def _addable(text: str) -> int:
     """Parse the number of addable members, for argparse."""
-    return common.whole_number(text, ADDABLE_ALLOWED[0], ADDABLE_ALLOWED[-1])
+    return options.whole_number(text, ADDABLE_ALLOWED[0], ADDABLE_ALLOWED[-1])
 
 
 def _add_log_options(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +142,7 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--broker-port",
         metavar="PORT",
-        type=common.port,
+        type=options.port,
         help="port that all members of a broker share; each uses one of the ports after it, too "
         f"(default: {BROKER_PORT})",
     )
@@ -151,7 +155,7 @@ async def run(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     events = _Events(stop, as_json=as_json)
     try:
-        with _folder(arguments.data) as folder, _set_by_signals(stop):
+        with kept_or_temporary(arguments.data) as folder, _set_by_signals(stop):
             shape = GroupShape(
                 group=arguments.group,
                 members=arguments.members,
@@ -193,15 +197,6 @@ def _require_compatible(arguments: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given.expanduser().absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="dledger-local-") as folder:
-        yield Path(folder)
-
-
-@contextlib.contextmanager
 def _set_by_signals(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
@@ -224,7 +219,7 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
             }
             for member_id, member in group.members.items()
         }
-        common.write_event(
+        printing.write_event(
             {
                 "event": "started",
                 "group": group.name,
@@ -236,32 +231,32 @@ def _print_start(group: LocalGroup, *, is_kept: bool, as_json: bool) -> None:
         )
         return
     fate = "kept" if is_kept else "removed at the end"
-    common.write_line(f"group {group.name} in {group.folder} ({fate})\n")
+    printing.write_line(f"group {group.name} in {group.folder} ({fate})\n")
     rows = [["MEMBER", "ADDRESS", "STATUS PAGE", "PROCESS"]]
     for member_id, member in group.members.items():
         page = f"http://{member.http_address}/status"
         rows.append([member_id, str(member.address), page, str(pids[member_id])])
-    common.write_table(rows)
-    common.write_line("\nIn another terminal:\n")
+    printing.write_table(rows)
+    printing.write_line("\nIn another terminal:\n")
     for name, value in environment_of(group).items():
-        common.write_line(f"  export {name}={value}")
+        printing.write_line(f"  export {name}={value}")
     program = own_program()
     if group.broker is None:
-        common.write_line(f"  {program} append --body hello")
-        common.write_line(f"  {program} tail --last 1 --count 1")
-    common.write_line(f"  {program} status\n")
+        printing.write_line(f"  {program} append --body hello")
+        printing.write_line(f"  {program} tail --last 1 --count 1")
+    printing.write_line(f"  {program} status\n")
     if group.broker is not None:
-        common.write_line(
+        printing.write_line(
             f"Clients of RocketMQ need the address {group.broker.address}, whichever member leads; "
             "in Java:\n"
         )
-        common.write_line(f'  producer.setNamesrvAddr("{group.broker.address}");\n')
+        printing.write_line(f'  producer.setNamesrvAddr("{group.broker.address}");\n')
         first = next(iter(group.members.values()))
-        common.write_line("How many messages a member has taken and delivered, without Java:\n")
-        common.write_line(
+        printing.write_line("How many messages a member has taken and delivered, without Java:\n")
+        printing.write_line(
             f"  curl -s http://{first.http_address}/metrics | grep ^dledger_broker_messages_\n"
         )
-    common.write_line("Press Ctrl-C to stop the group.")
+    printing.write_line("Press Ctrl-C to stop the group.")
     console.flush()
 
 
@@ -305,16 +300,16 @@ class _Events:
 def _print_event(event: Event) -> None:
     now = time.strftime("%H:%M:%S")
     if isinstance(event, LeaderChanged):
-        common.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
+        printing.write_line(f"{now}  {event.leader_id} is the leader of term {event.term}")
     elif isinstance(event, StorageTrouble):
         state = event.state.value.lower()
-        common.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
+        printing.write_line(f"{now}  the store of {event.member_id} is {state}: {event.reason}")
     elif isinstance(event, OutOfService):
-        common.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
+        printing.write_line(f"{now}  {event.member_id} is out of service: {event.reason}")
     elif isinstance(event, TokenTrouble):
-        common.write_line(f"{now}  {event.reason}")
+        printing.write_line(f"{now}  {event.reason}")
     else:
-        common.write_line(
+        printing.write_line(
             f"{now}  {event.member_id} exited ({event.reason}) and was restarted as process "
             f"{event.pid}"
         )
@@ -323,9 +318,9 @@ def _print_event(event: Event) -> None:
 
 def _print_event_json(event: Event) -> None:
     if isinstance(event, LeaderChanged):
-        common.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
+        printing.write_event({"event": "leader", "leader": event.leader_id, "term": event.term})
     elif isinstance(event, StorageTrouble):
-        common.write_event(
+        printing.write_event(
             {
                 "event": "storage",
                 "member": event.member_id,
@@ -334,13 +329,13 @@ def _print_event_json(event: Event) -> None:
             }
         )
     elif isinstance(event, OutOfService):
-        common.write_event(
+        printing.write_event(
             {"event": "outOfService", "member": event.member_id, "reason": event.reason}
         )
     elif isinstance(event, TokenTrouble):
-        common.write_event({"event": "token", "reason": event.reason})
+        printing.write_event({"event": "token", "reason": event.reason})
     else:
-        common.write_event(
+        printing.write_event(
             {
                 "event": "restarted",
                 "member": event.member_id,

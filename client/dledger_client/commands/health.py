@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from dledger_client.admin import GroupMembership
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, notice, status
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import group_client, notice, options, printing, status
+from dledger_client.commands.exits import ExitCode
 from dledger_client.errors import ClientError
 from dledger_formats.http.status import Role
 
@@ -17,9 +17,9 @@ ATTEMPT_S: Final = 5.0
 PAUSE_S: Final = 0.5
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger health` and `dledger wait`."""
-    health = common.new_parser(
+    health = options.new_parser(
         commands,
         "health",
         summary="check whether the group serves",
@@ -35,7 +35,7 @@ def add_parser(commands: common.Commands) -> None:
         exit_codes="0 healthy; 1 a member is not healthy, or there is no room; 2 usage error; "
         "4 refused: another group; 5 no leader that a majority follows.",
     )
-    wait = common.new_parser(
+    wait = options.new_parser(
         commands,
         "wait",
         summary="wait until the group serves",
@@ -56,13 +56,13 @@ def add_parser(commands: common.Commands) -> None:
         parser.add_argument(
             "--max-lag",
             metavar="N",
-            type=common.index,
+            type=options.index,
             help="require that every voter is up, and its log ends at most N entries before the "
             "leader's (default: not checked)",
         )
         status.add_page_options(parser)
-        common.add_group_options(parser)
-        common.add_output_option(parser, "text: a sentence for each problem; json: one line")
+        options.add_group_options(parser)
+        options.add_output_option(parser, "text: a sentence for each problem; json: one line")
         parser.set_defaults(run=run)
     health.set_defaults(deadline=ATTEMPT_S)
 
@@ -82,7 +82,7 @@ class Health:
 
 async def run_health(arguments: argparse.Namespace) -> int:
     """Check once, print the result and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         found = await check(client, arguments, arguments.deadline)
     return _report(found, arguments)
 
@@ -93,7 +93,7 @@ async def run_wait(arguments: argparse.Namespace) -> int:
     end_s = loop.time() + arguments.deadline
     last = "no answer yet"
     async with (
-        common.new_client(arguments) as client,
+        group_client.new_client(arguments) as client,
         notice.shown(client.group, arguments.deadline, lambda: client.trouble or last),
     ):
         while True:
@@ -181,12 +181,12 @@ async def _members_problems(
 def _report(found: Health, arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         plain: dict[str, Any] = {"healthy": not found.problems, "leader": found.leader_id}
-        common.write_json(plain | {"term": found.term, "problems": found.problems})
+        printing.write_json(plain | {"term": found.term, "problems": found.problems})
     elif not found.problems:
         term = f" of term {found.term}" if found.term >= 0 else ""
-        common.write_line(f"healthy: {found.leader_id} is the leader{term}")
+        printing.write_line(f"healthy: {found.leader_id} is the leader{term}")
     if found.error is not None:
         raise found.error
     for problem in found.problems if arguments.output != "json" else ():
-        common.complain(f"dledger: {problem}")
+        printing.complain(f"dledger: {problem}")
     return ExitCode.FAILED if found.problems else ExitCode.OK

@@ -14,8 +14,8 @@ from typing import Final
 from dledger_client.append import batches
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, import_guard, progress
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import group_client, import_guard, options, printing, progress
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.lines import read_chunks
 from dledger_client.commands.named_producer import NamedProducer
 from dledger_client.commands.signals import EXIT_ON_SIGNAL, cancelled_by_signals
@@ -31,9 +31,9 @@ STANDARD_INPUT: Final = "-"
 PRODUCER: Final = "import"
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger import`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "import",
         summary="append the entries of an export",
@@ -62,9 +62,9 @@ def add_parser(commands: common.Commands) -> None:
         default=PRODUCER,
         help="name under which this machine remembers what it has imported (default: %(default)s)",
     )
-    common.add_group_options(parser)
+    options.add_group_options(parser)
     progress.add_option(parser)
-    common.add_output_option(
+    options.add_output_option(
         parser, "text: one line for each run of indexes; json: the same as JSON"
     )
     parser.set_defaults(run=run)
@@ -111,9 +111,9 @@ class _Mapping:
         first, there, length = run
         last, last_there = first + length - 1, there + length - 1
         if self._as_json:
-            common.write_json({"source": [first, last], "destination": [there, last_there]})
+            printing.write_json({"source": [first, last], "destination": [there, last_there]})
         else:
-            common.write_line(f"{first} to {last} are now {there} to {last_there}")
+            printing.write_line(f"{first} to {last} are now {there} to {last_there}")
         console.flush()
 
 
@@ -130,14 +130,14 @@ async def run(arguments: argparse.Namespace) -> int:
             if not signals:
                 raise
             task.uncancel()
-            common.complain("dledger: ended by a signal; run the command again to go on")
+            printing.complain("dledger: ended by a signal; run the command again to go on")
     return EXIT_ON_SIGNAL + signals[0] if signals else code
 
 
 async def _import(arguments: argparse.Namespace) -> ExitCode:
     async with (
         _input(arguments) as file,
-        common.open_client(arguments, idempotent=True) as client,
+        group_client.open_client(arguments, idempotent=True) as client,
     ):
         with NamedProducer.opened(arguments.producer, client.group) as producer:
             if producer.is_new and not arguments.append:
@@ -153,7 +153,10 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
 def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> ExitCode:
     """Return the exit code of an import; a reader that has gone is no failure, as for `append`."""
     if isinstance(output_problem, OutputError):
-        common.complain(f"dledger: {output_problem}; not all indexes were written")
+        printing.complain(
+            f"dledger: {output_problem}; not all indexes were written, and a further run writes "
+            "only the last ones: for the others, compare the log"
+        )
     if failed is None:
         return ExitCode.FAILED if isinstance(output_problem, OutputError) else ExitCode.OK
     if isinstance(failed, Unknown):
@@ -224,20 +227,23 @@ class _Import:
                         break
         finally:
             self._producer.save()
-            self._mapping.write()
+            has_new = self._producer.acknowledged > self._producer.skipped
+            if has_new:
+                self._mapping.write()
             self._report()
         if failed is None:
             self._producer.check_end()
-            has_new = self._producer.acknowledged > self._producer.skipped
+            if not has_new:  # those of an earlier run, now that the export is known to be its one
+                self._mapping.write()
             await self._producer.complete(self._client, self._last_index if has_new else None)
         return failed
 
     def _report(self) -> None:
         """Say what was imported, also if the export is damaged further on."""
         imported = self._producer.acknowledged - self._producer.skipped
-        common.complain(
-            f"imported {common.entries(imported)}; imported before: {self._producer.skipped}; "
-            f"left out: {common.entries(self._left_out)} of leaders"
+        printing.complain(
+            f"imported {printing.entries(imported)}; imported before: {self._producer.skipped}; "
+            f"left out: {printing.entries(self._left_out)} of leaders"
         )
 
     async def _pieces(self, file: int, bar: progress.Bar) -> AsyncIterator[list[tuple[int, bytes]]]:
@@ -281,7 +287,7 @@ class _Import:
                 hint = " Run the command again: it goes on where it ended"
                 if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
                     hint = self._producer.forgotten_hint(self._arguments.producer)
-                common.complain(
+                printing.complain(
                     f"dledger: entry {source} was not imported: {outcome.reason}.{hint}"
                 )
                 return outcome

@@ -8,7 +8,7 @@ found whenever it comes, and whatever an earlier run of the import has left in i
 import contextlib
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 from dledger_formats.log import disk
 from dledger_formats.log.channels import number_of
 

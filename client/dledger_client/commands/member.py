@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger_client.admin import GroupMembership
-from dledger_client.commands import admin_token, common, member_names
-from dledger_client.commands.common import ExitCode
-from dledger_client.errors import RefusedError
+from dledger_client.commands import admin_token, group_client, member_names, options, printing
+from dledger_client.commands.exits import ExitCode
+from dledger_client.errors import OutcomeUnknownError, RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
 
@@ -17,8 +17,6 @@ EXIT_CODES: Final = (
 )
 
 HINTS: Final = {
-    DLedgerResponseCode.NO_SUCH_MEMBER: "the member does not belong to the group: add it first; a "
-    "member to add must be in the leader's DLEDGER_ADDABLE_PEERS",
     DLedgerResponseCode.LAST_VOTER: "the group would have no voter left: promote another member "
     "first",
     DLedgerResponseCode.QUORUM_AT_RISK: "too few of the resulting voters have answered recently: "
@@ -29,7 +27,17 @@ HINTS: Final = {
     DLedgerResponseCode.MEMBERSHIP_CHANGING: "an earlier change is not committed yet: a majority "
     "of the voters must be up",
 }
-"""What to do about a refusal."""
+"""What to do about a refusal, whatever the change."""
+NO_SUCH_MEMBER_HINTS: Final = {
+    ChangeKind.ADD_LEARNER: "is not in the leader's DLEDGER_ADDABLE_PEERS",
+    ChangeKind.PROMOTE: "does not belong to the group: add it first",
+}
+ABSENT: Final = "does not belong to the group: see dledger member list"
+"""What to do about an unknown member, for a change that only a member can have."""
+IN_DOUBT: Final = (
+    "the change may be in the log, and is then in effect once a majority of the voters is up: "
+    "repeat the command"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +82,9 @@ VERBS: Final = {
 }
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger member`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "member",
         summary="print or change the members",
@@ -93,7 +101,7 @@ def add_parser(commands: common.Commands) -> None:
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_list(verbs)
     for name, verb in VERBS.items():
-        one = common.new_parser(
+        one = options.new_parser(
             verbs,
             name,
             summary=verb.summary,
@@ -105,14 +113,14 @@ def add_parser(commands: common.Commands) -> None:
             exit_codes=EXIT_CODES,
         )
         member_names.add_argument(one, "member id, such as n3")
-        common.add_group_options(one)
+        options.add_group_options(one)
         admin_token.add_option(one)
-        common.add_output_option(one, "text: a sentence; json: one line")
+        options.add_output_option(one, "text: a sentence; json: one line")
         one.set_defaults(run=run_change, change=verb.change)
 
 
-def _add_list(verbs: common.Commands) -> None:
-    parser = common.new_parser(
+def _add_list(verbs: options.Commands) -> None:
+    parser = options.new_parser(
         verbs,
         "list",
         summary="print the voters, the learners and the members that may be added",
@@ -124,17 +132,19 @@ def _add_list(verbs: common.Commands) -> None:
         },
         exit_codes="0 the leader answered, 2 usage error, 4 refused, 5 group unreachable.",
     )
-    common.add_group_options(parser)
-    common.add_output_option(parser, "text: a table; json: one line")
+    options.add_group_options(parser)
+    options.add_output_option(parser, "text: a table; json: one line")
     parser.set_defaults(run=run_list)
 
 
 async def run_list(arguments: argparse.Namespace) -> int:
     """Print the membership and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         found = await client.membership()
     if arguments.output == "json":
-        common.write_json(_plain(found) | {"addable": found.addable, "addresses": found.addresses})
+        printing.write_json(
+            _plain(found) | {"addable": found.addable, "addresses": found.addresses}
+        )
         return ExitCode.OK
     rows = [["MEMBER", "MEMBERSHIP", "ROLE", "ADDRESS"]]
     for kind, ids in (
@@ -146,7 +156,7 @@ async def run_list(arguments: argparse.Namespace) -> int:
             role = "leader" if member_id == found.leader_id else ""
             address = found.addresses.get(member_id) or found.addable.get(member_id, "-")
             rows.append([member_id, kind, role, address])
-    common.write_table(rows)
+    printing.write_table(rows)
     return ExitCode.OK
 
 
@@ -154,17 +164,21 @@ async def run_change(arguments: argparse.Namespace) -> int:
     """Change a member, print the resulting membership and return the exit code."""
     try:
         token = admin_token.read(arguments)
-        async with common.open_client(arguments, admin_token=token) as client:
+        async with group_client.open_client(arguments, admin_token=token) as client:
             after = await client.change_membership(arguments.change, arguments.member)
     except RefusedError as error:
         hint = HINTS.get(error.code)
+        if error.code is DLedgerResponseCode.NO_SUCH_MEMBER:
+            hint = f"{arguments.member} {NO_SUCH_MEMBER_HINTS.get(arguments.change, ABSENT)}"
         raise RefusedError(error.code, f"{error}: {hint}" if hint else str(error)) from error
+    except OutcomeUnknownError as error:
+        raise OutcomeUnknownError(f"{error}: {IN_DOUBT}") from error
     if arguments.output == "json":
-        common.write_json(_plain(after) | {"member": arguments.member})
+        printing.write_json(_plain(after) | {"member": arguments.member})
         return ExitCode.OK
     learners = f"; learners {', '.join(after.learners)}" if after.learners else ""
     state = _state(after, arguments.member)
-    common.write_line(f"{arguments.member} {state}; voters {', '.join(after.voters)}{learners}")
+    printing.write_line(f"{arguments.member} {state}; voters {', '.join(after.voters)}{learners}")
     return ExitCode.OK
 
 

@@ -24,8 +24,8 @@ import msgspec
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused
 from dledger_client.client import DLedgerClient
 from dledger_client.commands.bodies import InputError
-from dledger_client.commands.common import UsageError
-from dledger_client.commands.earlier_run import EarlierRun
+from dledger_client.commands.earlier_run import ALL_AGAIN, EarlierRun
+from dledger_client.commands.exits import UsageError
 from dledger_client.commands.producer_record import Record, RecordFile, Witness
 from dledger_client.errors import NoEntryError
 from dledger_formats.log.channels import WINDOW
@@ -136,15 +136,14 @@ class NamedProducer:
                 raise UsageError(
                     f"body {self._number} of the input is not the one that this producer has "
                     f"appended as entry {other.place}, in a run that did not end; nothing was "
-                    "appended. Give it the input of that run, use another name, or remove "
-                    f"{self.path}"
+                    f"appended. Give it the input of that run, or {self._beginning_again}"
                 )
             self._checksums.append(self._input_checksum)
             return True
         if self._number == self.skipped and self._input_checksum != self._checksum:
             raise UsageError(
                 f"the first {self._number} bodies of the input are not those that this producer "
-                f"has appended; use another name, or remove {self.path}"
+                f"has appended; {self._beginning_again}"
             )
         return False
 
@@ -153,7 +152,7 @@ class NamedProducer:
         if self._number < self.skipped:
             raise UsageError(
                 f"the input has {self._number} bodies, but this producer has appended "
-                f"{self.skipped}; use another name, or remove {self.path}"
+                f"{self.skipped}; {self._beginning_again}"
             )
 
     async def numbered(self, bodies: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -196,7 +195,7 @@ class NamedProducer:
             number=outcome.number,
             code=DLedgerResponseCode.UNEXPECTED_ARGUMENT,
             reason=f"body {number} of the input is not the one that an earlier run of this "
-            f"producer has appended as entry {other.place}; append the input under another name",
+            f"producer has appended as entry {other.place}; use another name {ALL_AGAIN}",
         )
 
     async def note(self, outcome: Outcome) -> None:
@@ -255,6 +254,11 @@ class NamedProducer:
         )
 
     @property
+    def _beginning_again(self) -> str:
+        """What a user may do whose input cannot go on, with what it costs."""
+        return f"use another name, or remove {self.path}, {ALL_AGAIN}"
+
+    @property
     def is_new(self) -> bool:
         """Whether no earlier program has used the name."""
         return self._record is None
@@ -284,13 +288,12 @@ class NamedProducer:
         except NoEntryError as error:
             raise UsageError(
                 f"cannot tell whether group {self._group} is the one to which this producer has "
-                f"appended: entry {witness.index} is not there ({error}); use another name, or "
-                f"remove {self.path}"
+                f"appended: entry {witness.index} is not there ({error}); {self._beginning_again}"
             ) from error
         if found != witness:
             raise UsageError(
                 f"group {self._group} is not the one to which this producer has appended: entry "
-                f"{witness.index} differs; use another name, or remove {self.path}"
+                f"{witness.index} differs; {self._beginning_again}"
             )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dledger_client.commands.common import UsageError
+from dledger_client.commands.exits import UsageError
 
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 NAME_BYTES_MAX: Final = 80
@@ -83,10 +83,11 @@ class RecordFile:
                 f"cannot keep the record of producer {name} in {path.parent}: {error.strerror}"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"another process appends as producer {name}: {path}") from None
             yield cls(path, name, group)
-        except BlockingIOError:
-            raise UsageError(f"another process appends as producer {name}: {path}") from None
         finally:
             os.close(lock)
 

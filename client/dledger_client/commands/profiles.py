@@ -110,8 +110,9 @@ def _open_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options of a command that variables and profiles may fill in."""
     # The pages that these name may be those of another group than the servers given here.
     is_led_elsewhere = getattr(arguments, "servers", None) is not None
+    has_port = getattr(arguments, "http_port", None) is not None
     names = [name for name in VARIABLES if hasattr(arguments, name)]
-    return [name for name in names if name != "http" or not is_led_elsewhere]
+    return [name for name in names if name != "http" or not (is_led_elsewhere or has_port)]
 
 
 def load() -> Config:

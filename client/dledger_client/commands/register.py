@@ -2,14 +2,14 @@
 
 import argparse
 
-from dledger_client.commands import common
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import group_client, options, printing
+from dledger_client.commands.exits import ExitCode
 from dledger_formats.protocol.register import NUMBER_MAX, NUMBER_MIN
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger register`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "register",
         summary="read and set registers",
@@ -33,35 +33,35 @@ def add_parser(commands: common.Commands) -> None:
         action.add_argument("key", metavar="KEY", type=number, help="signed 32-bit integer")
         if name == "set":
             action.add_argument("value", metavar="VALUE", type=number, help="signed 32-bit integer")
-            common.add_output_option(action, "text: a sentence; json: one line")
+            options.add_output_option(action, "text: a sentence; json: one line")
         else:
-            common.add_output_option(action, "text: the value; json: one line")
-        common.add_group_options(action)
+            options.add_output_option(action, "text: the value; json: one line")
+        options.add_group_options(action)
         action.set_defaults(run=run)
 
 
 async def run_get(arguments: argparse.Namespace) -> int:
     """Print the value of a register and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         value = await client.read_register(arguments.key)
     if arguments.output == "json":
-        common.write_json({"key": arguments.key, "value": value})
+        printing.write_json({"key": arguments.key, "value": value})
     elif value is None:
-        common.complain(f"dledger: register {arguments.key} was never set")
+        printing.complain(f"dledger: register {arguments.key} was never set")
     else:
-        common.write_line(str(value))
+        printing.write_line(str(value))
     return ExitCode.FAILED if value is None else ExitCode.OK
 
 
 async def run_set(arguments: argparse.Namespace) -> int:
     """Set a register, print the index of its entry and return the exit code."""
-    async with common.open_client(arguments) as client:
+    async with group_client.open_client(arguments) as client:
         appended = await client.set_register(arguments.key, arguments.value)
     if arguments.output == "json":
         written = {"key": arguments.key, "value": arguments.value, "index": appended.index}
-        common.write_json(written)
+        printing.write_json(written)
     else:
-        common.write_line(
+        printing.write_line(
             f"register {arguments.key} set to {arguments.value} by entry {appended.index}"
         )
     return ExitCode.OK
@@ -69,4 +69,4 @@ async def run_set(arguments: argparse.Namespace) -> int:
 
 def number(text: str) -> int:
     """Parse a signed 32-bit integer, for argparse."""
-    return common.whole_number(text, NUMBER_MIN, NUMBER_MAX)
+    return options.whole_number(text, NUMBER_MIN, NUMBER_MAX)

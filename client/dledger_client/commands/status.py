@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from dledger_client.cluster.addresses import ServerAddress, parse_servers
 from dledger_client.cluster.pages import PageError, get_page
-from dledger_client.commands import common
-from dledger_client.commands.common import ExitCode, UsageError
+from dledger_client.commands import group_client, options, printing
+from dledger_client.commands.exits import ExitCode, UsageError
 from dledger_client.commands.profiles import HTTP_VARIABLE
-from dledger_client.errors import AddressError
+from dledger_client.errors import AddressError, ClientError
 from dledger_formats import console
 from dledger_formats.http.status import MembershipRole, NodeStatus, Role
 from dledger_formats.json_objects import FormatError
@@ -27,9 +27,9 @@ CLEAR: Final = "\x1b[H\x1b[2J"
 """Clears a terminal."""
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger status`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "status",
         summary="print the status of each member",
@@ -47,31 +47,32 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--watch",
         metavar="SECONDS",
-        type=common.seconds,
+        type=options.seconds,
         nargs="?",
         const=WATCH_S,
-        help=f"print again every SECONDS, until Ctrl-C (default: once; {WATCH_S:g} s if no time is "
-        "given)",
+        help="print again every SECONDS, until Ctrl-C, also while the group is away (default: "
+        f"once; {WATCH_S:g} s if no time is given)",
     )
-    common.add_group_options(parser)
-    common.add_output_option(parser, "text: a table; json: one line with the members' responses")
+    options.add_group_options(parser)
+    options.add_output_option(parser, "text: a table; json: one line with the members' responses")
     parser.set_defaults(run=run)
 
 
 def add_page_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where the members' pages are."""
-    parser.add_argument(
+    pages = parser.add_mutually_exclusive_group()
+    pages.add_argument(
         "--http",
         metavar="HOST:PORT,…",
-        type=common.addresses,
-        help=f"HTTP addresses of the members (default: those of the profile, or ${HTTP_VARIABLE})",
+        type=options.addresses,
+        help=f"HTTP addresses of the members (default: those of the profile, or ${HTTP_VARIABLE}, "
+        "unless --http-port is given)",
     )
-    parser.add_argument(
+    pages.add_argument(
         "--http-port",
         metavar="PORT",
-        type=common.port,
-        default=HTTP_PORT,
-        help="HTTP port of the members that METADATA names (default: %(default)s)",
+        type=options.port,
+        help=f"HTTP port of the members that METADATA names (default: {HTTP_PORT})",
     )
 
 
@@ -90,8 +91,13 @@ async def run(arguments: argparse.Namespace) -> int:
     """Print the status of each member, once or until Ctrl-C, and return the exit code."""
     while arguments.watch is not None:
         if sys.stdout.isatty() and arguments.output != "json":
-            common.write_line(CLEAR + time.strftime("%H:%M:%S"))
-        await _run_once(arguments)
+            printing.write_line(CLEAR + time.strftime("%H:%M:%S"))
+        try:
+            await _run_once(arguments)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            printing.complain(f"dledger: {error}")  # the group may be back soon
         console.flush()
         await asyncio.sleep(arguments.watch)
     return await _run_once(arguments)
@@ -101,14 +107,14 @@ async def _run_once(arguments: argparse.Namespace) -> int:
     """Fetch and print the status of each member, and return the exit code."""
     addresses, remarks = await page_addresses(arguments)
     for remark in remarks:
-        common.complain(f"dledger: {remark}")
+        printing.complain(f"dledger: {remark}")
     answers = await ask_all(addresses, arguments.group)
     if arguments.output == "json":
-        common.write_json([_plain(answer) for answer in answers])
+        printing.write_json([_plain(answer) for answer in answers])
     else:
-        common.write_table(_rows(answers))
+        printing.write_table(_rows(answers))
         for line in _remarks(answers):
-            common.write_line(line)
+            printing.write_line(line)
     if any(answer.status for answer in answers):
         return ExitCode.OK
     is_other = any(answer.is_other_group for answer in answers)
@@ -124,7 +130,7 @@ async def page_addresses(arguments: argparse.Namespace) -> tuple[list[ServerAddr
     """Return the result of `pages_of` for the members that METADATA names."""
     peers: Mapping[str, str] = {}
     if not arguments.http:
-        async with common.open_client(arguments) as client:
+        async with group_client.open_client(arguments) as client:
             peers = (await client.metadata()).peers
     return pages_of(arguments, peers)
 
@@ -142,7 +148,7 @@ def pages_of(
         members = parse_servers([f"{key}={value}" for key, value in sorted(peers.items())])
     except AddressError as error:
         raise UsageError(str(error)) from error
-    port, remarks = arguments.http_port, []
+    port, remarks = arguments.http_port or HTTP_PORT, []
     for shared, count in Counter(member.host for member in members).items():
         if count > 1:
             ids = ", ".join(str(one.member_id) for one in members if one.host == shared)

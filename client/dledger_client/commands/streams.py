@@ -1,4 +1,4 @@
-"""The standard output of commands: status lines give way to it, and its reader may go away."""
+"""The standard output of commands: status lines give way to it, and its reader may pause, or go."""
 
 import asyncio
 import os
@@ -6,12 +6,14 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from dledger_client.commands.status_line import LINE
+from dledger_client.paced import PacedFile
 from dledger_formats import console
+from dledger_formats.console import OutputError
 
 
 def prepare() -> None:
@@ -25,10 +27,54 @@ def write(text: str) -> None:
     console.write(text)
 
 
-def write_bytes(content: bytes) -> None:
-    """Write bytes to standard output, with the same errors. Do not mix this with text."""
-    LINE.erase()
-    console.write_bytes(content)
+class Output:
+    """Standard output for a stream of lines or bodies, whose reader may pause for any time.
+
+    Its methods raise BrokenPipeError or OutputError, also because of an earlier write.
+    """
+
+    def __init__(self) -> None:
+        self._file: PacedFile | None = None  # None: tests replace the stream by a simpler one
+        with suppress(OSError, ValueError, AttributeError):
+            self._file = PacedFile(os.dup(sys.stdout.fileno()))
+
+    async def write(self, content: bytes) -> None:
+        """Have content written soon; wait while the reader has much to take."""
+        LINE.erase()
+        if self._file is None:
+            console.write_bytes(content)
+            return
+        with console.told_as_output_error():
+            await self._file.write(content)
+
+    async def flush(self) -> None:
+        """Wait until everything is written."""
+        if self._file is None:
+            console.flush()
+            return
+        with console.told_as_output_error():
+            await self._file.flush()
+
+    def close(self) -> None:
+        """Drop what is not written."""
+        if self._file is not None:
+            self._file.close()
+
+
+@asynccontextmanager
+async def output() -> AsyncIterator[Output]:
+    """Open standard output; everything is written at the end, unless that is a cancellation."""
+    opened = Output()
+    try:
+        try:
+            yield opened
+        except Exception:  # what came before the error belongs to the output
+            with suppress(BrokenPipeError, OutputError):
+                await opened.flush()
+            raise
+        await opened.flush()
+    finally:
+        opened.close()
 
 
 async def while_read(work: Coroutine[Any, Any, None]) -> None:

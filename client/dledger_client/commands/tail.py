@@ -5,18 +5,17 @@ import contextlib
 from typing import Final
 
 from dledger_client.client import DLedgerClient
-from dledger_client.commands import common, entries, streams
-from dledger_client.commands.common import ExitCode
-from dledger_formats import console
+from dledger_client.commands import entries, group_client, options, printing, streams
+from dledger_client.commands.exits import ExitCode
 from dledger_formats.log import disk
 
 LOOK_BACK_MAX: Final = 1 << 20
 """How many entries --last looks at, to find as many as it must print."""
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger tail`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "tail",
         summary="print entries as they are appended",
@@ -36,45 +35,49 @@ def add_parser(commands: common.Commands) -> None:
         "--from",
         dest="first",
         metavar="INDEX",
-        type=common.index,
+        type=options.index,
         help="begin with this entry (default: the next new one)",
     )
     begin.add_argument(
         "--last",
         metavar="N",
-        type=common.positive_int,
+        type=options.positive_int,
         help="begin with the last N entries; raw output counts only those that it prints "
         "(default: none)",
     )
     parser.add_argument(
         "--count",
         metavar="N",
-        type=common.positive_int,
+        type=options.positive_int,
         help="stop after N printed entries (default: never)",
     )
-    common.add_group_options(parser)
-    common.add_read_options(parser)
+    options.add_group_options(parser)
+    options.add_read_options(parser)
     entries.add_options(parser)
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Follow the log, write its entries and return the exit code."""
-    write = entries.writer(arguments)
-    async with common.open_client(arguments) as client:
-        await streams.while_read(_write_entries(client, arguments, write))
+    shown = entries.selected_format(arguments)
+    async with group_client.open_client(arguments) as client, streams.output() as output:
+        await streams.while_read(_write_entries(client, arguments, shown, output))
     return ExitCode.OK
 
 
 async def _write_entries(
-    client: DLedgerClient, arguments: argparse.Namespace, write: entries.Write
+    client: DLedgerClient,
+    arguments: argparse.Namespace,
+    shown: entries.Format,
+    output: streams.Output,
 ) -> None:
     found = client.tail(await _first(client, arguments))
     written = 0
     async with contextlib.aclosing(found):
         async for entry in found:
-            written += write(entry)
-            console.flush()
+            if (content := shown(entry)) is not None:
+                written += 1
+                await output.write(content)
             if written == arguments.count:
                 break
 
@@ -88,7 +91,7 @@ async def _first(client: DLedgerClient, arguments: argparse.Namespace) -> int | 
     if first is not None:
         if first > end + 1:
             log = f"the log ends with entry {end}" if end >= 0 else "the log is empty"
-            common.complain(f"dledger: {log}; waiting for entry {first}")
+            printing.complain(f"dledger: {log}; waiting for entry {first}")
         return first
     first = max(begin, end + 1 - arguments.last)
     if arguments.output == "json":

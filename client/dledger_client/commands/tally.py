@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dledger_client.append.outcomes import Acknowledged, Outcome, Refused, Unknown
 from dledger_client.calls.statistics import AppendStatistics
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands.exits import ExitCode
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 REASONS_MAX: Final = 10
@@ -42,7 +42,7 @@ class Tally:
     has_other_input: bool = False
     """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False
-    """Whether bodies were left that were not appended, because nobody reads the outcomes."""
+    """Whether bodies may have been left that were not appended, because the run ended earlier."""
     remedy: str = ""
     """Advice on unknown outcomes that replaces the usual hint; empty to keep that one."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,6 +67,15 @@ class Tally:
         if self.has_other_input:
             return ExitCode.USAGE
         return ExitCode.REFUSED if self.refused else ExitCode.OK
+
+    @property
+    def end_reason(self) -> str:
+        """Why no further body was taken, unless that is the output."""
+        if self.is_full:
+            return "the volumes of the group are full"
+        if self.unreachable:
+            return "the group is unreachable"
+        return "an append failed" if self.unknown or self.refused else "the run has failed"
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""

@@ -2,13 +2,13 @@
 
 import argparse
 
-from dledger_client.commands import admin_token, common, member_names
-from dledger_client.commands.common import ExitCode
+from dledger_client.commands import admin_token, group_client, member_names, options, printing
+from dledger_client.commands.exits import ExitCode
 
 
-def add_parser(commands: common.Commands) -> None:
+def add_parser(commands: options.Commands) -> None:
     """Define the arguments of `dledger transfer`."""
-    parser = common.new_parser(
+    parser = options.new_parser(
         commands,
         "transfer",
         summary="transfer leadership to another member",
@@ -24,26 +24,25 @@ def add_parser(commands: common.Commands) -> None:
     parser.add_argument(
         "--term",
         metavar="N",
-        type=common.index,
+        type=options.index,
         help="the leader's current term; required for Java servers, which do not report it "
         "(default: the term that the group reports)",
     )
-    common.add_group_options(parser)
+    options.add_group_options(parser)
     admin_token.add_option(parser)
-    common.add_output_option(parser, "text: a sentence; json: one line")
+    options.add_output_option(parser, "text: a sentence; json: one line")
     parser.set_defaults(run=run)
 
 
 async def run(arguments: argparse.Namespace) -> int:
     """Transfer leadership, print the new leader and return the exit code."""
-    async with common.open_client(arguments, admin_token=admin_token.read(arguments)) as client:
+    async with group_client.open_client(
+        arguments, admin_token=admin_token.read(arguments)
+    ) as client:
         after = await client.transfer(arguments.member, term=arguments.term)
     if arguments.output == "json":
-        common.write_json({"group": after.group, "leader": after.leader_id, "term": after.term})
+        printing.write_json({"group": after.group, "leader": after.leader_id, "term": after.term})
     else:
         term = f" of term {after.term}" if after.term >= 0 else ""
-        if after.leader_id is None:
-            common.write_line(f"the group {after.group} has no leader")
-        else:
-            common.write_line(f"{after.leader_id} is the leader{term}")
+        printing.write_line(f"{after.leader_id} is the leader{term}")
     return ExitCode.OK

@@ -1,7 +1,7 @@
 """The entries in the folder of a member that is not running; Java's folders are laid out alike.
 
 The log of a killed member may end with entries that nobody acknowledged, and with part of one.
-Java leaves the bytes behind a truncation in place.
+Java leaves the bytes after a truncation in place.
 """
 
 import os
@@ -11,6 +11,7 @@ from typing import Final
 
 from dledger_client.errors import NoEntryError
 from dledger_client.exports.records import ExportError
+from dledger_formats.lock_holder import holder_of
 from dledger_formats.log import disk, properties
 from dledger_formats.log.disk import DamagedRecordError
 from dledger_formats.log.scanning import EntryScan, scan_entries
@@ -33,7 +34,7 @@ class FolderLog:
                 f"{folder} is not a member's folder: it has no {disk.DATA_FOLDER}/; pass the "
                 "folder below the store's base folder, for example dledger-n0"
             )
-        if _is_locked(folder / LOCK_FILE):
+        if holder_of(folder / LOCK_FILE) is not None:
             raise ExportError(
                 f"{folder} is in use by a running member; export from the group instead"
             )
@@ -108,7 +109,7 @@ class FolderLog:
             )
 
     def _scan(self, view: memoryview, pos: int) -> EntryScan:
-        """Check the entries of one term at the beginning of a window, and step behind them."""
+        """Check the entries of one term at the beginning of a window, and step past them."""
         term = self._term
         scan = self._scan_term(view, pos, term)
         if not scan.end and scan.damage is not None and scan.damage.reason == "bad_term":
@@ -185,16 +186,3 @@ def _durable_index(folder: Path) -> int | None:
         return int(properties.parse(path.read_bytes())["endIndex"])
     except (OSError, ValueError, KeyError):
         return None
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process has the folder open; reads /proc/locks, so it takes no lock itself."""
-    try:
-        found = path.stat()
-        locks = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return False
-    fields = [line.split() for line in locks]
-    return any(
-        words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(found.st_ino) for words in fields
-    )

@@ -46,7 +46,7 @@ class Taken(NamedTuple):
 
     @classmethod
     def of_entry(cls, entry: DLedgerEntry) -> "Taken":
-        """Return the same for an entry of a log."""
+        """Return what tells an entry of a log from any other."""
         return cls.of(entry.index, entry.term, entry.body)
 
     def check(self, found: DLedgerEntry) -> None:

@@ -1,11 +1,12 @@
 """Writing an export to standard output, or to a file that may hold the beginning of one."""
 
+import asyncio
 import fcntl
 import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from dledger_client.exports.reading import OnBytes, resume_point
 from dledger_client.exports.records import (
@@ -17,17 +18,24 @@ from dledger_client.exports.records import (
     pack_head,
 )
 from dledger_client.opening import open_file
+from dledger_client.paced import PacedFile
 from dledger_formats.protocol.entry import DLedgerEntry
 
 
 class ExportWriter:
-    """Writes records after those that the export has. Its methods raise OSError."""
+    """Writes records after those that the export has. Its methods raise OSError.
 
-    def __init__(self, output: IO[bytes]) -> None:
-        """Begin an export; `output` is unbuffered."""
+    A method that is cancelled while the reader of a pipe takes nothing has counted its records:
+    they are written, whole, before any later one.
+    """
+
+    def __init__(self, file: int) -> None:
+        """Begin an export in a file whose descriptor is taken over."""
         self.first_index: int | None = None
         """The index of the first entry; None before the head."""
-        self._output = output
+        self._file = file
+        self._is_regular = stat.S_ISREG(os.fstat(file).st_mode)
+        self._output = PacedFile(file)
         self._new_path: Path | None = None  # of a file that this writer has made
         self._checksum: int | None = None  # None before the head
         self._size: int | None = None  # to which the file is cut before the first write
@@ -49,12 +57,12 @@ class ExportWriter:
         The file is not changed before the first write. A named pipe or a device is only written.
         """
         if _is_special(path):
-            return cls(os.fdopen(await open_file(path, os.O_WRONLY), "wb", buffering=0))
+            return cls(await open_file(path, os.O_WRONLY))
         try:
             file, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640), True
         except FileExistsError:
             file, is_new = os.open(path, os.O_RDWR), False
-        writer = cls(os.fdopen(file, "r+b", buffering=0))
+        writer = cls(file)
         writer._new_path = path if is_new else None
         try:
             _lock(file, path)
@@ -75,32 +83,36 @@ class ExportWriter:
         self.first_index, self.next_index = found.head.first_index, found.next_index
         self._checksum, self._size = found.checksum, found.offset
 
-    def begin(self, head: Head) -> None:
+    async def begin(self, head: Head) -> None:
         """Write the head, unless the export has one. Raises ExportError if it has another."""
         if self._checksum is None:
             raw, self._checksum = pack_head(head)
             self.first_index = self.next_index = head.first_index
             self.group = head.group
-            self._write(raw)
+            await self._write(raw)
         elif self.group != head.group:
             raise ExportError(f"the export holds entries of {self.group}, not of {head.group}")
 
-    def write(self, entries: Sequence[DLedgerEntry]) -> None:
+    async def write(self, entries: Sequence[DLedgerEntry]) -> None:
         """Write the next entries."""
         assert self._checksum is not None
         assert entries[0].index == self.next_index
         raw, self._checksum = pack_entries(entries, self._checksum)
-        self._write(raw)
         self.next_index = entries[-1].index + 1
         self.entries += len(entries)
+        await self._write(raw)
 
-    def end(self) -> None:
-        """Write the end, and make a file durable."""
+    async def end(self, reader_wait_s: float | None = None) -> None:
+        """Write the end, and make a file durable.
+
+        Raises TimeoutError if a reader has not taken all of it within `reader_wait_s`.
+        """
         assert self._checksum is not None
         assert self.next_index is not None
-        self._write(pack_end(self.next_index, self._checksum))
-        if stat.S_ISREG(os.fstat(self._output.fileno()).st_mode):  # no device has to take it
-            os.fsync(self._output.fileno())
+        ending = self._write(pack_end(self.next_index, self._checksum))
+        await asyncio.wait_for(ending, None if self._is_regular else reader_wait_s)
+        if self._is_regular:  # no device has to take it
+            os.fsync(self._file)
 
     def close(self) -> None:
         """Close the file; without an end, it can be extended later. Leave no empty file behind."""
@@ -108,15 +120,14 @@ class ExportWriter:
             self._new_path.unlink(missing_ok=True)
         self._output.close()
 
-    def _write(self, raw: bytes) -> None:
+    async def _write(self, raw: bytes) -> None:
         if self._size is not None:
-            self._output.truncate(self._size)
-            self._output.seek(self._size)
+            os.ftruncate(self._file, self._size)
+            os.lseek(self._file, self._size, os.SEEK_SET)
             self._size = None
-        view = memoryview(raw)
-        while view:
-            view = view[self._output.write(view) :]
+        self._output.put(raw)
         self.size_bytes += len(raw)
+        await self._output.flush()
 
 
 def _is_special(path: Path) -> bool:

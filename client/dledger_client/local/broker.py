@@ -27,7 +27,7 @@ class LocalBroker:
     port: int
     """The port of the group, which its members share."""
     address: str
-    """The same with the host: what a client sets as the address of its name server."""
+    """The host and that port: what a client sets as the address of its name server."""
     addresses: Mapping[str, str]
     """By member, its own address."""
 

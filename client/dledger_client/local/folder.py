@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import fcntl
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,25 +66,40 @@ class GroupShape:
 
 
 @contextlib.contextmanager
+def kept_or_temporary(given: Path | None) -> Iterator[Path]:
+    """Yield the given folder, or one that is removed in the end. Raises LocalGroupError."""
+    if given is not None:
+        yield given.expanduser().absolute()
+        return
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="dledger-local-")
+    except OSError as error:
+        raise LocalGroupError(
+            f"cannot make a temporary folder: {error.strerror}; name a folder with --data"
+        ) from error
+    with temporary as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[int]:
     """Create the folder if necessary and hold its lock; yield the lock's file descriptor.
 
     A process that inherits the descriptor also holds the lock until it exits. Raises
-    LocalGroupError if another process holds the lock.
+    LocalGroupError if another process holds the lock, or the folder cannot be written.
     """
-    try:
+    with _told_as_local_group_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
-    except OSError as error:
-        raise LocalGroupError(f"cannot use folder {folder}: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             raise LocalGroupError(_in_use(folder, holder)) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{process_name(os.getpid())}\n".encode(), 0)
+        with _told_as_local_group_error(folder):
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{process_name(os.getpid())}\n".encode(), 0)
         yield lock
     finally:
         os.close(lock)
@@ -112,7 +128,7 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
     """Return the shape of the group whose log the folder contains, or write the wanted shape.
 
     The caller must hold the folder's lock. Raises LocalGroupError if the folder contains another
-    group, the same group with another number of members, or anything else.
+    group, the same group with another number of members, or anything else, or cannot be written.
     """
     path = folder / SHAPE_FILE
     try:
@@ -171,8 +187,17 @@ def require_empty(folder: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(UNFINISHED_SHAPE_FILE)
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with _told_as_local_group_error(path.parent):
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _told_as_local_group_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LocalGroupError(f"cannot use folder {folder}: {error.strerror}") from error

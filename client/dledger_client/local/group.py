@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -137,8 +137,14 @@ class LocalGroup:
     async def __aenter__(self) -> Self:
         """Start every member.
 
-        Raises MemberFailedError inside the block if a member cannot keep running.
+        Raises MemberFailedError if one cannot be started, and inside the block if a member cannot
+        keep running.
         """
+        with _failure_of_a_member():
+            await self._start()
+        return self
+
+    async def _start(self) -> None:
         async with contextlib.AsyncExitStack() as resources:
             program = member_program(PROGRAM if self.broker is None else BROKER_PROGRAM)
             lock = resources.enter_context(lock_folder(self.folder))
@@ -171,7 +177,6 @@ class LocalGroup:
             for process in self._processes.values():
                 await process.started.wait()
             self._resources = resources.pop_all()
-        return self
 
     async def __aexit__(
         self,
@@ -180,13 +185,8 @@ class LocalGroup:
         traceback: TracebackType | None,
     ) -> None:
         """Stop all members concurrently with SIGTERM."""
-        try:
+        with _failure_of_a_member():
             await self._resources.__aexit__(kind, error, traceback)
-        except BaseExceptionGroup as errors:
-            failed, rest = errors.split(MemberFailedError)
-            if failed is None or rest is not None:
-                raise
-            raise failed.exceptions[0] from errors
 
     @property
     def servers(self) -> list[str]:
@@ -259,6 +259,18 @@ class LocalGroup:
             return
         if (event := trouble.learn(status)) is not None:
             self._on_event(event)
+
+
+@contextlib.contextmanager
+def _failure_of_a_member() -> Iterator[None]:
+    """Raise one MemberFailedError in place of an exception group that has nothing else."""
+    try:
+        yield
+    except BaseExceptionGroup as errors:
+        failed, rest = errors.split(MemberFailedError)
+        if failed is None or rest is not None:
+            raise
+        raise failed.exceptions[0] from errors
 
 
 def member_program(name: str, python: str = sys.executable, search_path: str | None = None) -> Path:

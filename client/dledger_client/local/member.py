@@ -89,6 +89,8 @@ class MemberProcess:
         """Start the process in its own session, so that Ctrl-C reaches only this program."""
         environment = environment_of_member(self._settings, self._broker_environment, os.environ)
         try:
+            with contextlib.suppress(FileNotFoundError):  # why the last process exited is in there
+                self._log.replace(f"{self._log}.1")
             with self._log.open("wb") as log:
                 starting = asyncio.ensure_future(
                     asyncio.create_subprocess_exec(

@@ -43,7 +43,7 @@ class LogReader:
         )
 
     async def get_range(self, first: int, last: int | None) -> AsyncGenerator[DLedgerEntry, None]:
-        """Read the same entries one by one."""
+        """Read the entries of a range one by one."""
         async with aclosing(self.read_batches(first, last)) as batches:
             async for batch in batches:
                 for entry in batch.entries():

@@ -1,1 +1,3 @@
-"""The JSON pages that a member serves over HTTP: `/status`, `/leader` and `/manifest`."""
+"""The JSON pages that a member serves over HTTP: `/status`, `/leader` and `/manifest`, with the
+retention that it tells. And the names of what `/files/NAME` serves.
+"""

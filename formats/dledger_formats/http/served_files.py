@@ -15,7 +15,7 @@ _NAME: Final = re.compile(PATTERN)
 
 
 def is_served(name: str) -> bool:
-    """Tell whether a file of this name, relative to the store's folder, may be served."""
+    """Return whether a file of this name, relative to the store's folder, may be served."""
     return _NAME.fullmatch(name) is not None
 
 

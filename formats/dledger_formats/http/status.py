@@ -188,6 +188,23 @@ class NodeStatus:
     """None from a member that is no RocketMQ broker, or is out of service."""
     version: str
 
+    def follower(self, member_id: str) -> PeerStatus | None:
+        """Return this leader's view of another member; None if it has none."""
+        return next((each for each in self.followers if each.peer_id == member_id), None)
+
+    def lacks_committed(self, member_id: str, *, last_known: bool = False) -> int | None:
+        """Return how many committed entries a member lacks, as this leader says; None if the leader
+        does not reach the member.
+
+        With `last_known`, the last match index of a member that is out of reach counts, too.
+        """
+        if member_id == self.self_id:
+            return 0
+        peer = self.follower(member_id)
+        if peer is None or not (peer.reachable or last_known):
+            return None
+        return max(0, self.committed_index - peer.match_index)
+
     def to_json(self) -> bytes:
         """Encode as JSON."""
         return json_objects.encode(self)
@@ -212,7 +229,7 @@ class LeaderView:
     group: str = ""
     """The group's name; empty from members of an earlier release."""
     group_identity: str = ""
-    """The same as in NodeStatus."""
+    """The identity of the group, as in NodeStatus."""
     stood_because: str = ""
     """Why this member stood for the election that it won (`StoodBecause`); empty unless it is
     master.
@@ -304,7 +321,7 @@ class Manifest:
 
 
 def is_stranger(view: NodeStatus | LeaderView, group: str, identity: str) -> bool:
-    """Tell whether an answer is another group's: an address may have passed from one to the other.
+    """Return whether an answer is another group's: an address may have passed from one to another.
 
     What the answering member or the caller does not know (empty) tells nothing.
     """
@@ -313,5 +330,5 @@ def is_stranger(view: NodeStatus | LeaderView, group: str, identity: str) -> boo
 
 
 def identities_differ(one: str, other: str) -> bool:
-    """Tell whether two identities are known, and of two groups."""
+    """Return whether two identities are known, and of two groups."""
     return bool(one and other) and one != other

@@ -17,5 +17,5 @@ CANARY_CHANNEL: Final = channel_of(0x7FFE, 0)
 
 
 def is_canary(magic: int, channel: int) -> bool:
-    """Tell whether an entry with this magic and channel is a canary."""
+    """Return whether an entry with this magic and channel is a canary."""
     return channel == CANARY_CHANNEL and magic == disk.NOOP

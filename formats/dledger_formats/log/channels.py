@@ -67,7 +67,7 @@ def channel_of(number: int, sequence: int) -> int:
 
 
 def may_continue(channel: int) -> bool:
-    """Tell whether an entry with this channel may continue a run: its low bits are not 0."""
+    """Return whether an entry with this channel may continue a run: its low bits are not 0."""
     return channel & _LOW_MASK != 0
 
 

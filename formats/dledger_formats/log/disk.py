@@ -243,7 +243,7 @@ def unpack_index_unit(source: Buffer, at: int) -> IndexUnit:
 
 
 def needs_next_segment(entry_size: int, write_position: int, segment_size: int) -> bool:
-    """Tell whether an entry must go to the next segment (Java's `SegmentList.preAppend`)."""
+    """Return whether an entry must go to the next segment (Java's `SegmentList.preAppend`)."""
     return entry_size + BLANK_SIZE_MIN > segment_size - write_position
 
 

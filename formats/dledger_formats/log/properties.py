@@ -21,7 +21,7 @@ def encode(values: Mapping[str, object]) -> bytes:
 
 
 def has_checksum(raw: bytes) -> bool:
-    """Tell whether a file that parses was written by us, with a checksum, and not by Java."""
+    """Return whether a file that parses was written by us, with a checksum, and not by Java."""
     return _CHECKSUM.encode() in raw
 
 

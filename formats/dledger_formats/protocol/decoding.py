@@ -97,8 +97,8 @@ def with_numbers(value: Any) -> Any:
 
 
 def reads_numbers(append: bytes) -> bool | None:
-    """Tell whether the sender of this APPEND reads bytes only as numbers; None if the body is empty
-    and so does not show the form.
+    """Return whether the sender of this APPEND reads bytes only as numbers; None if the body is
+    empty and so does not show the form.
     """
     # A quote within a JSON string is escaped, so this must be a key and the start of its value.
     begin = _BODY_BEGIN.search(append)

@@ -67,5 +67,5 @@ class LooseEntry(DLedgerEntry, kw_only=True, frozen=True):
 
 
 def _signed(crc: int) -> int:
-    """Return the same 32 bits as a signed number."""
+    """Return the 32 bits of a checksum as a signed number."""
     return crc - (1 << 32) if crc >> 31 else crc

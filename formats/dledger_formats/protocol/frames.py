@@ -30,7 +30,6 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # Java's frameMaxLength; includes the
 HEADER_BYTES_MAX: Final = 64 * 1024
 LENGTH_WORD_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
-JSON_HEADER: Final = 0
 BINARY_HEADER: Final = 1
 
 RESPONSE_FLAG: Final = 1

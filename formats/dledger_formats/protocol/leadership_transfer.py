@@ -4,13 +4,18 @@ A client sends it to the leader. In Java, the leader sends it on to the transfer
 as `leader_id` and `local_id`, and its last index in `take_leadership_ledger_index`.
 """
 
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
 from dledger_formats.protocol.administration import AdminRequest
 from dledger_formats.protocol.decoding import Int64
 from dledger_formats.protocol.requests import Response
+
+TRANSFER_LAG_ENTRIES_MAX: Final = 1000
+"""How many entries the transferee may lack; our leaders refuse one that lacks more (the default of
+Java's `maxLeadershipTransferWaitIndex`).
+"""
 
 
 def _zero() -> int:

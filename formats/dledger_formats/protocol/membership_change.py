@@ -24,6 +24,8 @@ from dledger_formats.protocol.requests import Response
 
 CHANGE_MEMBERSHIP: Final = 52013
 """The request's code in its frame, from this project's range (52000 to 52999)."""
+PROMOTION_LAG_ENTRIES_MAX: Final = 1000
+"""How many entries a learner may lack to be promoted."""
 
 
 def _minus_one() -> int:

@@ -5,6 +5,7 @@
     requests          every request of this package by its code: its ext fields, bodies and answer
     ext_fields        the arguments of a request, in its frame's header: text <-> typed fields
     json_bodies       JSON bodies: written strictly, read as leniently as Java's reader
+    loose_heartbeats  heartbeats that are JSON only to Java's reader
     sends, pulls, offsets, consumer_groups, subscription_groups, topics, names
                       requests and answers by subject
     answers           frames of answers

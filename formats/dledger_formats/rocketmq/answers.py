@@ -8,7 +8,6 @@ import msgspec
 
 from dledger_formats.protocol.frames import (
     FRAME_BYTES_MAX,
-    HEADER_BYTES_MAX,
     LANGUAGE,
     LENGTH_WORD_BYTES,
     PREFIX_BYTES,
@@ -17,6 +16,10 @@ from dledger_formats.protocol.frames import (
 from dledger_formats.rocketmq.codes import VERSION_5_3_3
 from dledger_formats.rocketmq.ext_fields import ExtFields, NoFields
 
+HEADER_BYTES_MAX: Final = 1024 * 1024
+"""The answer to a batch has the id of each message in its header, up to 57 bytes. RocketMQ's
+clients read headers of nearly 16 MiB.
+"""
 _PREFIX: Final = struct.Struct(">II")
 _HEADER: Final = (
     b'{"code":%%d,"extFields":%%b,"flag":%d,"language":"%b","opaque":%%d,%%b'

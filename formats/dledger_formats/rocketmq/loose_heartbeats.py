@@ -6,10 +6,7 @@ text. Java reads both. The orders are those of Java's enums.
 
 from typing import Any, Final
 
-import msgspec
-
 from dledger_formats.json_objects import FormatError
-from dledger_formats.rocketmq import json_bodies
 from dledger_formats.rocketmq.consumer_groups import Heartbeat
 
 _NAMES: Final = {
@@ -29,15 +26,13 @@ _VERSION_DIGITS_MAX: Final = 19
 
 def read(body: bytes) -> Heartbeat:
     """Read the body of HEART_BEAT. Raises FormatError, which names what is wrong."""
+    plain = Heartbeat.parse(body)
     try:
-        return Heartbeat.from_json(body)
+        return Heartbeat.from_plain(plain)
     except FormatError:
-        if len(body) > Heartbeat.BYTES_MAX or body.count(b"{") > Heartbeat.BRACKETS_MAX:
-            raise
-        plain = json_bodies.parse(body)
         if not _mend(plain):
             raise
-    return Heartbeat.from_json(msgspec.json.encode(plain))
+    return Heartbeat.from_plain(plain)
 
 
 def _mend(heartbeat: object) -> bool:

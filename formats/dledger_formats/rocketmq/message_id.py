@@ -6,6 +6,7 @@ Java calls it `offsetMsgId`. The client's own id of a message is its property UN
 """
 
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dledger_formats.json_objects import FormatError
@@ -23,6 +24,12 @@ class MessageId(NamedTuple):
 
     def __str__(self) -> str:
         return (self.store_host + _OFFSET.pack(self.physical_offset)).hex().upper()
+
+
+def texts(store_host: bytes, physical_offsets: Iterable[int]) -> list[str]:
+    """Return the ids of messages of one store, as `str` returns each."""
+    host = store_host.hex().upper()
+    return [f"{host}{offset:016X}" for offset in physical_offsets]
 
 
 def parse(text: str) -> MessageId:

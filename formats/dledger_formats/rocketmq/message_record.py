@@ -176,7 +176,7 @@ def decode(source: Buffer, *, check_crc: bool = True) -> MessageRecord:
         born_host, store_timestamp, store_host, reconsume_times, prepared_offset, body_bytes,
     ) = fixed.unpack_from(source)  # fmt: skip
     topic_at = body_at + body_bytes
-    # Both lengths behind the body must lie within the record.
+    # Both lengths after the body must lie within the record.
     length_bytes = 1 if magic == MAGIC_V1 else 2
     if body_bytes < 0 or topic_at + length_bytes + 2 > size:
         raise MessageRecordError("body", f"{body_bytes} bytes in a message of {size}")

@@ -38,7 +38,7 @@ class SendMessageFields(ExtFields, kw_only=True, frozen=True):
 
 
 class LongSendMessageFields(SendMessageFields, kw_only=True, frozen=True):
-    """The same fields under their long names, `SendMessageRequestHeader` of code 10."""
+    """The fields of a send under their long names, `SendMessageRequestHeader` of code 10."""
 
     @classmethod
     def from_ext(cls, ext: Any) -> Self:

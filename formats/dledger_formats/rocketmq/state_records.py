@@ -148,6 +148,11 @@ def encode(record: AnyStateRecord) -> bytes:
     return body
 
 
+def may_delete(body: bytes) -> bool:
+    """Tell, without decoding it, whether a record, or what has it in it, may delete something."""
+    return b"Deleted" in body or b"\\u" in body
+
+
 def decode(body: bytes) -> AnyStateRecord:
     """Read a record. Raises FormatError, also for another version and an unknown kind."""
     if len(body) > BODY_BYTES_MAX:

@@ -27,10 +27,10 @@ _NAME: Final = re.compile(NAME_PATTERN)
 
 
 def is_valid(name: str) -> bool:
-    """Tell whether a topic or a group may have this name. Such a name is also a safe file name."""
+    """Return whether a topic or a group may have this name, which is a safe file name, too."""
     return _NAME.match(name) is not None
 
 
 def is_system(topic: str) -> bool:
-    """Tell whether clients must not create, delete or send to this topic."""
+    """Return whether clients must not create, delete or send to this topic."""
     return topic in _SYSTEM or topic.startswith(_SYSTEM_PREFIX)

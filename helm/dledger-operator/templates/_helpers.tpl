@@ -30,8 +30,8 @@
 
 {{/* Labels for selectors: they never change. */}}
 {{- define "dledger-operator.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "dledger-operator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "dledger-operator.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end }}
 
@@ -39,8 +39,8 @@ app.kubernetes.io/component: operator
 {{ include "dledger-operator.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: dledger
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | quote }}
 {{- end }}
 
 {{/* A complete image reference. Call with (list $ .Values.nodeImage). */}}
@@ -123,13 +123,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   verbs: [get, list, watch, create, patch]
 {{- if .Values.auditExecutors.enabled }}
 # For audits with executors. `bind` makes this one role an exception from the rule that nobody grants
-# what he does not have: the operator itself may make no pods.
+# what he does not have: the operator's rules let it create no pods themselves. Its StatefulSets and
+# Jobs make pods of any template all the same.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [rolebindings]
   verbs: [create, patch]
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [{{ include "dledger-operator.auditDriverKind" . | lower }}s]
-  resourceNames: ["{{ include "dledger-operator.auditDriver" . }}"]
+  resourceNames: [{{ include "dledger-operator.auditDriver" . | quote }}]
   verbs: [bind]
 {{- end }}
 - apiGroups: [coordination.k8s.io]

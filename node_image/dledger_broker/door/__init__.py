@@ -8,5 +8,5 @@ sending          messages of producers, and those that consumers return
 consumer_groups  who belongs to a group, and who has locked its queues
 reading          pulls, offsets, routes, messages by id: from a member's own queues and log
 administration   changes of topics and groups, and whole tables
-sending_away     a member that stops, or is cut off
+draining         clients are sent elsewhere: the member stops, or is cut off
 """

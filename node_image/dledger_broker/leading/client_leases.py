@@ -70,7 +70,7 @@ class ClientLeases:
         self._told: set[str] = set()
         """The members that have told this leader about all of their clients."""
         self._restarted: set[str] = set()
-        """Those that may have had other clients before; they do not count as having told."""
+        """Members that may have had other clients before; they do not count as having told."""
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
@@ -166,7 +166,7 @@ class ClientLeases:
                 until_s[member] = min(until_s[member], limit_s)
 
     def is_leaving(self, membership: Membership) -> bool:
-        """Tell whether the removal of a client is on its way, so that it must join again."""
+        """Return whether the removal of a client is on its way, so that it must join again."""
         return membership in self._leaving
 
     def remove(
@@ -187,7 +187,7 @@ class ClientLeases:
 
     @property
     def is_sweeping(self) -> bool:
-        """Tell whether the next tick looks at further clients, or adopts them."""
+        """Return whether the next tick looks at further clients, or adopts them."""
         return self._owner.is_proven and bool(self._unswept or self._unadopted)
 
     def tick(self) -> None:

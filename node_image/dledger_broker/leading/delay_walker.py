@@ -37,9 +37,13 @@ class Level:
 
     queue: QueueId
     proposed: int = 0
-    """The offset behind the last message that is proposed, and not refused."""
+    """The offset after the last message that is proposed, and not refused."""
     next_ms: int = 0
     """Nothing is due before this time of the wall clock."""
+    seen_end: int = 0
+    """The messages below this offset were all stored when this leader saw the first of them."""
+    waited_ms: int = 0
+    """The time from which on all of those are due."""
     busy: bool = False
     """Whether its messages are being read, or are on their way."""
     pause_until_s: float = 0.0
@@ -80,7 +84,10 @@ class DelayWalker:
             if level.busy or now_s < level.pause_until_s:
                 continue
             waiting = self._waiting(number, level)
-            if not waiting or now_ms < level.next_ms:
+            if not waiting:
+                continue
+            _limit(level, waiting, now_ms, delay_levels.DELAYS_MS[number - 1])
+            if now_ms < level.next_ms:
                 continue
             level.busy = True
             has_all = self._feed.has_all
@@ -112,9 +119,10 @@ class DelayWalker:
     async def _deliver(self, level: Level, waiting: range, now_ms: int, *, has_all: bool) -> None:
         """Read the messages of a level that are due, and propose them."""
         term, rebuilds = self._term, self._feed.rebuilds
+        waited_end = level.seen_end if now_ms >= level.waited_ms else 0
         try:
             due = await self._loop.run_in_executor(
-                self._threads, self._read, level.queue, waiting, now_ms, has_all
+                self._threads, self._read, level.queue, waiting, now_ms, has_all, waited_end
             )
         except (UnitRefusedError, UnreadableError, QueueFilesError, OSError) as error:
             if has_all and isinstance(error, UnitRefusedError):
@@ -133,10 +141,12 @@ class DelayWalker:
             if not due.next_ms:  # the queue lacks its units, or the log its messages
                 level.pause_until_s = self._loop.time() + RETRY_S
 
-    def _read(self, queue: QueueId, waiting: range, now_ms: int, has_all: bool) -> Due:
+    def _read(
+        self, queue: QueueId, waiting: range, now_ms: int, has_all: bool, waited_end: int
+    ) -> Due:
         return self._reader.due(
-            queue, waiting.start, waiting.stop, now_ms,
-            has_all=has_all, messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX,
+            queue, waiting.start, waiting.stop, now_ms, has_all=has_all,
+            messages_max=MESSAGES_MAX, bytes_max=BYTES_MAX, waited_end=waited_end,
         )  # fmt: skip
 
     def _propose(self, level: Level, records: list[MessageRecord]) -> None:
@@ -157,3 +167,12 @@ class DelayWalker:
 
         places = [(message.topic, message.queue_id) for message in messages]
         self._owner.propose(RecordDraft((), send_checks.encode(messages), places[0], ended, places))
+
+
+def _limit(level: Level, waiting: range, now_ms: int, delay_ms: int) -> None:
+    """Let what waits be due after the delay at the latest, also if the clock was set back."""
+    due_ms = now_ms + delay_ms
+    if waiting.start >= level.seen_end:
+        level.seen_end, level.waited_ms = waiting.stop, due_ms
+    level.waited_ms = min(level.waited_ms, due_ms)
+    level.next_ms = min(level.next_ms, level.waited_ms)

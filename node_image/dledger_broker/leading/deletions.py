@@ -18,7 +18,7 @@ class Deletions:
         """By name: the physical offset of the record; None until it is stamped."""
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether a name is being deleted."""
+        """Return whether a name is being deleted."""
         if name not in self._records:
             return False
         offset = self._records[name]
@@ -28,7 +28,7 @@ class Deletions:
         return False
 
     def is_stamped(self, name: str) -> bool:
-        """Tell whether the deletion of a name is in the log, and not applied yet."""
+        """Return whether the deletion of a name is in the log, and not applied yet."""
         return name in self and self._records[name] is not None
 
     def begin(self, name: str) -> None:

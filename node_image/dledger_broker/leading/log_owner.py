@@ -24,14 +24,14 @@ from dledger_formats.rocketmq.state_records import (
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreError
-from dledger_node.services.drafts import Draft, Outcome, Owner
+from dledger_node.services.drafts import Draft, Outcome, Stamper
 
 logger = logging.getLogger(__name__)
 
 NO_TERM: Final = -1
 
 
-class LogOwner(Owner):
+class LogOwner(Stamper):
     """Stamps what this member proposes while it leads."""
 
     def __init__(self, member: Member, store_host: Callable[[], bytes]) -> None:
@@ -72,7 +72,7 @@ class LogOwner(Owner):
     # -- what the drafts ask -----------------------------------------------------------------------
 
     def is_ready(self) -> bool:
-        """Tell whether drafts can be stamped in the term that this member leads."""
+        """Return whether drafts can be stamped in the term that this member leads."""
         member = self._member
         if self._term == member.term:
             return True
@@ -103,12 +103,15 @@ class LogOwner(Owner):
                 offset = self._next_offset(place)
                 if number == first:
                     draft.first_offset = offset
+                physical_offset = positions[at + number] + ENTRY_HEADER_SIZE
                 message_record.stamp(
                     body,
                     queue_offset=offset,
-                    physical_offset=positions[at + number] + ENTRY_HEADER_SIZE,
+                    physical_offset=physical_offset,
                     store_timestamp=now_ms,
                 )
+                if place == STATE_PLACE:
+                    self.topics.stamped(body, physical_offset)
             if draft.deletion is not None:
                 self._stamp_deletion(draft.deletion, positions[end - 1] + ENTRY_HEADER_SIZE)
             at = end
@@ -167,28 +170,33 @@ class LogOwner(Owner):
         """Return the index of the entry that created an applied topic; None without one."""
         return self.state.created_index(topic)
 
+    def end_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message of a queue gets, after all that are written."""
+        offset = self._next_offsets.get((topic, queue_id))
+        if offset is not None:
+            return offset
+        # A message that was proposed before the deletion still belongs to the old queue.
+        is_deleted = self.topics.deletions.is_stamped(topic)
+        return 0 if is_deleted else self.state.next_offset(topic, queue_id)
+
     def create_topic(self, config: TopicConfig) -> bytearray:
         """Return the change that creates a topic, or changes its settings, to be proposed at once.
 
         Raises RefusedError and FormatError.
         """
         change = self.change(TopicSet(config=config))
-        self.topics.begin_setting(config)
+        self.topics.begin_setting(config, change)
         return change
 
-    def forget_topic(self, name: str) -> None:
-        """Forget settings of a topic that were refused: they are not in the log."""
-        self.topics.forget(name)
+    def forget_topic(self, change: bytearray) -> None:
+        """Forget settings of a topic whose record was refused: it is not in the log."""
+        self.topics.forget(change)
 
     def change(self, record: AnyStateRecord) -> bytearray:
         """Return the record of a change of the state. Raises FormatError."""
         return state_record(record, self.wall_ms(), self._store_host())
 
     def _next_offset(self, place: Place) -> int:
-        offset = self._next_offsets.get(place)
-        if offset is None:
-            # A message that was proposed before the deletion still belongs to the old queue.
-            is_deleted = self.topics.deletions.is_stamped(place[0])
-            offset = 0 if is_deleted else self.state.next_offset(*place)
+        offset = self.end_offset(*place)
         self._next_offsets[place] = offset + 1
         return offset

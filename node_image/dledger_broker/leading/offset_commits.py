@@ -2,13 +2,14 @@
 
 Most commits are one-way and repeated every few seconds. They are collected for 100 ms and written
 as one record. A commit with an answer is written at once, together with all that were collected,
-and answered once it is applied.
+and answered once it is applied, since the state may have no room for it by then. A record takes a
+limited number of offsets; the next record has the rest, in the order in which the keys came.
 """
 
 import asyncio
-import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from dledger_broker.leading.log_owner import LogOwner
@@ -22,15 +23,21 @@ from dledger_node.services.drafts import Outcome
 
 COLLECT_S: Final = 0.1
 CHANGED_MAX: Final = 10_000
-"""Offsets of one record: its JSON then has less than half a megabyte."""
+"""Offsets that wait for a record."""
+RECORD_OFFSETS_MAX: Final = 500
+"""Offsets of one record: to make it takes 2 to 4 ms of the event loop."""
+NEW_GROUPS_MAX: Final = 50
+"""Groups that are created together with one record: to make their settings takes 3 to 5 ms."""
 WAITING_MAX: Final = 10_000
 NAMES_BYTES_MAX: Final = 400_000
-"""Bytes of the names of groups and topics in one record."""
+"""Bytes of the names of groups and topics of the offsets that wait."""
 
 Key: TypeAlias = tuple[str, str, int]
 """A group, a topic and a queue."""
-Done: TypeAlias = Callable[[Outcome], None]
-"""Called once when a commit has ended."""
+Done: TypeAlias = Callable[[Outcome | RefusedError], None]
+"""Called once when a commit has ended: how, or why the state did not take it."""
+Waiting: TypeAlias = dict[Key, list[tuple[Done, float]]]
+"""Callers that wait, by key, and when they came, by the loop's clock."""
 
 
 class OffsetCommits:
@@ -44,10 +51,9 @@ class OffsetCommits:
         self._changed: dict[Key, int] = {}
         """What is not proposed yet."""
         self._names_bytes = 0
-        self._waiting: list[tuple[Key, Done]] = []
-        """Those who wait for what is not proposed yet."""
-        self._oldest_s = math.inf
-        """None of them came earlier."""
+        self._waiting: Waiting = defaultdict(list)
+        """Callers that wait for what is not proposed yet, and when they came."""
+        self._waiting_count = 0
         self._proposed: dict[Key, int] = {}
         """What is proposed, and not applied."""
         self._in_flight = False
@@ -72,7 +78,7 @@ class OffsetCommits:
     ) -> None:
         """Take a commit that came at `arrived_s`, or comes now. Raises RefusedError.
 
-        `done` is called once it is committed, or cannot be. Without `done` nobody is told. A
+        `done` is called once it is applied, or cannot be. Without `done` nobody is told. A
         repeated commit costs nothing.
         """
         self._follow_term()
@@ -80,25 +86,21 @@ class OffsetCommits:
         self._check(group, topic, queue_id, offset)
         if done is None and self.newest(group, topic, queue_id) == offset:
             return
-        if len(self._waiting) >= WAITING_MAX or self._is_full(key):
+        if self._waiting_count >= WAITING_MAX or self._is_full(key):
             raise RefusedError(ResponseCode.SYSTEM_BUSY, "too many consumer offsets wait")
         if key not in self._changed:
             self._names_bytes += len(group) + len(topic)
         self._changed[key] = offset
         if done is not None:
-            self._waiting.append((key, done))
             came_s = self._loop.time() if arrived_s is None else arrived_s
-            self._oldest_s = min(self._oldest_s, came_s)
+            self._waiting[key].append((done, came_s))
+            self._waiting_count += 1
         self._schedule(0.0 if self._waiting else COLLECT_S)
 
     def drop(self, matches: Callable[[str, str], bool]) -> None:
         """Forget what is not proposed yet of the groups and topics that match: they are deleted."""
-        for key in [key for key in self._changed if matches(key[0], key[1])]:
-            del self._changed[key]
-            self._names_bytes -= len(key[0]) + len(key[1])
-        waiting = self._take_waiting()
-        self._waiting = [each for each in waiting if not matches(each[0][0], each[0][1])]
-        self._end([each for each in waiting if matches(each[0][0], each[0][1])], Outcome.REFUSED)
+        dropped = [key for key in self._changed if matches(key[0], key[1])]
+        self._end(self._take(dropped), Outcome.REFUSED)
 
     def group_change(self, group: str) -> bytearray | None:
         """Return the change that creates a group; None if it exists. Raises RefusedError."""
@@ -138,6 +140,13 @@ class OffsetCommits:
             )
         if offset < 0:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"the offset {offset} is below 0")
+        end_offset = self._owner.end_offset(topic, queue_id)
+        if offset > end_offset:  # a message's offset is not known before its entry is written
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the offset {offset} is beyond {end_offset}, the end of queue {queue_id} of "
+                f"{topic[:150]!r}",
+            )
         refusal = self._owner.state.tables.offsets.refusal(group, topic, queue_id)
         if refusal is not None:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, refusal)
@@ -152,26 +161,18 @@ class OffsetCommits:
         self._timer = self._loop.call_later(delay_s, self._flush)
 
     def _flush(self) -> None:
-        """Propose all that was collected."""
+        """Propose what was collected first, as much as one record takes."""
         self._timer = None
         self._follow_term()
-        if not self._changed and not self._waiting:
+        if not self._changed:
             return
-        changed, self._changed, self._names_bytes = self._changed, {}, 0
+        changed, records = self._next_record()
+        waiting = self._take(changed)
+        rest = bool(self._changed)
         self._proposed = changed
-        arrived_s = self._oldest_s if self._waiting else None
-        waiting = self._take_waiting()
         by_pair: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
         for (group, topic, queue_id), offset in changed.items():
             by_pair[group, topic].append((queue_id, offset))
-        records = []
-        for group in sorted({group for group, _ in by_pair}):
-            try:
-                created = self.group_change(group)
-            except RefusedError:
-                continue  # the last place was taken meanwhile; its offsets change nothing
-            if created is not None:
-                records.append(created)
         groups = [
             GroupOffsets(group=group, topic=topic, offsets=offsets)
             for (group, topic), offsets in by_pair.items()
@@ -182,28 +183,78 @@ class OffsetCommits:
         def applied(outcome: Outcome) -> None:
             self._in_flight = False
             self._proposed = {}
-            self._end(waiting, outcome)
-            if self._changed or self._waiting:
-                self._schedule(0.0 if self._waiting else COLLECT_S)
+            if outcome is Outcome.COMMITTED:
+                self._end_applied(waiting, changed)
+            else:
+                self._end(waiting, outcome)
+            if self._changed:
+                self._schedule(0.0 if rest or self._waiting else COLLECT_S)
 
-        self._changes.propose(records, applied, arrived_s=arrived_s)
+        came_s = [each_s for told in waiting.values() for _, each_s in told]
+        self._changes.propose(records, applied, arrived_s=min(came_s, default=None))
+
+    def _next_record(self) -> tuple[dict[Key, int], list[bytearray]]:
+        """Return the offsets of the next record, and the changes that create their groups."""
+        changed: dict[Key, int] = {}
+        records: list[bytearray] = []
+        new_groups: set[str] = set()
+        configs = self._owner.state.tables.groups.configs
+        for key, offset in self._changed.items():
+            if len(changed) == RECORD_OFFSETS_MAX:
+                break
+            group = key[0]
+            if group not in configs and group not in new_groups:
+                if len(new_groups) == NEW_GROUPS_MAX:
+                    break
+                new_groups.add(group)
+                # The last place may be taken meanwhile; its offsets then change nothing.
+                with suppress(RefusedError):
+                    records += filter(None, [self.group_change(group)])
+            changed[key] = offset
+        return changed, records
+
+    def _take(self, keys: Collection[Key]) -> Waiting:
+        """Remove what is not proposed yet of these keys; return those who wait for it."""
+        waiting = {}
+        for key in keys:
+            del self._changed[key]
+            self._names_bytes -= len(key[0]) + len(key[1])
+            told = self._waiting.pop(key, None)
+            if told is not None:
+                waiting[key] = told
+                self._waiting_count -= len(told)
+        return waiting
+
+    def _end_applied(self, waiting: Waiting, changed: Mapping[Key, int]) -> None:
+        """Return whether the state took each offset; its last places may have been taken before."""
+        for key, told in waiting.items():
+            refusal = self._refusal(key, changed[key])
+            for done, _ in told:
+                done(Outcome.COMMITTED if refusal is None else refusal)
+
+    def _refusal(self, key: Key, offset: int) -> RefusedError | None:
+        """Return why an offset whose record is applied is not in the state; None if it is."""
+        if self._owner.state.consumer_offset(*key) == offset:
+            return None
+        try:
+            self._check(*key, offset)
+        except RefusedError as error:
+            return error
+        return RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the offset of {key[0]} was changed by somebody else, or deleted; send it again",
+        )
 
     def _follow_term(self) -> None:
         """Forget what an earlier leadership of this member has not written."""
         if self._term == self._owner.term and self._owner.leads:
             return
         self._term = self._owner.term
-        self._changed.clear()
         self._proposed = {}
-        self._names_bytes = 0
-        self._end(self._take_waiting(), Outcome.REFUSED)
-
-    def _take_waiting(self) -> list[tuple[Key, Done]]:
-        waiting, self._waiting = self._waiting, []
-        self._oldest_s = math.inf
-        return waiting
+        self._end(self._take(list(self._changed)), Outcome.REFUSED)
 
     @staticmethod
-    def _end(waiting: list[tuple[Key, Done]], outcome: Outcome) -> None:
-        for _, done in waiting:
-            done(outcome)
+    def _end(waiting: Waiting, outcome: Outcome) -> None:
+        for told in waiting.values():
+            for done, _ in told:
+                done(outcome)

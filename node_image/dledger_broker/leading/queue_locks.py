@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_broker.leading.log_owner import NO_TERM, LogOwner
+from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.state.groups import LOCKS_MAX, Queue
 from dledger_formats.rocketmq.state_records import QueuesLocked, QueuesUnlocked
@@ -19,8 +20,12 @@ from dledger_node.services.drafts import Outcome
 
 LEASE_S: Final = 60.0
 TICK_S: Final = 1.0
-FREED_MAX: Final = 1000
-"""Queues that are made free with one proposal."""
+SWEPT_MAX: Final = 1000
+"""Locks that one tick looks at, so that it takes a millisecond."""
+FREED_MAX: Final = 100
+"""Queues that one tick makes free, so that it takes a few milliseconds."""
+UNLOCKS_MAX: Final = 20
+"""Proposals that it needs for that: one for each client and group."""
 
 Locked: TypeAlias = Callable[[Sequence[Queue] | None], None]
 """Called with the queues that a client holds; None if the change could not be committed."""
@@ -33,6 +38,8 @@ class Pending:
     holder: str | None
     changes: int
     """The number of proposals that have not ended."""
+    doubtful: list[RecordDraft]
+    """Proposals that have ended, and may still be applied."""
 
 
 class QueueLocks:
@@ -45,8 +52,16 @@ class QueueLocks:
         self._clock = clock
         self._term = NO_TERM
         self._until_s: dict[Queue, float] = {}
+        """The times until which locks last; of those that the log had before, `_adopted_until_s`
+        until a tick has looked at them.
+        """
+        self._adopted_until_s = 0.0
+        self._unadopted = False
+        """Whether no tick has listed the locks that the log had before."""
+        self._unswept: list[Queue] = []
+        """What is left of a round over all locks, the next one last."""
         self._pending: dict[Queue, Pending] = {}
-        self._next_tick_s = 0.0
+        self._next_round_s = 0.0
 
     def lock(
         self,
@@ -69,10 +84,10 @@ class QueueLocks:
             if not topics.has_queue(queue.topic, queue.queue_id):
                 continue
             holder = self._holder(queue)
-            if holder == client_id and queue not in self._pending:
+            if holder == client_id and self._pending_change(queue) is None:
                 held.append(queue)
                 self._until_s[queue] = now_s + LEASE_S
-            elif (holder in (None, client_id) or self._until_s.get(queue, 0.0) <= now_s) and len(
+            elif (holder in (None, client_id) or self._lasts_until_s(queue) <= now_s) and len(
                 holders
             ) + len(self._pending) + len(wanted) < LOCKS_MAX:
                 wanted.append(queue)
@@ -109,31 +124,70 @@ class QueueLocks:
         record = QueuesUnlocked(client_id=client_id, group=group, queues=_places(held))
         self._propose(self._owner.change(record), held, None, done, arrived_s)
 
+    @property
+    def is_sweeping(self) -> bool:
+        """Return whether the next tick looks at further locks."""
+        return self._owner.is_proven and bool(self._unswept or self._unadopted)
+
     def tick(self) -> None:
-        """Free the queues whose holders are silent. Call it on the leader and on the others."""
-        now_s = self._clock()
-        if now_s < self._next_tick_s or not self._owner.is_proven:
+        """Free the queues whose holders are silent. Call it on the leader and on the others.
+
+        One call looks at few of the locks.
+        """
+        if not self._owner.is_proven:
             return
-        self._next_tick_s = now_s + TICK_S
         self._follow_term()
+        now_s = self._clock()
+        if not self._unswept and not self._begins_sweep(now_s):
+            return
         freed: dict[tuple[str, str], list[Queue]] = {}
         count = 0
-        for queue, until_s in list(self._until_s.items()):
-            if until_s > now_s or queue in self._pending or count >= FREED_MAX:
+        for _ in range(min(SWEPT_MAX, len(self._unswept))):
+            queue = self._unswept.pop()
+            until_s = self._until_s.setdefault(queue, self._adopted_until_s)
+            if until_s > now_s or self._pending_change(queue) is not None:
                 continue
             holder = self._holder(queue)
             if holder is None:
                 del self._until_s[queue]
-            else:
-                freed.setdefault((holder, queue.group), []).append(queue)
-                count += 1
+                continue
+            freed.setdefault((holder, queue.group), []).append(queue)
+            count += 1
+            if count == FREED_MAX or len(freed) == UNLOCKS_MAX:
+                break  # the next tick goes on
         for (client_id, group), queues in freed.items():
             self.unlock(client_id, group, queues, lambda _: None)
 
+    def _begins_sweep(self, now_s: float) -> bool:
+        """Return whether a round over all locks begins now, with locks that this tick looks at."""
+        if self._unadopted:
+            self._unadopted = False
+            self._unswept = list(self._owner.state.tables.groups.holders)
+        elif now_s >= self._next_round_s:
+            self._unswept = list(self._until_s)
+        else:
+            return False
+        self._next_round_s = now_s + TICK_S
+        return len(self._unswept) <= SWEPT_MAX  # to list many takes a turn of its own
+
+    def _lasts_until_s(self, queue: Queue) -> float:
+        """Return until when the lock of a queue that somebody holds lasts."""
+        return self._until_s.get(queue, self._adopted_until_s)
+
     def _holder(self, queue: Queue) -> str | None:
         """Return who holds a queue once all proposals are applied."""
-        pending = self._pending.get(queue)
+        pending = self._pending_change(queue)
         return pending.holder if pending else self._owner.state.holder(*queue)
+
+    def _pending_change(self, queue: Queue) -> Pending | None:
+        """Return the change of a queue's holder that may not be applied yet; None if all are."""
+        pending = self._pending.get(queue)
+        if pending is not None and not pending.changes:
+            applied = self._owner.state.tables.last_physical_offset
+            if all(draft.is_applied(applied) for draft in pending.doubtful):
+                del self._pending[queue]
+                return None
+        return pending
 
     def _propose(
         self,
@@ -147,7 +201,7 @@ class QueueLocks:
         before = [self._holder(queue) for queue in queues]
         pending = self._pending
         for queue in queues:
-            entry = pending.setdefault(queue, Pending(None, 0))
+            entry = pending.setdefault(queue, Pending(None, 0, []))
             entry.holder = holder
             entry.changes += 1
 
@@ -156,13 +210,16 @@ class QueueLocks:
                 entry = pending[queue]
                 if outcome is Outcome.REFUSED and entry.holder == holder:
                     entry.holder = earlier
-                if outcome is not Outcome.UNKNOWN:  # otherwise it may still be applied
-                    entry.changes -= 1
-                if not entry.changes:
+                entry.changes -= 1
+                if not entry.changes and not entry.doubtful:
                     del pending[queue]
             done(outcome)
 
-        self._changes.propose([record], ended, arrived_s=arrived_s)
+        def in_doubt(draft: RecordDraft) -> None:
+            for queue in queues:
+                pending[queue].doubtful.append(draft)
+
+        self._changes.propose([record], ended, arrived_s=arrived_s, in_doubt=in_doubt)
 
     def _follow_term(self) -> None:
         """Start with the holders of the state if this member has become the leader."""
@@ -170,8 +227,9 @@ class QueueLocks:
             return
         self._term = self._owner.term
         self._pending = {}
-        until_s = self._clock() + LEASE_S
-        self._until_s = dict.fromkeys(list(self._owner.state.tables.groups.holders), until_s)
+        self._adopted_until_s = self._clock() + LEASE_S
+        self._until_s, self._unswept = {}, []
+        self._unadopted = True
 
 
 def _places(queues: Iterable[Queue]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.rocketmq import message_record, state_records, topic_names
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_formats.rocketmq.state_records import AnyStateRecord, GroupDeleted, TopicDeleted
@@ -39,6 +40,12 @@ class RecordDraft(Draft):
         """The topic or group that the last of the records deletes."""
         self.positions: Sequence[int] = ()
         """The positions of the messages' entries, once they are stamped."""
+
+    def is_applied(self, applied_offset: int) -> bool:
+        """Return whether the leader that proposed this has applied it; `applied_offset` is the
+        physical offset of the last record that it has applied.
+        """
+        return bool(self.positions) and self.positions[-1] + ENTRY_HEADER_SIZE <= applied_offset
 
 
 def state_record(change: AnyStateRecord, born_ms: int, host: bytes) -> bytearray:

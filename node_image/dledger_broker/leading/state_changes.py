@@ -22,7 +22,9 @@ class StateChanges:
     def __init__(self, owner: LogOwner) -> None:
         self._owner = owner
         self._committed: deque[tuple[int, Done]] = deque()
-        """Those whose changes are committed, with the physical offsets of their last records."""
+        """What to call once the state has committed changes, and the physical offsets of their last
+        records.
+        """
         self._proposed = 0
         """The number of those whose changes may be committed."""
 
@@ -37,10 +39,12 @@ class StateChanges:
         done: Done,
         deletion: TopicDeleted | GroupDeleted | None = None,
         arrived_s: float | None = None,
+        in_doubt: Callable[[RecordDraft], None] = lambda _: None,
     ) -> None:
         """Propose changes, all or none of which are written. The last may be a `deletion`.
 
-        Their time counts from `arrived_s` on, or from now on (`Drafts.propose`).
+        Their time counts from `arrived_s` on, or from now on (`Drafts.propose`). If their outcome
+        is unknown, `in_doubt` gets the draft first: it may still be applied.
         """
 
         def ended(draft: RecordDraft, outcome: Outcome) -> None:
@@ -48,8 +52,10 @@ class StateChanges:
             if outcome is Outcome.COMMITTED:
                 self._committed.append((draft.positions[-1] + ENTRY_HEADER_SIZE, done))
                 self.go_on()
-            else:
-                done(outcome)
+                return
+            if outcome is Outcome.UNKNOWN:
+                in_doubt(draft)
+            done(outcome)
 
         draft = RecordDraft((), records, STATE_PLACE, ended)
         draft.deletion = deletion

@@ -38,6 +38,16 @@ def times_max(config: SubscriptionGroup | None, asked: int | None) -> int:
     return (config or SubscriptionGroup(group_name="")).retry_max_times
 
 
+def is_sent_too_often(times: int, times_max: int, *, is_ordered: bool) -> bool:
+    """Return whether a message is dead that a consumer has sent to its retry topic as a new one.
+
+    `times` is what the client says. One whose return (36) has failed counts the delivery that it
+    asks for. An ordered consumer sends only what it gives up, and those until 5.1.0 count no
+    further delivery.
+    """
+    return times > times_max or (is_ordered and times == times_max)
+
+
 def returned(
     record: MessageRecord,
     fields: SendBackFields,

@@ -64,19 +64,31 @@ def messages_of(
     if (fields.reconsume_times or 0) < 0:
         raise _illegal(f"reconsumeTimes is {fields.reconsume_times}; it counts from 0")
     try:
+        sys_flag = _sys_flag(fields, hosts)
         if not is_batch:
             encoded = (fields.properties or "").encode()
-            return [_record(fields, queue_id, body, fields.flag, encoded, hosts)]
+            return [_record(fields, queue_id, body, fields.flag, encoded, hosts, sys_flag)]
         if fields.topic.startswith(topic_names.RETRY_PREFIX):
             raise _illegal("a batch to a retry topic is not allowed")
-        messages = list(message_batch.decode(body))
-        if any(properties.find(one.properties, _DELAY) not in (None, b"0") for one in messages):
+        messages = message_batch.decode(body)
+        if any(
+            _DELAY in one.properties and properties.find(one.properties, _DELAY) not in (None, b"0")
+            for one in messages
+        ):
             raise _illegal("a batch with delayed messages is not allowed")
         return [
-            _record(fields, queue_id, one.body, one.flag, one.properties, hosts) for one in messages
+            _record(fields, queue_id, one.body, one.flag, one.properties, hosts, sys_flag)
+            for one in messages
         ]
     except (FormatError, UnicodeEncodeError) as error:
         raise _illegal(str(error)) from error
+
+
+def records_of_batch(
+    fields: SendMessageFields, queue_id: int, body: bytes, hosts: Hosts
+) -> list[bytearray]:
+    """Return the records of the messages of a batch. Raises RefusedError."""
+    return encode(messages_of(fields, queue_id, body, hosts, is_batch=True))
 
 
 def stored_by(message: MessageRecord, host: bytes) -> MessageRecord:
@@ -110,10 +122,19 @@ def _record(
     flag: int,
     encoded: bytes,
     hosts: Hosts,
+    sys_flag: int,
 ) -> MessageRecord:
     _check_properties(encoded)
     if _OURS in encoded:  # a consumer sends a message again that was delayed
         encoded = properties.without(encoded, _OURS)
+    return MessageRecord(
+        fields.topic, queue_id, 0, 0, body, encoded, flag, sys_flag, fields.born_timestamp,
+        hosts.born, 0, hosts.store, fields.reconsume_times or 0,
+    )  # fmt: skip
+
+
+def _sys_flag(fields: SendMessageFields, hosts: Hosts) -> int:
+    """Return the flags that all messages of a send are stored with. Raises RefusedError."""
     sys_flag = fields.sys_flag & ~(_IPV6[0] | _IPV6[1])
     if sys_flag & _TRANSACTION:
         raise RefusedError(ResponseCode.NO_PERMISSION, "transactions are not supported")
@@ -123,10 +144,7 @@ def _record(
         sys_flag |= _IPV6[0]
     if len(hosts.store) > _IPV4_BYTES:
         sys_flag |= _IPV6[1]
-    return MessageRecord(
-        fields.topic, queue_id, 0, 0, body, encoded, flag, sys_flag, fields.born_timestamp,
-        hosts.born, 0, hosts.store, fields.reconsume_times or 0,
-    )  # fmt: skip
+    return sys_flag
 
 
 def _check_properties(encoded: bytes) -> None:

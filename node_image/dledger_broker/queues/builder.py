@@ -13,6 +13,11 @@ from dledger_formats.rocketmq.state_records import TopicDeleted
 
 UNITS_MAX: Final = 1 << 48
 """More messages than a queue can ever have; no unit is written beyond."""
+SHORT_PROPERTIES_BYTES: Final = 256
+QUICK_PROPERTIES_BYTES_MAX: Final = 4096
+"""Longer properties, of messages that get their units in the event loop: tags may fill them, and a
+byte of tags takes 0.1 µs.
+"""
 
 
 class QueueId(NamedTuple):
@@ -29,6 +34,15 @@ class Run(NamedTuple):
     """The queue offset of the first message."""
     units: bytearray
 
+    @property
+    def next_unit(self) -> int:
+        """The queue offset of the message after the last one."""
+        return self.first_unit + len(self.units) // UNIT.size
+
+    def copy(self) -> "Run":
+        """Return a copy that does not change when this run does."""
+        return Run(self.first_unit, self.units[:])
+
 
 class QueueChanges:
     """What a batch of entries does to the consume queues: first the deletions, then the runs."""
@@ -39,14 +53,17 @@ class QueueChanges:
         self.runs: dict[QueueId, list[Run]] = {}
         """For each queue its runs, in log order; one, unless the log has gaps."""
 
-    def _add(self, index: int, record: MessageRecord, size: int) -> None:
+    def _add(self, entry: Entry, record: MessageRecord) -> None:
+        if not consume_queue.is_queued(record):
+            return
+        index, size = entry.index, len(entry.body)
         queue = QueueId(record.topic, record.queue_id)
         runs = self.runs.get(queue)
         unit = UNIT.pack(record.physical_offset, size, consume_queue.tags_code(record))
         if runs is not None:
-            first, units = runs[-1]
-            if record.queue_offset == first + len(units) // UNIT.size:
-                units += unit
+            last = runs[-1]
+            if record.queue_offset == last.next_unit:
+                last.units.extend(unit)
                 return
         if not 0 <= record.queue_offset < UNITS_MAX:
             raise NotABrokerLogError(index, f"queue offset {record.queue_offset}")
@@ -70,17 +87,40 @@ def changes_of(entries: Iterable[Entry]) -> QueueChanges:
     """
     changes = QueueChanges()
     for entry in entries:
-        try:
-            record = message_record.decode(entry.body, check_crc=False)
-        except MessageRecordError as error:
-            raise NotABrokerLogError(entry.index, str(error)) from error
-        if consume_queue.is_queued(record):
-            changes._add(entry.index, record, len(entry.body))
-        if record.topic == topic_names.STATE_TOPIC:
+        record = _record_of(entry)
+        changes._add(entry, record)
+        if record.topic == topic_names.STATE_TOPIC and state_records.may_delete(record.body):
             topic = _deleted_topic(entry.index, record)
             if topic is not None:
                 changes._delete(topic)
     return changes
+
+
+def quick_changes_of(entries: Iterable[Entry]) -> QueueChanges | None:
+    """Return what a few entries do to the queues; None if that may take several ms, or files must
+    change.
+
+    Raises NotABrokerLogError.
+    """
+    changes, long_bytes = QueueChanges(), 0
+    for entry in entries:
+        record = _record_of(entry)
+        if len(record.properties) > SHORT_PROPERTIES_BYTES:
+            long_bytes += len(record.properties)
+        is_change = record.topic == topic_names.STATE_TOPIC
+        if long_bytes > QUICK_PROPERTIES_BYTES_MAX:
+            return None
+        if is_change and state_records.may_delete(record.body):
+            return None
+        changes._add(entry, record)
+    return changes
+
+
+def _record_of(entry: Entry) -> MessageRecord:
+    try:
+        return message_record.decode(entry.body, check_crc=False)
+    except MessageRecordError as error:
+        raise NotABrokerLogError(entry.index, str(error)) from error
 
 
 def _deleted_topic(index: int, record: MessageRecord) -> str | None:

@@ -60,11 +60,11 @@ class _UnknownFront:
     """Tells nothing of the log's first messages: it would have to read on for them."""
 
     def first_offset(self, queue: QueueId) -> int | None:
-        """See `LogFront`. Raises NotCachedError."""
+        """See `FirstMessages`. Raises NotCachedError."""
         raise NotCachedError(f"the first message of {queue}")
 
     def is_wanted(self, _: QueueId) -> bool:
-        """See `LogFront`."""
+        """See `FirstMessages`."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""Reads the entries of neighbouring units together.
+"""Reads the entries of neighboring units together.
 
 The messages of a queue lie close together in the log, with those of other queues between them. Each
 read of the log gives Python's lock away, and must get it back from the event loop and the other

@@ -1,8 +1,10 @@
 """Committed and applied entries on their way into the consume queues.
 
-A thread of its own reads the entries and writes the units, one bounded batch at a time. It never
-passes the applied index, so whoever sees a unit finds its topic in the state. Faults of the disk
-are tried again; queues that contradict the log are built again from its first entry.
+The event loop itself takes a few short entries that are in memory, and keeps their units there: to
+hand them to a thread and to hear of its end costs more. A thread of its own builds all else, one
+bounded batch at a time, and writes and saves the units. Neither passes the applied index, so
+whoever sees a unit finds its topic in the state. Faults of the disk are tried again; queues that
+contradict the log are built again from its first entry.
 """
 
 import asyncio
@@ -13,17 +15,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from dledger_broker.errors import QueueFilesError
-from dledger_broker.queues.builder import QueueId
+from dledger_broker.errors import NotABrokerLogError, QueueFilesError
+from dledger_broker.queues.builder import QueueId, Run
 from dledger_broker.queues.checkpoint import Mark
 from dledger_broker.queues.queue_store import SAVE_ENTRIES, QueueStore
+from dledger_formats.log.disk import EntryHeader
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreDamagedError
+from dledger_node.state_machine.apply import LOOP_BYTES_MAX, LOOP_ENTRIES_MAX
 
 logger = logging.getLogger(__name__)
 
 SAVE_S: Final = 2.0
 RETRY_S: Final = 1.0
+WRITE_UNITS: Final = 4096
+"""Units in memory that are written before it is time to save."""
 FOLDER: Final = "queues"
 
 
@@ -47,14 +53,19 @@ class QueueFeed:
         self._rebuilding = rebuilding
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="queues")
-        self._batch: asyncio.Future[list[QueueId]] | None = None
+        self._building: asyncio.Future[list[QueueId]] | None = None
+        """What the thread builds; meanwhile only the thread adds units."""
+        self._saving: asyncio.Future[list[tuple[QueueId, Run]]] | None = None
+        self._needs_thread = False
+        """Whether the next entries are the thread's work, so that nobody tries again meanwhile."""
         self._store: QueueStore | None = None
         self._wants_restart = False
         self._rebuilt_index = -1
         self.rebuilds = 0
         """How often the queues were deleted, to be built again."""
         self._saved_s = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._save_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def open(self) -> QueueStore:
@@ -108,10 +119,12 @@ class QueueFeed:
     async def close(self) -> None:
         """Stop, and save what is built."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._batch is not None:
-            await asyncio.wait([self._batch])
+        for timer in (self._retry, self._save_timer):
+            if timer is not None:
+                timer.cancel()
+        for work in (self._building, self._saving):
+            if work is not None:
+                await asyncio.wait([work])
         try:
             await self._loop.run_in_executor(self._thread, self._close)
         finally:
@@ -120,18 +133,17 @@ class QueueFeed:
     # -- in the event loop's thread ----------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin a batch, unless one is under way or nothing is to be built."""
-        if self._batch is not None or self._closed or self._store is None:
+        """Add the entries that are applied; write or save what was added, if it is time."""
+        if self._building is not None or self._closed or self._store is None:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         last_index = self._buildable_index()
-        if self._wants_restart or last_index > self._store.built_index:
-            self._batch = self._loop.run_in_executor(self._thread, self._build, last_index)
-            self._batch.add_done_callback(self._done)
-        elif self._store.unsaved_entries:
-            self._timer = self._loop.call_later(SAVE_S, self._begin_saving)
+        is_due = self._wants_restart or last_index > self._store.built_index
+        if is_due and not self._keep(self._store, last_index):
+            if self._saving is None and self._retry is None:  # else their end begins this again
+                self._building = self._loop.run_in_executor(self._thread, self._build, last_index)
+                self._building.add_done_callback(self._done_building)
+        else:
+            self._save_if_due()
 
     def _buildable_index(self) -> int:
         """Return the index up to which entries are applied, and in the log.
@@ -144,35 +156,82 @@ class QueueFeed:
             return member.applied_index
         return min(member.readable_index, member.end_index)
 
-    def _begin_saving(self) -> None:
-        """Save while nothing new arrives."""
-        self._timer = None
-        if self._batch is None and not self._closed:
-            self._batch = self._loop.run_in_executor(self._thread, self._save)
-            self._batch.add_done_callback(self._done)
+    def _keep(self, store: QueueStore, last_index: int) -> bool:
+        """Add the entries up to this one here; return False if that is the thread's work."""
+        is_much = last_index - store.built_index > LOOP_ENTRIES_MAX
+        if is_much or self._wants_restart or self._needs_thread:
+            return False
+        try:
+            read = self._member.read_in_memory(store.built_index + 1, last_index, LOOP_BYTES_MAX)
+            if read is None:
+                return False
+            changes = store.keep(read[0], _mark(read[1]))
+        except (StoreDamagedError, NotABrokerLogError):
+            changes = None  # the thread tells what to do about it
+        if changes is None:
+            self._needs_thread = True
+            return False
+        self._built(list(changes.runs))
+        return True
 
-    def _done(self, batch: "asyncio.Future[list[QueueId]]") -> None:
-        self._batch = None
-        if batch.cancelled():
+    def _save_if_due(self) -> None:
+        """Write or save in the thread, or see to it that this is done in time."""
+        assert self._store is not None
+        is_busy = self._building is not None or self._saving is not None or self._retry is not None
+        if is_busy or self._closed or not self._store.unsaved_entries:
             return
-        error = batch.exception()
+        if self._store.unwritten_units >= WRITE_UNITS or self._is_save_due():
+            self._begin_saving()
+        elif self._save_timer is None:
+            self._save_timer = self._loop.call_later(SAVE_S, self._save_on_time)
+
+    def _save_on_time(self) -> None:
+        self._save_timer = None
+        if self._store is not None:
+            self._save_if_due()
+
+    def _begin_saving(self) -> None:
+        self._saving = self._loop.run_in_executor(self._thread, self._write_or_save)
+        self._saving.add_done_callback(self._done_saving)
+
+    def _done_building(self, building: "asyncio.Future[list[QueueId]]") -> None:
+        self._building = None
+        if not building.cancelled() and not self._has_failed(building.exception()):
+            self._needs_thread = False
+            self._built(building.result())
+            self._begin()
+
+    def _done_saving(self, saving: "asyncio.Future[list[tuple[QueueId, Run]]]") -> None:
+        self._saving = None
+        if not saving.cancelled() and not self._has_failed(saving.exception()):
+            assert self._store is not None
+            self._store.forget(saving.result())
+            self._begin()
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._begin()
+
+    def _has_failed(self, error: BaseException | None) -> bool:
+        """Return whether the thread's work has failed; see to it that it is tried again."""
         if isinstance(error, QueueFilesError | StoreDamagedError | IndexError):
             # The disk may recover, and the member mends its log by itself.
             logger.warning("consume queues cannot be built now: %s", error)
             if not self._closed:
-                self._timer = self._loop.call_later(RETRY_S, self._begin)
+                self._retry = self._loop.call_later(RETRY_S, self._try_again)
         elif error is not None:
             self._member.fail(error)
-        else:
-            self._built(batch.result())
-            self._begin()
+        return error is not None
 
     # -- in the queues' thread ---------------------------------------------------------------------
 
     def _open(self) -> QueueStore:
         # Kept here, so that `close` finds it also if nobody waits for it any longer.
         self._store = QueueStore.open(
-            self._folder, begin_index=self._member.begin_index, mark_of=self._mark_of
+            self._folder,
+            begin_index=self._member.begin_index,
+            mark_of=self._mark_of,
+            reading=self._member.reading_disk,
         )
         return self._store
 
@@ -181,7 +240,7 @@ class QueueFeed:
             header = self._member.header(index)
         except StoreDamagedError:
             return None
-        return None if header is None else Mark(index, header.term, header.pos, header.chain_crc)
+        return None if header is None else _mark(header)
 
     def _build(self, last_index: int) -> list[QueueId]:
         """Add one batch, of entries up to this one; return the queues that have new units."""
@@ -194,19 +253,32 @@ class QueueFeed:
         if store.built_index >= last_index:
             return []
         entries, last = member.read(store.built_index + 1, last_index)
-        changes = store.add(entries, Mark(last.index, last.term, last.pos, last.chain_crc))
-        if store.unsaved_entries >= SAVE_ENTRIES or self._loop.time() - self._saved_s >= SAVE_S:
+        changes = store.add(entries, _mark(last))
+        if self._is_save_due():
             self._save()
         return list(changes.runs)
 
-    def _save(self) -> list[QueueId]:
+    def _is_save_due(self) -> bool:
+        assert self._store is not None
+        is_late = self._loop.time() - self._saved_s >= SAVE_S
+        return is_late or self._store.unsaved_entries >= SAVE_ENTRIES
+
+    def _write_or_save(self) -> list[tuple[QueueId, Run]]:
+        """Write the units in memory, and save if that is due; return those that were written."""
+        assert self._store is not None
+        return self._save() if self._is_save_due() else self._store.write()
+
+    def _save(self) -> list[tuple[QueueId, Run]]:
         assert self._store is not None
         self._saved_s = self._loop.time()
-        self._store.save()
-        return []
+        return self._store.save()
 
     def _close(self) -> None:
         if self._store is not None:
             with contextlib.suppress(QueueFilesError):  # the next start builds what is missing
                 self._store.save()
             self._store.close()
+
+
+def _mark(header: EntryHeader) -> Mark:
+    return Mark(header.index, header.term, header.pos, header.chain_crc)

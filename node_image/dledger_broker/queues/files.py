@@ -8,6 +8,7 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
@@ -26,18 +27,25 @@ OPEN_FILES_MAX: Final = 512
 ReadCached: TypeAlias = Callable[[int, bytearray, int], int]
 """Reads from a byte of an open file on what is in the page cache; returns how much (`Member`)."""
 
+Reading: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Tells the member of a read of the disk (`Member.reading_disk`)."""
+
 _PHYSICAL_OFFSET: Final = itemgetter(0)
 
 
 class QueueFiles:
     """The files below one folder. One thread writes; several may read."""
 
-    def __init__(self, folder: Path, *, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self, folder: Path, *, file_bytes: int = FILE_BYTES, reading: Reading = nullcontext
+    ) -> None:
+        """Each read that may wait for the disk is done in a context of `reading`."""
         assert file_bytes % UNIT_BYTES == 0
         self._folder = folder
         self._file_bytes = file_bytes
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._read = ReadFiles()
+        self._reading = reading
         self._unsynced: dict[Path, None] = {}
         """Files with units, and folders with names, that a crash may take back."""
 
@@ -63,8 +71,9 @@ class QueueFiles:
         begin, at, size = self._place(first_unit, count)
         try:
             path = self._path(queue, begin)
-            file = self._read.find(queue, begin) or self._read.open(queue, begin, path)
-            raw = os.pread(file.fd, size, at)
+            with self._reading():
+                file = self._read.find(queue, begin) or self._read.open(queue, begin, path)
+                raw = os.pread(file.fd, size, at)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

@@ -13,7 +13,7 @@ from dledger_broker.queues.errors import (
     UnitRefusedError,
     UnprovedError,
 )
-from dledger_broker.queues.log_front import FrontUnknownError
+from dledger_broker.queues.first_messages import FrontUnknownError
 from dledger_formats.rocketmq.consume_queue import Unit
 
 MIN_OFFSETS_MAX: Final = 65_536
@@ -28,7 +28,7 @@ class Units(Protocol):
 
 
 class Front(Protocol):
-    """What the log has shown of its first messages (`LogFront`)."""
+    """What the log has shown of its first messages (`FirstMessages`)."""
 
     def first_offset(self, queue: QueueId) -> int | None:
         """Return the offset of the first message of a queue; None if no applied entry is one.
@@ -37,7 +37,7 @@ class Front(Protocol):
         """
 
     def is_wanted(self, queue: QueueId) -> bool:
-        """Tell whether the log has to be read further for a queue."""
+        """Return whether the log has to be read further for a queue."""
 
 
 class KeptMessages:
@@ -103,7 +103,7 @@ class KeptMessages:
         return max(first, self.proved(queue, first, end_offset, has_all=has_all))
 
     def is_proof_wanted(self, queue: QueueId) -> bool:
-        """Tell whether the log is still read for the first message of a queue."""
+        """Return whether the log is still read for the first message of a queue."""
         return self._front.is_wanted(queue)
 
     def proved(self, queue: QueueId, first: int, end_offset: int, *, has_all: bool) -> int:

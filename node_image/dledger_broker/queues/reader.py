@@ -197,11 +197,13 @@ class MessageReader:
         has_all: bool,
         messages_max: int,
         bytes_max: int,
+        waited_end: int = 0,
     ) -> Due:
         """Return the delayed messages from `offset` on that are due, as far as the queue has them.
 
         With `has_all` it has all of them, unless the log no longer has the first ones; those are
-        left out. Raises UnitRefusedError and UnreadableError.
+        left out. Those below `waited_end` have waited long enough, whatever their units say.
+        Raises UnitRefusedError and UnreadableError.
         """
         offset, units = self._kept_units(
             queue, offset, end_offset, has_all=has_all, count=messages_max
@@ -210,13 +212,14 @@ class MessageReader:
         records: list[MessageRecord] = []
         size = 0
         for number, unit in enumerate(units):
-            if records and (unit.tags_code > now_ms or size + unit.size > bytes_max):
-                break  # the next call looks at this one
             at = offset + number
+            waits = unit.tags_code > now_ms and at >= waited_end
+            if records and (waits or size + unit.size > bytes_max):
+                break  # the next call looks at this one
             record = self._entry(queue, at, runs, number)[2]
             if unit.tags_code != consume_queue.tags_code(record):  # it might never be due
                 raise UnitRefusedError(f"unit {at} of {queue} names the time {unit.tags_code}")
-            if unit.tags_code > now_ms:
+            if waits:
                 return Due(records, unit.tags_code)
             records.append(record)
             size += unit.size

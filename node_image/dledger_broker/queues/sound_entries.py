@@ -17,7 +17,7 @@ from dledger_formats.rocketmq.message_record import IPV6_EXTRA_BYTES, MAGIC_V1, 
 from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
 
 # An entry's magic, size, index, pos, body_crc and body_size; then its record's size, magic, queue
-# id, queue offset, physical offset, sysFlag and, behind addresses of IPv4, the size of the body.
+# id, queue offset, physical offset, sysFlag and, after addresses of IPv4, the size of the body.
 _HEAD: Final = struct.Struct(">iiq8xq8xIiII4xi4xqqi44xi")
 _RECORD_HEAD_BYTES: Final = 88
 _BORN: Final = int(MessageSysFlag.BORN_HOST_IPV6)
@@ -105,5 +105,5 @@ def sound_records(
 
 
 def _names_tags(properties: bytes, tags_code: int) -> bool:
-    """Tell whether properties are short, and have the tags of a unit."""
+    """Return whether properties are short, and have the tags of a unit."""
     return len(properties) <= _PROPERTIES_BYTES_MAX and code_of_tags(properties) == tags_code

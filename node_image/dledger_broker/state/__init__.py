@@ -3,6 +3,7 @@
     broker_state      the state machine: every message, in log order
     changes           what each kind of state record changes
     tables            the parts of the state, together
+    tables_shown      the same, as administrators and other brokers see it
     topics            topics with their settings, and the next offset of each queue
     consumer_offsets  where consumer groups continue
     groups            consumer groups, their clients, and who holds which queues

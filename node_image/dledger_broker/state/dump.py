@@ -22,7 +22,6 @@ from dledger_broker.state.groups import (
     CLIENTS_BYTES_MAX,
     CLIENTS_MAX,
     GROUPS_MAX,
-    LOCKS_MAX,
     Queue,
 )
 from dledger_broker.state.tables import NO_OFFSET, Tables, TableVersion
@@ -183,10 +182,9 @@ def _restore_lock(tables: Tables, values: list[Any]) -> str | None:
     group, topic, queue_id, client_id = msgspec.convert(
         values, tuple[Name, Name, QueueId, ClientId]
     )
-    queue, holders = Queue(group, topic, queue_id), tables.groups.holders
-    if queue in holders or len(holders) >= LOCKS_MAX:
+    queue, groups = Queue(group, topic, queue_id), tables.groups
+    if queue in groups.holders or not groups.lock(client_id, queue):
         return f"the lock of {queue}"
-    holders[queue] = client_id
     return None
 
 

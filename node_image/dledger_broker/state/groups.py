@@ -1,5 +1,6 @@
 """Consumer groups, the clients that belong to them, and who holds which queues."""
 
+from collections import Counter
 from typing import Final, NamedTuple, Self
 
 from dledger_broker.state.topics import CONFIG_BYTES_MAX
@@ -33,6 +34,8 @@ class Groups:
         self.clients_bytes = 0
         self.holders: dict[Queue, str] = {}
         """The client that holds each locked queue."""
+        self._locks: Counter[str] = Counter()
+        """How many queues the clients of a group hold. A group without locks is left out."""
         self.changed: dict[str, None] = {}
         """Groups whose clients changed since somebody took them from here; not part of the state.
         """
@@ -91,22 +94,34 @@ class Groups:
 
     def lock(self, client_id: str, queue: Queue) -> bool:
         """Make a client the holder of a queue. Returns False if there are too many holders."""
-        if queue not in self.holders and len(self.holders) >= LOCKS_MAX:
-            return False
+        if queue not in self.holders:
+            if len(self.holders) >= LOCKS_MAX:
+                return False
+            self._locks[queue.group] += 1
         self.holders[queue] = client_id
         return True
+
+    def has_locks(self, group: str) -> bool:
+        """Return whether a client holds a queue of a group, as those do that consume in order."""
+        return group in self._locks
 
     def unlock(self, client_id: str, queue: Queue) -> bool:
         """Make a queue free. Returns False if this client does not hold it."""
         if self.holders.get(queue) != client_id:
             return False
-        del self.holders[queue]
+        self._free(queue)
         return True
 
     def unlock_topic(self, topic: str) -> None:
         """Make all queues of a topic free."""
         for queue in [queue for queue in self.holders if queue.topic == topic]:
-            del self.holders[queue]
+            self._free(queue)
+
+    def _free(self, queue: Queue) -> None:
+        del self.holders[queue]
+        self._locks[queue.group] -= 1
+        if not self._locks[queue.group]:
+            del self._locks[queue.group]
 
     def copy(self) -> Self:
         """Return a copy that does not change when these do."""
@@ -114,5 +129,5 @@ class Groups:
         other.configs = self.configs.copy()
         other.clients = {group: members.copy() for group, members in self.clients.items()}
         other.clients_count, other.clients_bytes = self.clients_count, self.clients_bytes
-        other.holders = self.holders.copy()
+        other.holders, other._locks = self.holders.copy(), self._locks.copy()
         return other

@@ -80,7 +80,7 @@ class Topics:
         return topic.next_offsets[queue_id]
 
     def has_queue(self, name: str, queue_id: int) -> bool:
-        """Tell whether a queue exists."""
+        """Return whether a queue exists."""
         topic = self.by_name.get(name)
         return topic is not None and 0 <= queue_id < len(topic.next_offsets)
 

@@ -8,6 +8,7 @@ conflict is a log that is truncated, replaced or closed: no byte is written then
 
 import contextlib
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -32,9 +33,11 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 logger = logging.getLogger(__name__)
 
 NEARBY_BYTES: Final = 8 << 20
-"""How far behind the damage that a read found more of it is looked for at once."""
+"""How far after the damage that a read found more of it is looked for at once."""
 UNEXPLAINED_MAX: Final = 3
-"""How often a read may report damage that is not in the data."""
+"""How often reads may report damage that is not in the data, until some is mended or a pass has
+read the whole log.
+"""
 
 
 class LiveMender:
@@ -50,18 +53,37 @@ class LiveMender:
         self._unexplained = 0
 
     def mend_near(self, damage: StoreDamagedError) -> None:
-        """Mend the range that a read came across. Raises CannotMendError, also if it finds none."""
-        checkpoint = self._checkpoint()
-        cursor = self._place_of(damage, checkpoint)
-        start_pos, count = cursor.pos, 0
-        while cursor.pos - start_pos < NEARBY_BYTES:
+        """Mend the range that a read came across, and others soon after it.
+
+        Searches the whole log if the damage does not tell its place. Raises CannotMendError, also
+        if it often finds none. Returns early once the log is cut, replaced or closed.
+        """
+        for _ in self.search(damage):
+            pass
+
+    def search(self, damage: StoreDamagedError) -> Iterator[int]:
+        """Do the same, and yield after each part how many bytes it read, if more is to be read."""
+        generation, checkpoint = self._store.generation, self._checkpoint()
+        cursor, is_near = self._place_of(damage, checkpoint)
+        end_pos = cursor.pos + NEARBY_BYTES if is_near else sys.maxsize
+        found = False
+        while cursor.pos < end_pos and generation == self._store.generation:
             scanned = self.step(cursor, NEARBY_BYTES)
-            count += scanned.damaged is not None
             cursor = scanned.end
+            if scanned.damaged is not None:
+                found, end_pos = True, min(end_pos, cursor.pos + NEARBY_BYTES)
             if scanned.is_done:
                 break
-        if count == 0:
+            if cursor.pos < end_pos:
+                yield scanned.read_bytes
+        if found:
+            self._unexplained = 0
+        elif generation == self._store.generation:
             self._note_unexplained(damage)
+
+    def note_whole(self) -> None:
+        """Note that a pass has read the whole log, so that all reported damage is gone."""
+        self._unexplained = 0
 
     def step(self, cursor: Cursor, bytes_max: int) -> Scanned:
         """Verify the next entries, and mend the first damaged range. Raises CannotMendError."""
@@ -105,14 +127,19 @@ class LiveMender:
             raise CannotMendError("no entry is known to be committed")
         return checkpoint
 
-    def _place_of(self, damage: StoreDamagedError, checkpoint: Checkpoint) -> Cursor:
-        """Return a place before the damage; the log's beginning if it is not known where it is."""
+    def _place_of(self, damage: StoreDamagedError, checkpoint: Checkpoint) -> tuple[Cursor, bool]:
+        """Return a place before the damage, and whether that is near it; the log's beginning if it
+        is not known where the damage is.
+        """
         first, end = beginning(self._shape, checkpoint)
         if first is None:
             raise CannotMendError("it is not known where the log begins")
-        if damage.index is not None and damage.index > self._store.begin_index:
-            first = self._sound_place(damage.index, first, end) or first
-        return first
+        if damage.index is None:
+            return first, False
+        if damage.index <= self._store.begin_index:
+            return first, True
+        place = self._sound_place(damage.index, first, end)
+        return (first, False) if place is None else (place, True)
 
     def _sound_place(self, index: int, first: Cursor, end: int) -> Cursor | None:
         with closing(self._shape.read(first.pos, end)) as files:

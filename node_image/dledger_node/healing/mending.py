@@ -312,7 +312,7 @@ def _take_first(fetched: PeerBytes, damaged: DamagedRange, header: bytes) -> Non
 def _first_uncovered(
     files: LogFiles, first_index: int, units: bytes, damaged: DamagedRange
 ) -> tuple[int, int] | None:
-    """Return position and index of the first entry of the range, or of the one behind it, that has
+    """Return position and index of the first entry of the range, or of the one after it, that has
     no checksum: Java wrote it, or its checksum is damaged.
     """
     for number in range(len(units) // INDEX_UNIT_SIZE):

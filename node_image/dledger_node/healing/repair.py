@@ -13,8 +13,9 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from dledger_formats.peers import split_address
 from dledger_formats.settings import NodeSettings, OnDamage
-from dledger_node.config import split_address, store_folder
+from dledger_node.config import store_folder
 from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import StoreDamagedError, StoreError, StoreInUseError
 from dledger_node.healing import set_aside as files

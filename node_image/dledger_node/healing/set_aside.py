@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.log import disk
-from dledger_node.errors import LaterFormatError, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import LaterFormatError, StoreDamagedError, StoreError
 from dledger_node.healing.sound_part import sound_part
 from dledger_node.raft.ready import HardState
 from dledger_node.store.derived import memberships_file
 from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.entry_walk import WINDOW_BYTES
 from dledger_node.store.log.files import LogFiles
-from dledger_node.store.segments.segment import NO_ROOM, sync_folder
+from dledger_node.store.segments.segment import disk_error, sync_folder
 from dledger_node.store.segments.segment_list import SegmentList, whole_starts_of
+from dledger_node.store.small_files import ballast, hard_state
 from dledger_node.store.small_files import checkpoint as checkpoint_file
-from dledger_node.store.small_files import hard_state
 from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store.small_files.properties import (
     parse_number,
@@ -131,7 +131,10 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
     term = max(known.term, found.end_term)
     joining = HardState(term=term, vote_for=known.vote_for, joining=True)
     durable_index = found.checkpoint.end_index if found.checkpoint else -1
-    aside = _make_folder(folder, moment, found.end_index + 1, durable_index, verdict)
+    first_index = found.end_index + 1
+    aside = ballast.spend(
+        folder, lambda: _make_folder(folder, moment, first_index, durable_index, verdict)
+    )
     if found.hard_state is None:
         with contextlib.suppress(OSError):  # a copy for the administrator, if it can be read
             shutil.copyfile(folder / hard_state.FILE_NAME, aside / hard_state.FILE_NAME)
@@ -144,7 +147,8 @@ def set_aside_log(folder: Path, found: Survey, *, verdict: str, moment: str) -> 
         _move(folder / disk.DATA_FOLDER, found.lost_names, aside)
         if found.front_is_lost and (folder / memberships_file.FILE_NAME).exists():
             _move(folder, (memberships_file.FILE_NAME,), aside)
-        checkpoint_file.save_checkpoint(folder, _lowered(folder, found))
+        lowered = _lowered(folder, found)
+        ballast.spend(folder, lambda: checkpoint_file.save_checkpoint(folder, lowered))
     return joining
 
 
@@ -153,7 +157,7 @@ def set_aside_index(folder: Path, *, moment: str) -> None:
 
     Raises StoreError.
     """
-    aside = _make_folder(folder, moment, -1, -1, "WrongIndex")
+    aside = ballast.spend(folder, lambda: _make_folder(folder, moment, -1, -1, "WrongIndex"))
     names = sorted((path.name for path in (folder / disk.INDEX_FOLDER).iterdir()), reverse=True)
     _move(folder / disk.INDEX_FOLDER, names, aside)
 
@@ -248,8 +252,7 @@ def _make_folder(
         sync_folder(folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{aside}: cannot create the folder for damaged files: {error}") from error
+        raise disk_error(f"{aside}: cannot create the folder for damaged files", error) from error
     return aside
 
 

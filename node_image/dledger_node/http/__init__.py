@@ -7,7 +7,9 @@ their data from a `pages.Source`; nothing here changes the state of the node.
     status   the reports of a member in service
     outage   the reports of a member out of service
     metrics  Prometheus metrics
-    auditors requests for the log and the state, which need a token
-    doors    limits on HTTP connections
+    families, process_metrics  metrics of a member from values, and those of its process
+    auditors  requests for the log and the state, which need a token
+    byte_ranges, file_answers  answers with a range of a segment, or with a file
+    connection_limits  limits on HTTP connections
     deputy   answers probes while the event loop waits for the disk
 """

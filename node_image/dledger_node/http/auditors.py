@@ -57,7 +57,7 @@ class Tokens(Protocol):
         """Whether requests need a token."""
 
     def accepts_audit_token(self, token: str) -> bool | None:
-        """Tell whether this is an audit token of the group; None if no tokens are known yet."""
+        """Return whether this is an audit token of the group; None if no tokens are known yet."""
 
     def read(self) -> None:
         """Read the tokens if they have changed; blocks for a small read."""
@@ -125,7 +125,7 @@ class _PeerAddresses:
         self._asking: asyncio.Task[None] | None = None
 
     async def has(self, address: str) -> bool:
-        """Tell whether this is the address of a member.
+        """Return whether this is the address of a member.
 
         A loopback address is none: every process of this machine has it.
         """

@@ -46,7 +46,7 @@ HEAD_BYTES_MAX: Final = 4096
 
 
 class Deputy:
-    """Stands in for the loop that makes every call but `_run`."""
+    """Answers probes for the event loop. Every method but `_run` belongs to the loop's thread."""
 
     def __init__(self, listeners: Iterable[int]) -> None:
         """`listeners` are the descriptors of the sockets that listen on the HTTP port."""
@@ -96,7 +96,7 @@ class Deputy:
                     self._stand_in()
                 except (OSError, ValueError) as error:
                     logger.warning("probes are not answered: %s", error)
-                logger.warning("the event loop goes on")
+                logger.warning("the event loop runs again")
 
     def _somebody_waits(self) -> bool:
         waiting = select.poll()

@@ -45,6 +45,7 @@ class Counters:
     snapshot_index: int
     """Last entry that the newest snapshot includes; -1 without a snapshot."""
     snapshots_installed: int
+    snapshots_without_room: int
     connections: int
     elections: Mapping[str, int]
     """Elections that this member began, by cause."""
@@ -111,6 +112,7 @@ _COUNTERS: Final = {
     "appends_passed_on": "Appends that were passed on to the leader; it counts their outcomes.",
     "leader_changes": "Leaders of different terms that this member has known.",
     "snapshots_installed": "Snapshots of the state that were installed from other members.",
+    "snapshots_without_room": "Attempts to save or fetch a snapshot that found no room.",
     "segments_removed": "Segments that retention removed.",
     "segments_forced": "Removed segments that a voter may have lacked, on a nearly full volume.",
     "healed_ranges": "Damaged parts of the log, or lost votes, that this member recovered from.",

@@ -20,7 +20,7 @@ from dledger_formats.http.status import (
     StorageState,
 )
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import StoreError
+from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.histogram import Histogram
 from dledger_node.http.metrics import Counters
 from dledger_node.http.pages import Folder
@@ -167,9 +167,12 @@ class Outage:
         return self._files(f"{folder}/{name}").read_file(folder, name, start, end)
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """Read committed bytes of a data file, sound or not. Raises LookupError, OSError."""
+        """Read committed bytes of a data file, sound or not. Raises LookupError, OSError.
+
+        Raises NotYetCommittedError while the store is being closed: its bytes can be had later.
+        """
         if self._closed is None:
-            raise LookupError(f"{name} cannot be read: {self.reason}")
+            raise NotYetCommittedError(f"{name} cannot be read yet: {self.reason}")
         return self._closed.stored(name, at, size, known)
 
     def open_file(self, name: str) -> BinaryIO:
@@ -199,6 +202,7 @@ class Outage:
             applied_index=-1,
             snapshot_index=-1,
             snapshots_installed=0,
+            snapshots_without_room=0,
             connections=0,
             elections={},
             messages_refused={},

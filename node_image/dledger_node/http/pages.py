@@ -16,8 +16,9 @@ GET /stored/{name}?at=BYTE&size=N&known=HEADERS
 GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
                                     is on the disk, for an auditor; takes Range; 500 as above
 
-A connection carries one request at a time, without a body (`doors`). `/segments`, `/stored` and
-`/files` demand the group's audit token if it has one, with 401 for whoever lacks it (`auditors`).
+A connection carries one request at a time, without a body (`connection_limits`). `/segments`,
+`/stored` and `/files` demand the group's audit token if it has one, with 401 for whoever lacks it
+(`auditors`).
 """
 
 import asyncio

@@ -10,6 +10,7 @@ Interface
     core_view           read-only properties of `Raft`: role, term, indexes, membership
     ready               `Ready`: the work for the shell, and the order in which to do it
     proposals           results and refusals of the shell's requests
+    idle                how many of the next ticks change nothing
     messages            the messages between members
     config              settings
 State
@@ -24,6 +25,7 @@ Message dispatch
     refusals            why a message was refused
 Election
     leader_elector      timeouts, pre-votes, votes, changes of role
+    yielding            a member whose state is behind lets others be elected first
     election_causes     why a member stood for election
     heartbeats          heartbeat rounds and check-quorum
     quorum              majority arithmetic
@@ -32,6 +34,7 @@ Replication
     progress            leader: its knowledge of one peer's log
     commit_moves        leader: how often its committed index moves
     entry_handler       follower: append, truncate, confirm, commit
+    completeness        follower: whether its leader's log holds all that is committed here
 Membership
     changes             when a leader accepts a membership change
     electorate          who votes, and which peers a leader pushes to
@@ -39,6 +42,8 @@ Recovery of promises
     joining             a member without its promises, and when it may vote
     join_reasons        what such a member waits for, in words
     recalling           a member that checks whether its disk was rolled back
+    recall_messages     the messages with which it asks its peers
+    start_states        what a member that joins or recalls has learned of its peers
     marks               what a member remembers of its peers' promises
 Reads
     reads               linearizable reads, by ReadIndex or lease

@@ -98,7 +98,7 @@ def _unsafe_change(member: MemberState, leader: Leader, change: Change) -> Refus
 
 
 def _is_healthy(member: MemberState, leader: Leader, voter_id: str) -> bool:
-    """Tell whether a voter has answered within election_ticks and is not joining."""
+    """Return whether a voter has answered within election_ticks and is not joining."""
     if voter_id == member.self_id:
         return True
     progress = leader.progress[voter_id]

@@ -48,7 +48,7 @@ def note_shown(follower: Follower, index: int) -> None:
 
 
 def is_shown(member: MemberState, follower: Follower) -> bool:
-    """Tell whether the leader has shown that it holds all entries that are committed here."""
+    """Return whether the leader has shown that it holds all entries that are committed here."""
     contradicts = follower.lacks_committed or follower.logs_differ
     return not contradicts and member.committed_index <= follower.shown_index
 

@@ -59,7 +59,9 @@ class RaftConfig:
     can then start the group without an answer from the addable members.
     """
     needs_seed: bool = False
-    """Whether a new group must begin with an archive. Then empty members begin none."""
+    """Whether a new group must begin with an archive. Then empty members begin none; otherwise,
+    members with an archive's log begin none.
+    """
     promotion_lag_entries_max: int = 1000
     """Maximum lag of a learner that is promoted to voter."""
 

@@ -212,11 +212,6 @@ class CoreView:
         )
 
     @property
-    def fittest_peer_id(self) -> str | None:
-        """The best transferee; None if no peer is fit or this member does not lead."""
-        return next(iter(self.fit_peer_ids), None)
-
-    @property
     def fit_peer_ids(self) -> tuple[str, ...]:
         """The peers fit to lead, fittest first; empty if this member does not lead."""
         role_state = self._member.role_state

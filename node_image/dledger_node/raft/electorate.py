@@ -22,13 +22,13 @@ def own_votes(member: MemberState) -> set[str]:
 
 
 def belongs(member: MemberState, member_id: str) -> bool:
-    """Tell whether an id is a member, or was one before a change that is not committed yet."""
+    """Return whether an id is a member, or was one before a change that is not committed yet."""
     possible = member.memberships.possible(member.committed_index)
     return any(member_id in membership.members for membership in possible)
 
 
 def may_campaign(member: MemberState) -> bool:
-    """Tell whether this member may stand for election.
+    """Return whether this member may stand for election.
 
     A voter that is being removed may: until its removal is committed, it can be the only member
     whose log is up to date (Raft dissertation, 4.2.2). Once it knows of the commit, it does not

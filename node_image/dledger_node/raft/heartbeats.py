@@ -10,7 +10,7 @@ from dledger_node.raft.progress import Progress
 
 
 def quorum_active(member: MemberState, leader: Leader) -> bool:
-    """Tell whether a quorum, counting the leader, has answered within election_ticks."""
+    """Return whether a quorum, counting the leader, has answered within election_ticks."""
     return member.now_ticks - quorum_contact_tick(member, leader) < member.config.election_ticks
 
 
@@ -137,8 +137,8 @@ def full_peers(member: MemberState, leader: Leader) -> list[str]:
 
 
 def lacks_room(member: MemberState, leader: Leader) -> bool:
-    """Tell whether every majority includes a voter on a full volume, so that a new entry could not
-    be committed before one of them has room. A leader's own volume is its shell's concern.
+    """Return whether every majority includes a voter on a full volume, so that a new entry could
+    not be committed before one of them has room. A leader's own volume is its shell's concern.
 
     The current membership decides, as it does about commits.
     """

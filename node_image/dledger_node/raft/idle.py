@@ -1,4 +1,4 @@
-"""How long a member's clock may run without a look at it.
+"""How many of the next ticks change nothing, so that an idle member can sleep through them.
 
 Most ticks of an idle group change nothing but the clock. A shell that knows how many such ticks
 come next sleeps through them, and passes them to the core in one call.

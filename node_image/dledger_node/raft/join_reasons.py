@@ -58,6 +58,11 @@ def _with_seed(
             f"waits for a leader that began with the same archive, {seed.sha256}: {known.sender} "
             "does not say so; remove this member's folder, so that it gets the log of the leader"
         )
+    if not member.config.needs_seed:
+        return (
+            f"waits for a leader: it has the log of an archive, with copySha256 {seed.sha256}, but "
+            "the settings do not say that the group begins with an archive"
+        )
     unlike = [one for one, answer in joining.answers.items() if not is_unbegun(joining, answer)]
     if unlike:
         return (
@@ -67,4 +72,7 @@ def _with_seed(
         )
     if member.config.new_group:
         return ""
-    return "waits for a leader, or for the settings to call the group new: all have its archive"
+    return (
+        "waits for a leader, or for the settings to call the group new: all have the archive with "
+        f"copySha256 {seed.sha256}"
+    )

@@ -11,10 +11,11 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
   voters may also begin with the log of one archive (`HardState.seed`). Such members are as good
   as blank while their log ends with the archive's and their term is that of its last entry: nobody
   has voted in a later term, and every later leader has a later term. All of them must be in that
-  state. One that is blank, or that began with another archive, lets no group begin. Archives that
-  end in the same place are told apart by their digests. So a member that has nothing but an
-  archive's log heeds no leader either which does not name the same digest: the entries that both
-  have could differ.
+  state, and the settings must say that the group begins with an archive (`needs_seed`): a folder
+  may be left of an earlier group. One that is blank, or that began with another archive, lets no
+  group begin. Archives that end in the same place are told apart by their digests. So a member
+  that has nothing but an archive's log heeds no leader either which does not name the same digest:
+  the entries that both have could differ.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may be in
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
@@ -151,7 +152,7 @@ def handle_response(member: MemberState, response: JoinResponse) -> None:
 
 
 def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
-    """Tell whether this member must ignore a message for now."""
+    """Return whether this member must ignore a message for now."""
     match message:
         case PreVoteRequest():
             return not _may_vote_for(member, joining, message.sender, message.term + 1)
@@ -179,7 +180,7 @@ def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
-    """Tell whether the sender is a leader, and all members that it names have answered."""
+    """Return whether the sender is a leader, and all members that it names have answered."""
     return (
         known.leading
         and began_alike(joining, known)
@@ -188,12 +189,12 @@ def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -
 
 
 def began_alike(joining: Joining, known: JoinResponse) -> bool:
-    """Tell whether the sender began with the archive that is all that this member has, if any."""
+    """Return whether the sender began with the archive that is all that this member has, if any."""
     return joining.seed is None or known.seed_sha256 == joining.seed.sha256
 
 
 def lacks_seed(member: MemberState, joining: Joining) -> bool:
-    """Tell whether this member must not begin a group, because it lacks the group's archive."""
+    """Return whether this member must not begin a group, because it lacks the group's archive."""
     return member.config.needs_seed and joining.seed is None
 
 
@@ -221,7 +222,7 @@ def unheard(member: MemberState, joining: Joining, memberships: Iterable[Members
 
 
 def are_covered(member: MemberState, joining: Joining, memberships: tuple[Membership, ...]) -> bool:
-    """Tell whether the answers cover all promises of the earlier incarnation."""
+    """Return whether the answers cover all promises of the earlier incarnation."""
     answers = joining.answers
     peers = others(member, memberships)
     if any(peer_id not in answers for peer_id in peers):
@@ -237,7 +238,7 @@ def are_covered(member: MemberState, joining: Joining, memberships: tuple[Member
 
 
 def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term: int) -> bool:
-    """Tell whether a candidate certainly has all entries that the earlier incarnation confirmed.
+    """Return whether a candidate certainly has all entries that the earlier incarnation confirmed.
 
     It does if it was its group's only member and no majority without it ever existed: the members
     that are voters by now, plus the earlier incarnation, are too few for one.
@@ -254,7 +255,7 @@ def _may_vote_for(member: MemberState, joining: Joining, candidate_id: str, term
 
 
 def _is_new_group(member: MemberState, joining: Joining) -> bool:
-    """Tell whether no promise can exist because all members, including this one, are blank, or
+    """Return whether no promise can exist because all members, including this one, are blank, or
     have nothing but the log of the same archive.
     """
     if joining.seed is None:
@@ -263,6 +264,7 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
     else:
         has_begun_nothing = (
             member.config.new_group
+            and member.config.needs_seed
             and member.term == joining.seed.end.term
             and member.log.end == joining.seed.end
         )
@@ -275,7 +277,7 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
 
 
 def is_unbegun(joining: Joining, known: JoinResponse) -> bool:
-    """Tell whether a peer has never voted in the group, and has only what this member began with.
+    """Return whether a peer has never voted in the group, and has only what this member began with.
 
     The end of its log may be in an earlier term than its own. Then it is not the archive's: the
     index alone could agree, but the peer has had a leader since.
@@ -301,7 +303,7 @@ def _founders(member: MemberState) -> Iterable[str]:
 
 
 def _has_caught_up(member: MemberState, joining: Joining) -> bool:
-    """Tell whether this disk has all entries that this term's leader had when it answered."""
+    """Return whether this disk has all entries that this term's leader had when it answered."""
     role_state = member.role_state
     if not isinstance(role_state, Follower) or role_state.leader_id is None:
         return False

@@ -69,7 +69,7 @@ def forget_leader(member: MemberState) -> None:
 
 
 def has_live_leader(member: MemberState) -> bool:
-    """Tell whether this member has a live leader, or is one, that no candidate should depose.
+    """Return whether this member has a live leader, or is one, that no candidate should depose.
 
     A lease depends on every member that answered the leader. So with `lease_ticks` the answer is
     also yes if this member has just started, or left its leader for a newer term, within
@@ -277,7 +277,7 @@ def _pre_vote_result(member: MemberState, request: PreVoteRequest) -> VoteResult
 
 
 def _goes_first(member: MemberState, request: PreVoteRequest) -> bool:
-    """Tell whether this member precedes a pre-candidate with an equal log.
+    """Return whether this member precedes a pre-candidate with an equal log.
 
     One of two members that ask at the same time must give way, or they split the votes.
     """

@@ -99,7 +99,7 @@ class LogTerms:
         return self._terms[self._run(index)]
 
     def holds(self, index: int, term: int) -> bool:
-        """Tell whether this log holds the entry (index, term); any numbers are allowed.
+        """Return whether this log holds the entry (index, term); any numbers are allowed.
 
         If it does, it also equals the entry's log of origin up to there (Raft paper, 5.3).
         """

@@ -70,7 +70,7 @@ class Follower:
     """Whether the connection to that leader broke, and no request has arrived since."""
 
     def leader_is_alive(self, member: "MemberState") -> bool:
-        """Tell whether a request of this term's leader arrived within election_ticks."""
+        """Return whether a request of this term's leader arrived within election_ticks."""
         heard_lately = member.now_ticks - self.leader_contact_tick < member.config.election_ticks
         return self.leader_id is not None and heard_lately
 

@@ -121,11 +121,11 @@ class Progress:
             self.append_after(match_index, now_ticks)
 
     def awaits(self, probe: int) -> bool:
-        """Tell whether this number is that of the open probe."""
+        """Return whether this number is that of the open probe."""
         return self.state is PushState.COMPARE and probe == self.probe
 
     def stalled(self, now_ticks: int, stall_ticks: int) -> bool:
-        """Tell whether in-flight ranges have made no progress for `stall_ticks`."""
+        """Return whether in-flight ranges have made no progress for `stall_ticks`."""
         return bool(self.inflight) and now_ticks - self.moved_tick >= stall_ticks
 
     def _check(self) -> None:

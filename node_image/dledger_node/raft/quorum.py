@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 
 def is_majority(count: int, voter_count: int) -> bool:
-    """Tell whether `count` is more than half of the voters."""
+    """Return whether `count` is more than half of the voters."""
     return 2 * count > voter_count
 
 
 def meets_every_majority(count: int, voter_count: int) -> bool:
-    """Tell whether every majority contains at least one of `count` given voters."""
+    """Return whether every majority contains at least one of `count` given voters."""
     return not is_majority(voter_count - count, voter_count)
 
 

@@ -53,7 +53,7 @@ def _confirm(member: MemberState, leader: Leader) -> None:
 
 
 def _lease_holds(member: MemberState, leader: Leader) -> bool:
-    """Tell whether no other leader can have been elected since the last confirmed round.
+    """Return whether no other leader can have been elected since the last confirmed round.
 
     Members that answered a round do not vote for election_ticks after it. But a member that was
     asked to take the leadership may stand at any time, so a transfer ends the lease for this term.

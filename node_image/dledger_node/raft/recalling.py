@@ -114,7 +114,7 @@ def answer(member: MemberState, request: RecallRequest) -> None:
 
 
 def forbids(member: MemberState, message: Message) -> bool:
-    """Tell whether this member must ignore a message for now."""
+    """Return whether this member must ignore a message for now."""
     return member.recalls and not isinstance(message, _NonBinding)
 
 
@@ -210,8 +210,8 @@ def _keep_promise(member: MemberState, recalling: Recalling) -> None:
 
 
 def _is_older(member: MemberState, recalling: Recalling, mark: Mark) -> bool:
-    """Tell whether this disk lacks the promise in a mark. If a loss of power may have taken the end
-    of the log, only a later term tells.
+    """Return whether this disk lacks the promise in a mark. If a loss of power may have taken the
+    end of the log, only a later term tells.
     """
     if mark.term != member.term or not recalling.disk_flushed:
         return mark.term > member.term

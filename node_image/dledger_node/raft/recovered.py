@@ -74,16 +74,15 @@ def _joining(
     config: RaftConfig, hard_state: HardState, log: LogTerms, incarnation: int
 ) -> Joining | None:
     """Return the state of a joining member. The only member need not join, unless its group must
-    begin with an archive that it does not have.
+    begin with an archive that it does not have, or without the one that it has.
     """
-    lacks_seed = config.needs_seed and log.end == EMPTY
-    if not hard_state.joining or not (config.peers or lacks_seed):
-        return None
     seed = hard_state.seed
-    return Joining(
-        incarnation=incarnation,
-        seed=seed if seed is not None and seed.end == log.end else None,
-    )
+    if seed is not None and seed.end != log.end:
+        seed = None
+    is_unlike = log.end == EMPTY if config.needs_seed else seed is not None
+    if not hard_state.joining or not (config.peers or is_unlike):
+        return None
+    return Joining(incarnation=incarnation, seed=seed)
 
 
 def _promised_end(hard_state: HardState, log: LogTerms) -> LogEnd | None:

@@ -93,7 +93,7 @@ def _is_stranger(member: MemberState, sender: str) -> bool:
 
 
 def _disturbs(member: MemberState, request: VoteRequest) -> bool:
-    """Tell whether a candidate would depose a live leader (Raft dissertation, 4.2.3).
+    """Return whether a candidate would depose a live leader (Raft dissertation, 4.2.3).
 
     With leases, that leader's term may be older than this member's.
     """

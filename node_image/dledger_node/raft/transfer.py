@@ -77,7 +77,7 @@ def lag_entries(member: MemberState, leader: Leader, peer_id: str) -> int:
 
 
 def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
+    """Return whether a peer's lag allows a transfer. A joining peer never qualifies, nor does one
     that has declined the leadership within election_ticks.
     """
     asked_tick = leader.progress[peer_id].join_asked_tick
@@ -91,7 +91,7 @@ def is_nearly_caught_up(member: MemberState, leader: Leader, peer_id: str) -> bo
 
 
 def has_declined(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer has declined the leadership within election_ticks."""
+    """Return whether a peer has declined the leadership within election_ticks."""
     declined_tick = leader.progress[peer_id].declined_tick
     return (
         declined_tick is not None
@@ -144,7 +144,7 @@ def _preferred_peer_id(member: MemberState, leader: Leader) -> str | None:
 
 
 def is_fit(member: MemberState, leader: Leader, peer_id: str) -> bool:
-    """Tell whether a peer is a voter that answered recently and is nearly caught up."""
+    """Return whether a peer is a voter that answered recently and is nearly caught up."""
     progress = leader.progress.get(peer_id)
     if progress is None or not progress.is_voter:
         return False

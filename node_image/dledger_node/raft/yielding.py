@@ -59,7 +59,7 @@ def _is_settled(member: MemberState) -> bool:
 
 
 def yields(member: MemberState) -> bool:
-    """Tell whether this member, whose election timeout has ended, lets others stand first."""
+    """Return whether this member, whose election timeout has ended, lets others stand first."""
     yield_ticks = YIELD_TIMEOUTS * member.config.election_ticks
     leaderless_ticks = member.now_ticks - member.leader_contact_tick
     has_peers = bool(electorate.other_voters(member))

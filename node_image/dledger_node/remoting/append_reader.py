@@ -182,7 +182,7 @@ class IdempotentBatchReader:
 
 
 def _decides_the_body(before: bytes, after: bytes, body: bytes) -> bool:
-    """Tell whether the bytes in between are the request's body, not that of a nested object."""
+    """Return whether the bytes in between are the request's body, not that of a nested object."""
     try:
         sample = AppendEntryRequest.from_json(before + _SAMPLE + after)
     except FormatError:

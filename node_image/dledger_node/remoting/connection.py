@@ -14,6 +14,7 @@ from typing import Final, cast
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.protocol.go_away import GO_AWAY_FRAME
+from dledger_node.config import join_address
 from dledger_node.errors import LinkRefusedError, RemoteProtocolError
 from dledger_node.remoting import native
 from dledger_node.remoting.host import Host, Requests
@@ -192,9 +193,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
         self._first_frame_since_s = self._active_at_s = self._gate.now_s()
-        name = transport.get_extra_info("peername")
-        if name:
-            self.address, self._peername = name[0], f"{name[0]}:{name[1]}"
+        if name := transport.get_extra_info("peername"):
+            self.address, self._peername = name[0], join_address(name[0], name[1])
         self._gate.enter(self)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -318,7 +318,7 @@ class Dispatcher:
 
 
 def _holds_up(line: Line) -> bool:
-    """Tell whether the other side must first read its answers, or too many reads wait."""
+    """Return whether the other side must first read its answers, or too many reads wait."""
     return line.unread_since_s is not None or line.reads_waiting >= READS_WAITING_MAX
 
 

@@ -96,7 +96,7 @@ class Gate:
         self.input_turns = InputTurns()
         """Shares the loop's time among the input of all clients."""
         self.peer_turns = InputTurns(slice_s=PEERS_SLICE_S)
-        """The same among the input of all peers."""
+        """Shares the loop's time among the input of all peers."""
         self.closed_by_reason: Counter[str] = Counter(dict.fromkeys(Reason, 0))
         self.entered = 0
         """How many connections were accepted since the start."""

@@ -17,7 +17,9 @@ from dledger_node.remoting.turn_time import TurnTime
 SLICE_S: Final = 0.002
 """A turn begins with no further input of clients once it has spent this much on it."""
 PEERS_SLICE_S: Final = 0.001
-"""The same for the input of peers; a push of 128 KiB takes about 0.2 ms."""
+"""A turn begins with no further input of peers once it has spent this much on it. A push of 128 KiB
+takes about 0.2 ms.
+"""
 
 
 class Sender(Protocol):

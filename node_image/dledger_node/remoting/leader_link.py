@@ -28,7 +28,7 @@ RequestT = TypeVar("RequestT", bound=Request)
 RequestT_contra = TypeVar("RequestT_contra", bound=Request, contravariant=True)
 
 
-class LinkOwner(Protocol[RequestT_contra]):
+class LeaderLinkOwner(Protocol[RequestT_contra]):
     """Gets the answers."""
 
     def answered(self, answers: Sequence[tuple[RequestT_contra, RemotingCommand]]) -> None:
@@ -42,9 +42,9 @@ class LinkOwner(Protocol[RequestT_contra]):
 
 
 class LeaderLink(DialedLink, Generic[RequestT]):
-    """The connection; of no use any more once it has called `LinkOwner.lost`."""
+    """The connection; of no use any more once it has called `LeaderLinkOwner.lost`."""
 
-    def __init__(self, owner: LinkOwner[RequestT], leader_id: str) -> None:
+    def __init__(self, owner: LeaderLinkOwner[RequestT], leader_id: str) -> None:
         super().__init__()
         self._owner = owner
         self._leader_id = leader_id

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dledger_formats.settings import NodeSettings
 from dledger_node.raft.core import Raft
 from dledger_node.raft.membership import Membership
+from dledger_node.remoting.link_owner import PeerLinkOwner
 from dledger_node.remoting.message_kinds import PeerMessage
-from dledger_node.remoting.peer_link import Owner, PeerLink
+from dledger_node.remoting.peer_link import PeerLink
 from dledger_node.traffic import Traffic
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ class Links:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PeerLinkOwner,
         settings: NodeSettings,
         core: Raft,
         *,

@@ -47,9 +47,9 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 """The name of a group or a member: short, because a refusal quotes it in the header of a frame."""
 
 HELLO_BYTES_MAX: Final = 4096
+"""The longest body of a HELLO; its three names have at most 255 characters each."""
 SEED_BYTES: Final = 32
 """The bytes of an archive's digest."""
-"""The longest body of a HELLO; its three names have at most 255 characters each."""
 
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
@@ -95,7 +95,7 @@ class _Protocols(msgspec.Struct, frozen=True, rename="camel"):
         return max(self.protocol, self.newest_protocol)
 
     def overlap(self, other: "_Protocols") -> bool:
-        """Tell whether there is a version that both speak."""
+        """Return whether there is a version that both speak."""
         return self.protocol <= other.newest and other.protocol <= self.newest
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 A link is one-way, so that the sender notices its loss. Messages that are sent while it is down are
 dropped: the core expects loss. Messages that are sent while the socket is full wait in a bounded
 queue. A push waits there as a range of entries, whose bytes are read from the store when the socket
-has room.
+has room. While a thread reads them from the disk, later messages wait, so that their order stays.
 """
 
 import asyncio
@@ -13,15 +13,17 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import Final, cast
 
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.dialing import dial, reason_of
+from dledger_formats.peers import split_address
 from dledger_formats.protocol import codes, frames, requests
-from dledger_node.config import split_address
 from dledger_node.raft.messages import AppendRequest, InstallSnapshotRequest
 from dledger_node.remoting import native
 from dledger_node.remoting.keep_alive import keep_alive
+from dledger_node.remoting.link_owner import Entries, OnDiskError, PeerLinkOwner, Push
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.traffic import Traffic, Transferred
 
@@ -41,33 +43,12 @@ SLICE_S: Final = 0.001
 """For how long a turn of the loop reads and writes further entries for a link that lags."""
 
 
-class Owner(Protocol):
-    """The server, as far as a link needs it."""
-
-    def hello(self, peer_id: str) -> native.Hello:
-        """Return the HELLO to this peer."""
-
-    def read_entries(
-        self, push: AppendRequest | InstallSnapshotRequest, bytes_max: int
-    ) -> tuple[Sequence[frames.Buffer], int] | None:
-        """Return the stored bytes of the push's first entries, and the last index among them.
-
-        Returns None for a push that is out of date, because its leader has been deposed.
-        """
-
-    def link_restored(self, peer_id: str) -> None:
-        """Note that the peer has accepted this member's HELLO."""
-
-    def link_lost(self, peer_id: str) -> None:
-        """Note that the connection broke, or could not be made."""
-
-
 class PeerLink:
     """The link to one peer. `run` keeps it up while it is needed."""
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PeerLinkOwner,
         peer_id: str,
         address: str,
         *,
@@ -208,7 +189,7 @@ class PeerLink:
 class _Connection(asyncio.Protocol):
     """One connection of a link."""
 
-    def __init__(self, owner: Owner, peer_id: str, transferred: Transferred) -> None:
+    def __init__(self, owner: PeerLinkOwner, peer_id: str, transferred: Transferred) -> None:
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
@@ -217,7 +198,7 @@ class _Connection(asyncio.Protocol):
         self._answer: asyncio.Future[None] = loop.create_future()
         self._decoder = frames.FrameDecoder(frame_bytes_max=ANSWER_BYTES_MAX)
         self._queue: deque[PeerMessage] = deque()
-        self._paused = self._is_due = False
+        self._paused = self._is_due = self._is_fetching = False
         self._transport: asyncio.Transport | None = None
 
     async def say_hello(self) -> None:
@@ -294,12 +275,14 @@ class _Connection(asyncio.Protocol):
 
     def _send_queued(self) -> None:
         self._is_due, until_s = False, time.perf_counter() + SLICE_S
-        while self._queue and not self._paused and time.perf_counter() < until_s:
+        while self._queue and time.perf_counter() < until_s:
+            if self._paused or self._is_fetching:
+                return  # what ends this sends the rest
             self._write(self._queue.popleft())
         self._send_rest_later()
 
     def _send_rest_later(self) -> None:
-        if self._queue and not (self._paused or self._is_due):
+        if self._queue and not (self._paused or self._is_fetching or self._is_due):
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._send_queued)
 
@@ -307,10 +290,8 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         if self._transport.is_closing():  # uvloop would raise; `connection_lost` follows
             return
-        if isinstance(message, AppendRequest):
+        if isinstance(message, AppendRequest | InstallSnapshotRequest):
             self._write_push(message)
-        elif isinstance(message, InstallSnapshotRequest):
-            self._write_first(message)
         else:
             self._send(native.encode(message))
 
@@ -320,30 +301,49 @@ class _Connection(asyncio.Protocol):
         self._transferred.sent_bytes += sum(map(len, frame))
         self._transport.writelines(frame)
 
-    def _write_first(self, push: InstallSnapshotRequest) -> None:
-        """Write as many of the entries as one frame holds; the leader pushes the rest."""
-        found = self._owner.read_entries(push, PUSH_BYTES_MAX)
-        if found is not None:
-            entries, last_index = found
-            self._send(native.encode(push.until(last_index), entries))
-
-    def _write_push(self, push: AppendRequest) -> None:
+    def _write_push(self, push: Push) -> None:
         """Write a push in frames. What the socket or this turn has no room for waits in front."""
         assert self._transport is not None
         until_s = time.perf_counter() + SLICE_S
         while True:
-            found = self._owner.read_entries(push, PUSH_BYTES_MAX)
-            if found is None:
-                return
-            entries, last_index = found
-            self._send(native.encode(push.until(last_index), entries))
-            if self._transport.is_closing() or last_index >= push.last_index:
+            rest = self._write_entries(push, self._read(push))
+            if rest is None or self._transport.is_closing():
                 return  # all is written, or this write found the connection broken
-            push = push.after(last_index)
+            push = rest
             if self._paused or time.perf_counter() >= until_s:
                 self._queue.appendleft(push)
                 self._send_rest_later()
                 return
+
+    def _write_entries(self, push: Push, found: Entries | None) -> AppendRequest | None:
+        """Write the first entries, and return the rest; the leader pushes that of a snapshot."""
+        if found is None:
+            return None
+        entries, last_index = found
+        self._send(native.encode(push.until(last_index), entries))
+        if isinstance(push, InstallSnapshotRequest) or last_index >= push.last_index:
+            return None
+        return push.after(last_index)
+
+    def _read(self, push: Push) -> Entries | None:
+        """Return a push's first entries; None if it is out of date, or waits in front for them."""
+        try:
+            return self._owner.read_entries(push, PUSH_BYTES_MAX)
+        except OnDiskError:
+            self._is_fetching = True
+            self._queue.appendleft(push)
+            self._owner.fetch(push, PUSH_BYTES_MAX, partial(self._fetched, push))
+            return None
+
+    def _fetched(self, push: Push, found: Entries | None) -> None:
+        self._is_fetching = False
+        if self._transport is None or self._transport.is_closing() or not self._queue:
+            return  # the connection is lost
+        self._queue.popleft()
+        rest = self._write_entries(push, found)
+        if rest is not None:
+            self._queue.appendleft(rest)
+        self._send_rest_later()
 
 
 def _longer(delay_s: float) -> float:

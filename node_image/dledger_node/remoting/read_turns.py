@@ -54,7 +54,11 @@ class ReadTurns:
         """The connections with reads, in the order of their turns. One that does not read its
         answers leaves with its turn, until `resume`.
         """
+        self._paused: set[Reader] = set()
+        """The connections whose last read goes on in a thread, and whose others wait for it."""
         self._closed = self._is_reading = False
+        self.when_forgotten: list[Callable[[Reader], None]] = []
+        """Called with each connection that is closed, by those who keep reads of it as well."""
 
     def submit(self, reader: Reader, read: Read) -> None:
         """Do a read in this turn if there is time left and no other read waits, else later.
@@ -66,12 +70,37 @@ class ReadTurns:
         reader.reads_waiting += 1
         self._schedule()
         has_time = self._time.left_s > 0 and not self._is_reading and not self._ready
-        if has_time and reader.unread_since_s is None and reader not in self._waiting:
+        is_next = reader not in self._waiting and reader not in self._paused
+        if has_time and reader.unread_since_s is None and is_next:
             self._do(reader, read)
             return
         self._waiting.setdefault(reader, deque()).append(read)
+        self._make_ready(reader)
+
+    def pause(self, reader: Reader) -> None:
+        """Let the reader's other reads wait: the one under way goes on in a thread, and answers are
+        in the order of the requests. `go_on` must follow.
+        """
+        self._paused.add(reader)
+        self._ready.pop(reader, None)
+
+    def go_on(self, reader: Reader, read: Read) -> None:
+        """End the read for which the others of the reader wait.
+
+        It is done now, since its bytes are in memory, and takes its time from the reads of this
+        turn; if the reader does not read its answers, once it does.
+        """
+        if reader not in self._paused:
+            return  # the connection is closed
+        self._paused.remove(reader)
+        reader.reads_waiting += 1
         if reader.unread_since_s is None:
-            self._ready[reader] = None
+            self._schedule()
+            self._do(reader, read)
+        else:
+            self._waiting.setdefault(reader, deque()).appendleft(read)
+        if reader in self._waiting:
+            self._make_ready(reader)
 
     def hold(self, reader: Reader) -> None:
         """Count a read that continues on another thread; `release` must follow."""
@@ -85,7 +114,7 @@ class ReadTurns:
 
     def resume(self, reader: Reader) -> None:
         """Serve a connection again, since it reads its answers."""
-        if reader in self._waiting:
+        if reader in self._waiting and reader not in self._paused:
             self._ready[reader] = None
             self._schedule()
 
@@ -93,12 +122,22 @@ class ReadTurns:
         """Drop the reads of a connection that is closed."""
         self._waiting.pop(reader, None)
         self._ready.pop(reader, None)
+        self._paused.discard(reader)
+        for forget in self.when_forgotten:
+            forget(reader)
 
     def close(self) -> None:
         """Drop all reads, and every later one: the connections are about to be closed."""
         self._closed = True
         self._waiting.clear()
         self._ready.clear()
+        self._paused.clear()
+
+    def _make_ready(self, reader: Reader) -> None:
+        """Give a connection with reads its turn, unless it has to wait."""
+        if reader.unread_since_s is None and reader not in self._paused:
+            self._ready[reader] = None
+            self._schedule()
 
     def _schedule(self) -> None:
         if not self._turn_is_due:

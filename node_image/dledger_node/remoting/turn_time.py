@@ -2,7 +2,7 @@
 
 Such work has a callback of its own in each turn, and is also done at once where it comes up: when
 bytes arrive, or when other work lets a connection go on. That may be before its own callback in a
-turn and behind it. So the time counts from the end of the own callback in one turn to the beginning
+turn and after it. So the time counts from the end of the own callback in one turn to the beginning
 of that in the turn after the next. From any point of a turn to the same point of the next one lies
 only one own callback, and therefore at most one slice.
 """

@@ -72,8 +72,8 @@ class Appends:
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._is_draining = False
-        self.closed = False
-        """Whether clients may append nothing: all entries are those of a program."""
+        self.is_owned_by_program = False
+        """Whether a program owns the log (`embedding`): clients may append nothing."""
         self.acknowledged = 0
         self.waited_s = Histogram(WAIT_BOUNDS_S)
         """Time from the proposal of each acknowledged append to its answer."""
@@ -180,7 +180,7 @@ class Appends:
 
     def _propose(self) -> None:
         """Propose all collected appends, or refuse them, or keep them until there is room."""
-        if self.closed:
+        if self.is_owned_by_program:
             self._refuse_all(DLedgerResponseCode.UNSUPPORTED)
             return
         if not self._core.leads:
@@ -222,7 +222,7 @@ class Appends:
         self._drive()
 
     def _waits_for_room(self) -> bool:
-        """Tell whether the collected appends must wait until a thread has made room for them.
+        """Return whether the collected appends must wait until a thread has made room for them.
 
         They are not compared with the log before that: it may change in the meantime.
         """
@@ -247,7 +247,7 @@ class Appends:
         return new
 
     def _may_wait(self, sizes: Sequence[int]) -> bool:
-        """Tell whether there is room for all bodies of these sizes to wait for their quorum."""
+        """Return whether there is room for all bodies of these sizes to wait for their quorum."""
         fits = max(sizes, default=0) <= self._store.body_bytes_max
         return fits and self._waiters.has_room(len(sizes), sum(sizes))
 

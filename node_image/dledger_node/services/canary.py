@@ -29,7 +29,7 @@ class Identity(Protocol):
     """The identity of the group."""
 
     def is_foreign(self, identity: str) -> bool:
-        """Tell whether a request that names this identity is meant for another group."""
+        """Return whether a request that names this identity is meant for another group."""
 
 
 class Canaries(QuorumWaits):

@@ -82,11 +82,11 @@ class Draft:
         return sum(map(len, self.bodies))
 
 
-class Owner(Protocol):
+class Stamper(Protocol):
     """What the drafts need of the program."""
 
     def is_ready(self) -> bool:
-        """Tell whether drafts can be stamped in the term that this member leads."""
+        """Return whether drafts can be stamped in the term that this member leads."""
 
     def stamp(self, term: int, drafts: Sequence[Draft], positions: Sequence[int]) -> None:
         """Complete the bodies: they are being written now, at these positions."""
@@ -108,7 +108,7 @@ class Drafts:
         drive: Callable[[], None],
     ) -> None:
         """`drive` runs the core's work after a proposal."""
-        self.owner: Owner | None = None
+        self.owner: Stamper | None = None
         self._core = core
         self._store = store
         self._room = room
@@ -139,6 +139,11 @@ class Drafts:
     def pending_count(self) -> int:
         """Number of entries that wait for their quorum."""
         return self._waiters.count
+
+    @property
+    def entries_max(self) -> int:
+        """The number of entries that may wait for their quorum: a longer draft is never taken."""
+        return self._waiters.count_max
 
     def propose(self, draft: Draft, arrived_s: float | None = None) -> None:
         """Propose a draft, soon; its owner hears of its end.
@@ -272,7 +277,7 @@ class Drafts:
         return new
 
     def _waits_for_room(self, sizes: Sequence[int]) -> bool:
-        """Tell whether the drafts must wait until a thread has made room for them."""
+        """Return whether the drafts must wait until a thread has made room for them."""
         if self._room.is_busy:
             return True
         ample = self._store.room.is_ample(len(sizes), sum(sizes))

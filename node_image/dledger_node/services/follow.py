@@ -8,13 +8,11 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_formats.protocol.follow import FollowRequest, FollowResponse
 from dledger_formats.protocol.requests import Consistency
-from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
-from dledger_node.services.commit_waits import CommitWaits, WaitingRead
-from dledger_node.services.entries import read_entries
+from dledger_node.services.entries import EntryReads
+from dledger_node.services.held_reads import HeldReads, WaitingRead
 from dledger_node.services.refusals import ProveRead
-from dledger_node.store.log.log_store import LogStore
 
 
 class _Read(NamedTuple):
@@ -35,18 +33,18 @@ class Follows:
     def __init__(
         self,
         core: Raft,
-        store: LogStore,
+        entries: EntryReads,
         *,
         group: str,
         turns: ReadTurns,
-        waits: CommitWaits,
+        held: HeldReads,
         prove: ProveRead,
     ) -> None:
         self._core = core
-        self._store = store
+        self._entries = entries
         self._group = group
         self._turns = turns
-        self._waits = waits
+        self._held = held
         self._prove = prove
         self._last: tuple[tuple[object, ...], bytes] = ((), b"")
         """The last answer, for the readers that wait for the same entry, and what it depends on."""
@@ -73,10 +71,10 @@ class Follows:
             refuse = partial(self._refuse, read, DLedgerResponseCode.NOT_LEADER)
             waiting = WaitingRead(partial(self._submit, read), refuse)
             is_stale = consistency is Consistency.STALE
-            self._waits.wait(begin_index, request.wait_ms, waiting, stale=is_stale)
+            self._held.wait(begin_index, request.wait_ms, waiting, stale=is_stale)
 
     def _is_due(self, request: FollowRequest) -> bool:
-        """Tell whether there are entries, and a read that may wait is not to wait for more."""
+        """Return whether there are entries, and a read that may wait is not to wait for more."""
         core, begin_index = self._core, request.begin_index
         if not 0 <= begin_index <= core.readable_index:
             return False
@@ -84,7 +82,7 @@ class Follows:
         return (
             request.wait_ms <= 0
             or is_lost
-            or self._waits.admits(core.readable_index - begin_index + 1)
+            or self._held.admits(core.readable_index - begin_index + 1)
         )
 
     def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
@@ -102,13 +100,37 @@ class Follows:
 
     def _answer(self, read: _Read) -> None:
         """Answer a read; consecutive equal reads get the same bytes."""
-        core = self._core
+        code, last_index = self._code(read), self._core.readable_index
+        if self._last[0] == self._key(read, code):
+            read.connection.send(frames.encode_responses([(read.opaque, self._last[1])]))
+        elif code is DLedgerResponseCode.SUCCESS and 0 <= read.begin_index <= last_index:
+            self._entries.read(
+                read.connection,
+                read.begin_index,
+                last_index,
+                read.max_size,
+                partial(self._answer_with, read),
+            )
+        else:
+            self._answer_with(read, [])
+
+    def _answer_with(self, read: _Read, entries: list[DLedgerEntry] | None) -> None:
+        """Answer with these entries, unless the read must be refused by now; None if they cannot be
+        read.
+        """
         code = self._code(read)
-        state = (core.term, core.leader_id, core.readable_index, core.ledger_begin_index)
-        key = (read.begin_index, read.max_size, code, *state)
-        if self._last[0] != key:
-            self._last = (key, self._read(read.begin_index, read.max_size, code).to_json())
+        if code is DLedgerResponseCode.SUCCESS and entries is None:
+            self._refuse(read, DLedgerResponseCode.NOT_LEADER)
+            return
+        served = entries if code is DLedgerResponseCode.SUCCESS and entries else []
+        self._last = (self._key(read, code), self._response(code, served).to_json())
         read.connection.send(frames.encode_responses([(read.opaque, self._last[1])]))
+
+    def _key(self, read: _Read, code: DLedgerResponseCode) -> tuple[object, ...]:
+        """Return what an answer depends on."""
+        core = self._core
+        state = (core.term, core.leader_id, core.readable_index, core.ledger_begin_index)
+        return (read.begin_index, read.max_size, code, *state)
 
     def _code(self, read: _Read) -> DLedgerResponseCode:
         core, begin_index = self._core, read.begin_index
@@ -124,17 +146,6 @@ class Follows:
         ):
             return DLedgerResponseCode.NOT_LEADER  # no leader tells it of new entries
         return DLedgerResponseCode.SUCCESS
-
-    def _read(self, begin_index: int, max_size: int, code: DLedgerResponseCode) -> FollowResponse:
-        core = self._core
-        entries: list[DLedgerEntry] = []
-        if code is DLedgerResponseCode.SUCCESS and 0 <= begin_index <= core.readable_index:
-            try:
-                entries = read_entries(self._store, begin_index, core.readable_index, max_size)
-            except StoreDamagedError:
-                # The store keeps the damage it found; at the next tick this member leaves service.
-                code = DLedgerResponseCode.NOT_LEADER
-        return self._response(code, entries)
 
     def _response(self, code: DLedgerResponseCode, entries: list[DLedgerEntry]) -> FollowResponse:
         core = self._core

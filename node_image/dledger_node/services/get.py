@@ -1,88 +1,37 @@
-"""GET: committed entries, and the proof that the log ends after them.
+"""GET: committed entries, one by one or as many as fit, in the form that Java's client reads."""
 
-A committed entry never changes. But a leader that does not know yet that it was deposed would
-answer "out of range" for an entry that the new leader has acknowledged. So that answer waits until
-the core has proved that this member still leads. Other services use this proof (`Reads.prove`). It
-has a deadline: on full volumes, a leader cannot commit the first entry of its term.
-
-Requests that let any member answer are answered here, too, if this member does not lead: at once
-if they may be stale, otherwise once it has committed what its leader has (`read_index`).
-"""
-
-import asyncio
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from dledger_formats.protocol import requests
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.protocol.requests import Consistency
-from dledger_node.errors import StoreDamagedError
+from dledger_formats.protocol.entry import DLedgerEntry
 from dledger_node.raft.core import Raft
-from dledger_node.raft.ready import ReadState
-from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.read_turns import Reader, ReadTurns
-from dledger_node.services.entries import read_entries
-from dledger_node.services.read_index import ReadIndexes, Told
-from dledger_node.services.waiting import (
-    ANSWER_WAIT_S,
-    Answer,
-    CommitWaiters,
-    Waiter,
-    answer_all,
-)
-from dledger_node.store.log.log_store import LogStore
-
-PROOFS_MAX: Final = 10_000
-"""Requests that may wait for a proof; the same as Java's limit of pending requests."""
+from dledger_node.services.entries import EntryReads
+from dledger_node.services.read_proofs import ReadProofs
 
 Reply: TypeAlias = Callable[[requests.GetEntriesResponse], None]
 
 
-class _Proof(NamedTuple):
-    """A request that waits for a proof."""
-
-    answer: Answer
-    deadline_s: float
-
-
-class Reads:
-    """Answers GET, and proves to other services that this member leads."""
+class Gets:
+    """Answers GET."""
 
     def __init__(
-        self,
-        core: Raft,
-        store: LogStore,
-        indexes: ReadIndexes,
-        *,
-        group: str,
-        turns: ReadTurns,
-        drive: Callable[[Callable[[], None]], None],
+        self, core: Raft, entries: EntryReads, proofs: ReadProofs, *, group: str, turns: ReadTurns
     ) -> None:
-        """`drive` gives the core an input and runs the resulting work."""
         self._core = core
-        self._store = store
+        self._entries = entries
+        self._proofs = proofs
         self._group = group
         self._turns = turns
-        self._drive = drive
-        self._indexes = indexes
-        self._now_s = asyncio.get_running_loop().time
-        self._in_core: dict[int, _Proof] = {}
-        """Requests for a proof that the core has not answered, by number, oldest first."""
-        self._in_core_count = 0
-        """Their number, with those that have timed out since."""
-        self._next_number = 0
-        self._proved = CommitWaiters[Answer](PROOFS_MAX)
-        """Requests with a proof, until their read index is committed."""
-        self._unproved: list[Answer] = []
-        """Requests that the core could not prove, until the end of the turn."""
 
     def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Answer a GET of a committed entry in the reader's turn, and any other after a proof."""
 
         def read() -> None:
-            reply(self._read(request))
+            self._read(reader, request, reply)
 
         def answer(code: DLedgerResponseCode) -> None:
             proved = code is DLedgerResponseCode.SUCCESS
@@ -91,156 +40,38 @@ class Reads:
         if request.begin_index <= self._core.readable_index:
             self._turns.submit(reader, read)
         else:
-            self.prove_read(request.consistency, answer)
+            self._proofs.prove_read(request.consistency, answer)
 
-    def prove(self, answer: Answer) -> None:
-        """Call `answer` once with a code.
-
-        SUCCESS: this member was the leader after this call, and has committed every entry that was
-        acknowledged before the call. NOT_LEADER: it stopped leading. LEADER_PENDING_FULL: too many
-        requests are waiting. LEADER_NOT_READY: the proof took too long, for example since the first
-        entry of its term cannot be committed.
-        """
-        if self._in_core_count + self._proved.count >= PROOFS_MAX:
-            answer(DLedgerResponseCode.LEADER_PENDING_FULL)
-            return
-        self._in_core_count += 1
-        self._next_number += 1
-        proof = _Proof(answer, self._now_s() + ANSWER_WAIT_S)
-        self._in_core[self._next_number] = proof
-        self._drive(partial(self._begin, self._next_number))
-
-    def prove_read(self, consistency: Consistency | None, answer: Answer) -> None:
-        """Call `answer` once with a code.
-
-        SUCCESS: this member's committed entries are what a read with this consistency must see.
-        The codes of a refusal are those of `prove`, and of `ReadIndexes.ask`.
-
-        A member that is not master yet refuses a read for the leader at once: it could become
-        master before the reader's turn, and would then answer without a proof.
-        """
-        if consistency is Consistency.STALE:
-            answer(DLedgerResponseCode.SUCCESS)
-        elif consistency is None and not self._core.master:
-            answer(DLedgerResponseCode.NOT_LEADER)
-        elif self._core.leads:
-            self.prove(answer)
-        else:
-            self._indexes.ask(answer, self._now_s())
-
-    def ask_index(self, told: Told) -> None:
-        """Ask the leader that this member follows for its index; see `ReadIndexes.ask_index`."""
-        self._indexes.ask_index(told, self._now_s())
-
-    def receive(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
-        """Handle a peer's message about linearizable reads."""
-        if isinstance(message, ReadIndexRequest):
-            self._drive(lambda: self._indexes.asked(message))
-        else:
-            self._indexes.answered(message, self._now_s())
-
-    def refuse(
-        self, index: int, consistency: Consistency | None = None
-    ) -> DLedgerResponseCode | None:
-        """Return the code with which a read is refused, or None.
-
-        A leader serves the entries that it knows to be committed even before its own first entry is
-        committed, because a group whose volumes are full cannot commit one. It does not serve later
-        entries until then. Every member serves what it knows to be committed to a read with a
-        consistency, which does not ask for later entries without `prove_read`.
-        """
-        core = self._core
-        if consistency is None and not core.leads:
-            return DLedgerResponseCode.NOT_LEADER
-        if 0 <= index < core.ledger_begin_index:
-            return DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
-        tells_end = consistency is not None or core.master
-        if index < 0 or (tells_end and index > core.readable_index):
-            return DLedgerResponseCode.INDEX_OUT_OF_RANGE
-        return None if index <= core.readable_index else DLedgerResponseCode.NOT_LEADER
-
-    def proved(self, reads: Iterable[ReadState]) -> None:
-        """Take the reads that the core has released. They are answered at the end of the turn."""
-        for read in reads:
-            if isinstance(read.handle, ReadIndexRequest):
-                self._indexes.proved(read.handle, read.index)
-                continue
-            self._in_core_count -= 1
-            assert isinstance(read.handle, int)
-            proof = self._in_core.pop(read.handle, None)
-            if proof is None:
-                continue  # it has timed out
-            if read.index is None:
-                self._unproved.append(proof.answer)
-            else:
-                waiter = Waiter([proof.answer], read.index, self._core.term, proof.deadline_s)
-                self._proved.add(waiter)
-
-    def on_turn(self, committed_index: int) -> None:
-        """Answer the requests that are proved and whose read index is committed."""
-        self._indexes.on_turn(committed_index, self._now_s())
-        if not (self._proved.count or self._unproved):
-            return
-        core = self._core
-        leading_term = core.term if core.leads else None
-        committed, unknown = self._proved.release(committed_index, leading_term)
-        answer_all(committed, DLedgerResponseCode.SUCCESS)
-        answer_all(unknown, DLedgerResponseCode.NOT_LEADER)
-        self._refuse_unproved()
-
-    @property
-    def next_deadline_s(self) -> float:
-        """No deadline of a waiting request is earlier than this time."""
-        oldest = next(iter(self._in_core.values()), None)
-        in_core_s = oldest.deadline_s if oldest is not None else math.inf
-        return min(in_core_s, self._proved.next_deadline_s, self._indexes.next_deadline_s)
-
-    def expire(self, now_s: float) -> None:
-        """Refuse the requests whose proof takes too long; they may be sent again."""
-        self._indexes.expire(now_s)
-        late = self._proved.take_expired(now_s)
-        while self._in_core:
-            number, proof = next(iter(self._in_core.items()))
-            if proof.deadline_s > now_s:
-                break
-            del self._in_core[number]
-            late.append(Waiter([proof.answer], -1, -1))
-        answer_all(late, DLedgerResponseCode.LEADER_NOT_READY)
-
-    def give_up(self) -> None:
-        """Refuse every request that waits for a proof, for its read index or for the leader."""
-        self._indexes.give_up()
-        waiting, self._in_core = self._in_core, {}
-        for proof in waiting.values():
-            proof.answer(DLedgerResponseCode.NOT_LEADER)
-        answer_all(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
-        self._refuse_unproved()
-
-    def _refuse_unproved(self) -> None:
-        """Refuse the requests that the core could not prove."""
-        unproved, self._unproved = self._unproved, []
-        for answer in unproved:
-            answer(DLedgerResponseCode.NOT_LEADER)
-
-    def _begin(self, number: int) -> None:
-        if self._core.read_index(number) is not None:
-            self._in_core_count -= 1
-            self._in_core.pop(number).answer(DLedgerResponseCode.NOT_LEADER)
-
-    def _read(self, request: requests.GetEntriesRequest) -> requests.GetEntriesResponse:
+    def _read(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read one entry, or as many as fit in `maxSize` bytes."""
-        code = self.refuse(request.begin_index, request.consistency)
+        code = self._proofs.refuse(request.begin_index, request.consistency)
         if code is not None:
-            return self._refused(code)
-        last_index = self._core.readable_index
-        try:
-            entries = read_entries(self._store, request.begin_index, last_index, request.max_size)
-        except StoreDamagedError:
-            # The store keeps the damage it found; at the next tick this member leaves service.
-            return requests.GetEntriesResponse(
-                code=DLedgerResponseCode.NOT_LEADER, group=self._group
-            )
-        return requests.GetEntriesResponse(group=self._group, entries=entries)
+            reply(self._refused(code))
+            return
+        self._entries.read(
+            reader,
+            request.begin_index,
+            self._core.readable_index,
+            request.max_size,
+            partial(self._answer, request, reply),
+        )
+
+    def _answer(
+        self,
+        request: requests.GetEntriesRequest,
+        reply: Reply,
+        entries: list[DLedgerEntry] | None,
+    ) -> None:
+        """Answer with what was read, unless the request must be refused by now."""
+        code = self._proofs.refuse(request.begin_index, request.consistency)
+        if code is not None:
+            reply(self._refused(code))
+        elif entries is None:
+            # It names no leader, so that the client asks another member.
+            unread = DLedgerResponseCode.NOT_LEADER
+            reply(requests.GetEntriesResponse(code=unread, group=self._group))
+        else:
+            reply(requests.GetEntriesResponse(group=self._group, entries=entries))
 
     def _refused(self, code: DLedgerResponseCode) -> requests.GetEntriesResponse:
         return requests.GetEntriesResponse(

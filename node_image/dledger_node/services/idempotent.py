@@ -7,7 +7,8 @@ soon as the entry is committed.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import channel_of
@@ -16,9 +17,10 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.producers import RegisterProducerRequest, RegisterProducerResponse
 from dledger_formats.protocol.requests import AppendEntryResponse
 from dledger_formats.settings import NodeSettings
-from dledger_node.errors import StoreDamagedError
+from dledger_node.errors import StoreDamagedError, StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.proposals import Refusal
+from dledger_node.remoting.read_turns import Reader
 from dledger_node.remoting.service import (
     BatchCall,
     ClientCall,
@@ -26,6 +28,7 @@ from dledger_node.remoting.service import (
     IdempotentCall,
     Reply,
 )
+from dledger_node.services.disk_reads import DiskReads
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_waits import QuorumWaits
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Room
@@ -50,6 +53,7 @@ class IdempotentAppends(QuorumWaits):
         group: str,
         waiters_max: int,
         room: Room,
+        disk_reads: DiskReads,
         drive: Callable[[], None],
         prove: Prove,
     ) -> None:
@@ -57,6 +61,7 @@ class IdempotentAppends(QuorumWaits):
         self._store = store
         self._group = group
         self._room = room
+        self._disk = disk_reads
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
@@ -157,7 +162,7 @@ class IdempotentAppends(QuorumWaits):
         self._drive()
 
     def _is_new(self, batch: IdempotentBatchCall, proposed_sequence: int) -> bool:
-        """Tell whether a batch may be appended whole; answer it if not.
+        """Return whether a batch may be appended whole; answer it if not.
 
         `proposed_sequence` is the producer's highest one in the same proposal.
         """
@@ -212,11 +217,39 @@ class IdempotentAppends(QuorumWaits):
             _send(call, AppendEntryResponse(group=self._group, index=index))
             return
         try:
-            unit = self._store.position(index)
+            unit = self._store.cached_position(index)
         except StoreDamagedError:
             # The store keeps the damage; this member mends it or leaves. Another one can answer.
-            self._answer_append(call, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+            self._answer_unknown(call)
             return
+        if unit is not None:
+            self._send_place(call, index, unit)
+            return
+        self._disk.read(
+            cast("Reader", call.connection),  # no link has idempotent appends
+            partial(self._store.position, index),
+            partial(self._place_read, call, index),
+            partial(self._answer_unknown, call),
+        )
+
+    def _place_read(
+        self, call: IdempotentCall, index: int, future: "asyncio.Future[disk.IndexUnit]"
+    ) -> None:
+        if index < self._store.begin_index:  # removed meanwhile
+            future.exception()
+            self._answer_with_place(call, index)
+            return
+        try:
+            unit = future.result()
+        except (StoreError, LookupError, ValueError):  # the log was closed or replaced
+            self._answer_unknown(call)
+        else:
+            self._send_place(call, index, unit)
+
+    def _answer_unknown(self, call: IdempotentCall) -> None:
+        self._answer_append(call, DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
+
+    def _send_place(self, call: IdempotentCall, index: int, unit: disk.IndexUnit) -> None:
         self.repeated += 1
         _send(
             call,

@@ -130,7 +130,7 @@ class MembershipChanges:
         return begun
 
     def _is_done(self, change: Change, reason: RefusalReason) -> bool:
-        """Tell whether a change is refused because the membership is already as requested."""
+        """Return whether a change is refused because the membership is already as requested."""
         known = change.member_id in (*self._core.config.peers, self._core.config.self_id)
         gone = known and isinstance(change, Remove) and reason is RefusalReason.UNKNOWN_MEMBER
         return gone or reason is RefusalReason.ALREADY_MEMBER

@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from dledger_formats.peers import split_address
 from dledger_formats.protocol import frames, passing_on, requests
 from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
@@ -49,7 +50,7 @@ class Identity(Protocol):
         """The identity; empty if this member knows none."""
 
     def is_strange(self, identity: str) -> bool:
-        """Tell whether a member with this identity is not of this group."""
+        """Return whether a member with this identity is not of this group."""
 
 
 class Passed(NamedTuple):
@@ -94,7 +95,7 @@ class PassedOn:
         return leader_id
 
     def is_foreign(self, command: RemotingCommand) -> bool:
-        """Tell whether another member passed this append on, but not for this group."""
+        """Return whether another member passed this append on, but not for this group."""
         named = (command.ext_fields or {}).get(passing_on.GROUP_IDENTITY_FIELD, "")
         return self._identity.is_strange(named)
 
@@ -178,9 +179,8 @@ class PassedOn:
         for former in list(self._links.values()):
             if former.oldest_deadline_s == math.inf:
                 former.abort()
-        host, _, port = self._addresses[leader_id].rpartition(":")
         link = self._links[leader_id] = LeaderLink[Passed](self, leader_id)
-        link.open(host, int(port))
+        link.open(*split_address(self._addresses[leader_id]))
         return link
 
     # -- called by the connections ---------------------------------------------------------------

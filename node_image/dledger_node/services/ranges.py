@@ -9,9 +9,6 @@ the loop looks again after the read, and decides again if the log has changed.
 
 import asyncio
 import logging
-import math
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -23,8 +20,9 @@ from dledger_node.errors import StoreDamagedError
 from dledger_node.limited_log import LineBudget
 from dledger_node.raft.core import Raft
 from dledger_node.remoting.read_turns import Reader, ReadTurns
-from dledger_node.services.commit_waits import CommitWaits, WaitingRead
-from dledger_node.services.get import Reads
+from dledger_node.services.disk_reads import DiskReads
+from dledger_node.services.held_reads import HeldReads, WaitingRead
+from dledger_node.services.read_proofs import ReadProofs
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 
@@ -37,8 +35,6 @@ SHARED_BYTES_MAX: Final = 64 << 10
 """Entries of at most this size are kept for readers that ask for the same ones."""
 JOINED_BYTES_MAX: Final = 8 << 10
 """Entries of at most this size are sent together with what precedes them in the answer."""
-DISK_READS_MAX: Final = 2
-"""Concurrent reads of the disk, each in a thread. The bytes of an answer are in memory twice."""
 READ_AHEAD_BYTES: Final = 4 * RANGE_BYTES_MAX
 """Bytes after a range that the kernel reads in the background, once the disk had to be read."""
 
@@ -63,30 +59,26 @@ class Ranges:
         self,
         core: Raft,
         store: LogStore,
-        reads: Reads,
+        proofs: ReadProofs,
         *,
         group: str,
         turns: ReadTurns,
-        waits: CommitWaits,
+        held: HeldReads,
+        disk: DiskReads,
     ) -> None:
         self._core = core
         self._store = store
-        self._reads = reads
+        self._proofs = proofs
         self._group = group
         self._turns = turns
-        self._waits = waits
-        self._loop = asyncio.get_running_loop()
-        self._lines = LineBudget(self._loop.time)
-        self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
+        self._held = held
+        self._disk = disk
+        self._lines = LineBudget(asyncio.get_running_loop().time)
         self._last: tuple[tuple[int, ...], bytes | bytearray] | None = None
         """What the last read asked for, and its bytes: committed entries do not change, and many
         readers may wait for the same ones. A removed entry is refused before.
         """
-        self._on_disk_count = 0
-        """Reads that a thread does now."""
         self._last_head: tuple[tuple[object, ...], bytes] = ((), b"")
-        self._for_disk: deque[_Read] = deque()
-        """Reads that wait for a thread; `ReadTurns` bounds how many one connection has."""
 
     def read(self, reader: Reader, opaque: int, request: ReadRangeRequest) -> None:
         """Answer a range of committed entries in the reader's turn, any other after a proof.
@@ -102,12 +94,12 @@ class Ranges:
         elif self._is_due(request):
             self._turns.submit(reader, partial(self._begin, read))
         elif request.wait_ms <= 0:
-            self._reads.prove_read(consistency, partial(self._proved, read))
+            self._proofs.prove_read(consistency, partial(self._proved, read))
         elif self._cannot_wait(consistency):
             self._proved(read, DLedgerResponseCode.NOT_LEADER)
         else:
             read = read._replace(may_be_empty=True)
-            self._waits.wait(
+            self._held.wait(
                 request.begin_index,
                 request.wait_ms,
                 WaitingRead(
@@ -117,32 +109,17 @@ class Ranges:
                 stale=consistency is Consistency.STALE,
             )
 
-    @property
-    def next_deadline_s(self) -> float:
-        """Infinite: no request has a deadline."""
-        return math.inf
-
-    def expire(self, now_s: float) -> None:
-        """Do nothing: a read that waits for the disk ends with it, others with their proof."""
-
-    def give_up(self) -> None:
-        """Refuse the reads that wait for a thread, and start no other."""
-        waiting, self._for_disk = self._for_disk, deque()
-        for read in waiting:
-            self._send(read, DLedgerResponseCode.NOT_LEADER)
-        self._threads.shutdown(wait=False)
-
     def _is_due(self, request: ReadRangeRequest) -> bool:
-        """Tell whether there are entries, and a read that may wait is not to wait for more."""
+        """Return whether there are entries, and a read that may wait is not to wait for more."""
         count = self._core.readable_index - request.begin_index + 1
         return count > 0 and (
             request.wait_ms <= 0
             or self._cannot_wait(request.consistency)
-            or self._waits.admits(count)
+            or self._held.admits(count)
         )
 
     def _cannot_wait(self, consistency: Consistency | None) -> bool:
-        """Tell whether a read must not wait here: no leader tells this member of new entries."""
+        """Return whether a read must not wait here: no leader tells this member of new entries."""
         if consistency is None:
             return not self._core.master  # it could become master before the reader's turn
         return consistency is Consistency.LINEARIZABLE and self._core.leader_id is None
@@ -156,7 +133,7 @@ class Ranges:
     def _begin(self, read: _Read) -> None:
         """Answer from the page cache, or hand the read to a thread."""
         committed_index = self._core.readable_index
-        refused = self._reads.refuse(read.first_index, read.consistency)
+        refused = self._proofs.refuse(read.first_index, read.consistency)
         if refused is not None:
             is_end = read.first_index > committed_index
             if refused is DLedgerResponseCode.INDEX_OUT_OF_RANGE and is_end and read.may_be_empty:
@@ -183,18 +160,15 @@ class Ranges:
             self._last = (asked, data) if len(data) <= SHARED_BYTES_MAX else None
             self._send(read, DLedgerResponseCode.SUCCESS, data)
             return
-        self._turns.hold(read.reader)
-        self._for_disk.append(read._replace(last_index=last_index))
-        self._start_disk_reads()
+        read = read._replace(last_index=last_index)
+        self._disk.read(
+            read.reader,
+            partial(self._read_disk, read),
+            partial(self._disk_read, read),
+            partial(self._send, read, DLedgerResponseCode.NOT_LEADER),
+        )
 
     # -- reads of the disk -----------------------------------------------------------------------
-
-    def _start_disk_reads(self) -> None:
-        while self._for_disk and self._on_disk_count < DISK_READS_MAX:
-            read = self._for_disk.popleft()
-            self._on_disk_count += 1
-            future = self._loop.run_in_executor(self._threads, self._read_disk, read)
-            future.add_done_callback(partial(self._disk_read, read))
 
     def _read_disk(self, read: _Read) -> tuple[StoredRange, bytes]:
         """Read a range; runs in a thread."""
@@ -203,38 +177,34 @@ class Ranges:
         return stored, stored.read(READ_AHEAD_BYTES)
 
     def _disk_read(self, read: _Read, future: "asyncio.Future[tuple[StoredRange, bytes]]") -> None:
-        self._on_disk_count -= 1
-        self._start_disk_reads()
         try:
             stored, data = future.result()
         except (StoreDamagedError, RangeMovedError) as error:
             self._fail(read, error)
-        except Exception:  # unexpected; yet the client must get an answer, and the place be free
+        except Exception:  # unexpected; yet the client must get an answer
             admitted = self._lines.admit("unread")
             if admitted is not None:
                 logger.exception("cannot read the entries from %d on%s", read.first_index, admitted)
             self._send(read, DLedgerResponseCode.INTERNAL_ERROR)
         else:
-            refused = self._reads.refuse(read.first_index, read.consistency)
+            refused = self._proofs.refuse(read.first_index, read.consistency)
             is_held = self._store.still_holds(stored) and refused is None
             if is_held and read.reader.unread_since_s is None:
                 self._send(read, DLedgerResponseCode.SUCCESS, data)
             else:  # these bytes must not wait in memory; they are in the page cache by now
                 self._turns.submit(read.reader, partial(self._begin, read))
-        self._turns.release(read.reader)
 
     def _fail(self, read: _Read, error: StoreDamagedError | RangeMovedError) -> None:
         """Answer a read that failed. If the entries were removed, the answer says so."""
         if isinstance(error, StoreDamagedError):
-            # At the next tick this member leaves service.
-            self._store.damage = error
+            self._store.note_damage(error, read.first_index)
         else:
             admitted = self._lines.admit("moved")
             if admitted is not None:
                 logger.info(
                     "entry %d is no longer where it was: %s%s", read.first_index, error, admitted
                 )
-        code = self._reads.refuse(read.first_index, read.consistency)
+        code = self._proofs.refuse(read.first_index, read.consistency)
         code = code or DLedgerResponseCode.NOT_LEADER
         self._send(read, code)
 

@@ -30,7 +30,7 @@ PENDING_BYTES_MAX: Final = 64 << 20
 _COMPACT_AT: Final = 64
 
 
-class Waits(Protocol):
+class TimedService(Protocol):
     """A service whose requests may wait."""
 
     @property
@@ -106,7 +106,7 @@ class CommitWaiters(Generic[ReplyT]):
         return PENDING_BYTES_MAX - self.body_bytes
 
     def has_room(self, count: int, body_bytes: int) -> bool:
-        """Tell whether `count` more entries with bodies of `body_bytes` in all may wait."""
+        """Return whether `count` more entries with bodies of `body_bytes` in all may wait."""
         return body_bytes <= self.room_bytes and count <= self.count_max - self.count
 
     async def drained(self) -> None:

@@ -20,18 +20,22 @@ from dledger_node.remoting.read_turns import Reader, ReadTurns
 from dledger_node.remoting.service import Reply, ServePeer
 from dledger_node.services.append import Appends
 from dledger_node.services.canary import Canaries
-from dledger_node.services.commit_waits import CommitWaits
+from dledger_node.services.disk_reads import DiskReads
 from dledger_node.services.drafts import Drafts
+from dledger_node.services.entries import EntryReads
 from dledger_node.services.follow import Follows
-from dledger_node.services.get import Reads
+from dledger_node.services.get import Gets
+from dledger_node.services.held_reads import HeldReads
 from dledger_node.services.idempotent import IdempotentAppends
 from dledger_node.services.membership import MembershipChanges
 from dledger_node.services.passed_on import PassedOn
+from dledger_node.services.program_reads import ProgramReads
 from dledger_node.services.ranges import Ranges
 from dledger_node.services.read_index import ReadIndexes, Send
+from dledger_node.services.read_proofs import ReadProofs
 from dledger_node.services.register import RegisterReads
 from dledger_node.services.transfer import LeadershipTransfers
-from dledger_node.services.waiting import Waits
+from dledger_node.services.waiting import TimedService
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.shell.loop import CoreLoop, TurnListener
 from dledger_node.shell.peers import PeerMessages
@@ -73,30 +77,34 @@ class ClientService:
         self._settings, self._core = settings, core
         self.core, self.store, self.state = core, store, state
         group = settings.group
-        self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
-        turns = self.read_turns
+        turns = self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
         indexes = ReadIndexes(core, send, incarnation=incarnation)
-        self.reads = Reads(core, store, indexes, group=group, turns=turns, drive=loop.turn)
+        self.disk_reads = DiskReads(turns)
+        self.program_reads = ProgramReads()
+        entries = EntryReads(store, turns, self.disk_reads)
+        self.proofs = ReadProofs(core, indexes, drive=loop.turn)
+        self.gets = Gets(core, entries, self.proofs, group=group, turns=turns)
         self.idempotent = IdempotentAppends(
             core,
             store,
             group=group,
             waiters_max=settings.pending_requests_max,
             room=room,
+            disk_reads=self.disk_reads,
             drive=loop.turn,
-            prove=self.reads.prove,
+            prove=self.proofs.prove,
         )
         self.appends = Appends(settings, core, store, self.idempotent, room=room, drive=loop.turn)
         """Connections call it directly, since thousands of appends may arrive per second."""
         self.drafts = Drafts(settings, core, store, room=room, drive=loop.turn)
         """The entries of a program that is built on this member."""
         self.passed_on = PassedOn(settings, core, identity)
-        self.waits = CommitWaits(core, begin_turn=gate.begin_turn)
+        self.held = HeldReads(core, begin_turn=gate.begin_turn)
         self.follows = Follows(
-            core, store, group=group, turns=turns, waits=self.waits, prove=self.reads.prove_read
+            core, entries, group=group, turns=turns, held=self.held, prove=self.proofs.prove_read
         )
-        self.ranges = Ranges(core, store, self.reads, group=group, turns=turns, waits=self.waits)
-        self.registers = RegisterReads(core, state, group=group, prove=self.reads.prove)
+        self.ranges = self._stored_ranges()
+        self.registers = RegisterReads(core, state, group=group, prove=self.proofs.prove)
         self.canaries = Canaries(core, identity, group=group, room=room, drive=loop.turn)
         self.transfers = LeadershipTransfers(
             core,
@@ -110,19 +118,30 @@ class ClientService:
             group=group,
             room=room,
             drive=loop.turn,
-            prove=self.reads.prove,
+            prove=self.proofs.prove,
         )
-        self._waits = self._all_that_wait()
+        self._timed = self._all_that_wait()
 
-    def _all_that_wait(self) -> tuple[Waits, ...]:
+    def _stored_ranges(self) -> Ranges:
+        return Ranges(
+            self.core,
+            self.store,
+            self.proofs,
+            group=self.group,
+            turns=self.read_turns,
+            held=self.held,
+            disk=self.disk_reads,
+        )
+
+    def _all_that_wait(self) -> tuple[TimedService, ...]:
         return (
             self.appends,
             self.drafts,
             self.passed_on,
             self.idempotent,
-            self.reads,
-            self.ranges,
-            self.waits,
+            self.proofs,
+            self.disk_reads,
+            self.held,
             self.registers,
             self.canaries,
             self.transfers,
@@ -136,22 +155,22 @@ class ClientService:
             self.idempotent,
             self.appends,
             self.drafts,
-            self.reads,
+            self.proofs,
             self.canaries,
             self.transfers,
             self.memberships,
-            self.waits,
+            self.held,
         )
 
     @property
     def next_deadline_s(self) -> float:
         """No deadline of a waiting request is earlier than this time."""
-        return min(waits.next_deadline_s for waits in self._waits)
+        return min(service.next_deadline_s for service in self._timed)
 
     def expire(self, now_s: float) -> None:
         """Answer every request whose deadline has passed."""
-        for waits in self._waits:
-            waits.expire(now_s)
+        for service in self._timed:
+            service.expire(now_s)
 
     def go_on(self) -> None:
         """Take the pushes and entries that waited until the log takes entries again."""
@@ -174,14 +193,14 @@ class ClientService:
     def give_up(self) -> None:
         """Answer every request that still waits: this member stops. Reads are dropped."""
         self.read_turns.close()
-        for waits in self._waits:
-            waits.give_up()
+        for service in self._timed:
+            service.give_up()
 
     # -- the services that connections use -------------------------------------------------------
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer."""
-        if self.appends.closed:
+        if self.appends.is_owned_by_program:
             code = DLedgerResponseCode.UNSUPPORTED
             reply(RegisterProducerResponse(code=code, group=self.group))
             return
@@ -189,7 +208,7 @@ class ClientService:
 
     def get(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:
         """Read committed entries."""
-        self.reads.get(reader, request, reply)
+        self.gets.get(reader, request, reply)
 
     def follow(self, reader: Reader, opaque: int, request: follow.FollowRequest) -> None:
         """Read committed entries, or wait until there are some."""

@@ -25,10 +25,18 @@ class DiskWaits:
         self._go_on = go_on
         self._core_loop: CoreLoop | None = None
         self.saves = DiskCalls[HardState](
-            "hard state", save_hard_state, on_done=self._saved, on_failed=fail
+            "hard state",
+            save_hard_state,
+            what="a save of term and vote",
+            on_done=self._saved,
+            on_failed=fail,
         )
         self.changes = DiskCalls[Callable[[], None]](
-            "log change", lambda change: change(), on_done=self._changed, on_failed=fail
+            "log change",
+            lambda change: change(),
+            what="a change of the log",
+            on_done=self._changed,
+            on_failed=fail,
         )
 
     def drive(self, core_loop: CoreLoop) -> None:

@@ -41,7 +41,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.read_index_messages import NOT_LEADING
-from dledger_node.services.get import Reads
+from dledger_node.services.read_proofs import ReadProofs
 from dledger_node.shell.identity import GroupIdentity
 from dledger_node.store.log.log_store import LogStore
 
@@ -87,16 +87,16 @@ class Divergence:
         core: Raft,
         store: LogStore,
         identity: GroupIdentity,
-        reads: Callable[[], Reads],
+        proofs: Callable[[], ReadProofs],
         *,
         now_s: Callable[[], float],
         election_timeout_s: float,
     ) -> None:
-        """`reads` returns the service of linearizable reads."""
+        """`proofs` returns the service that asks the leader for its index."""
         self._core = core
         self._store = store
         self._identity = identity
-        self._reads = reads
+        self._proofs = proofs
         self._now_s = now_s
         self._lines = LineBudget(now_s)
         self._unproved_s = UNPROVED_TIMEOUTS * election_timeout_s
@@ -113,7 +113,7 @@ class Divergence:
         self._ignored_until_s = 0.0
 
     def ignores(self, message: PeerMessage) -> bool:
-        """Tell whether this is a request of a member whose log may be foreign."""
+        """Return whether this is a request of a member whose log may be foreign."""
         return (
             message.sender == self._ignored_id
             and isinstance(message, _REQUESTS)
@@ -156,7 +156,7 @@ class Divergence:
                 index, *suspected, problem, suspected.leader_id, admitted,
             )  # fmt: skip
         self._is_asking = True
-        self._reads().ask_index(lambda told_index: self._told(suspected, told_index))
+        self._proofs().ask_index(lambda told_index: self._told(suspected, told_index))
 
     def _own_entry_is_sound(self, index: int) -> bool:
         """Verify the entry as stored; damage is noted by the store, which gets it mended."""

@@ -51,11 +51,11 @@ class GroupIdentity:
         return self._file.owner.identity
 
     def is_foreign(self, identity: str) -> bool:
-        """Tell whether a request that names this identity is meant for another group."""
+        """Return whether a request that names this identity is meant for another group."""
         return identities_differ(identity, self.value)
 
     def is_strange(self, identity: str) -> bool:
-        """Tell whether a member with this identity is not of this group."""
+        """Return whether a member with this identity is not of this group."""
         return (self._file.owner.adopted and not identity) or self.is_foreign(identity)
 
     def refusal(self, peer_id: str, identity: str) -> str | None:

@@ -24,6 +24,7 @@ from dledger_formats.http.status import (
 )
 from dledger_formats.settings import NodeSettings
 from dledger_node.closing import Closing, aclosed_on_error, closed_on_error
+from dledger_node.config import join_address
 from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import (
     Damage,
@@ -35,8 +36,8 @@ from dledger_node.errors import (
 from dledger_node.healing.closed_log import ClosedLog, shape_of
 from dledger_node.http import metrics, pages
 from dledger_node.http.auditors import Auditors
+from dledger_node.http.connection_limits import LimitedConnections
 from dledger_node.http.deputy import Deputy
-from dledger_node.http.doors import Doors
 from dledger_node.http.outage import Outage
 from dledger_node.raft.ready import HardState
 from dledger_node.shell.meters import Meters
@@ -205,6 +206,7 @@ class Lifecycle:
             server = self._build_server(opened)
         self._verify_all = self._damaged = False
         self._shown.source = server.view
+        server.fatal.add_done_callback(self._show_failure)
         began_s = asyncio.get_running_loop().time()
         try:
             async with aclosed_on_error(server.close):
@@ -213,6 +215,15 @@ class Lifecycle:
         finally:
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
                 self._delay_s = self._retry_delay_min_s
+
+    def _show_failure(self, fatal: "asyncio.Future[None]") -> None:
+        """Say at once why the member must stop: the close takes as long as the disk hangs.
+
+        Nobody may read its files before: they may still be written.
+        """
+        error = None if fatal.cancelled() else fatal.exception()
+        if isinstance(error, Exception):
+            self._shown.source = self._outage(state_of(error), str(error), is_closed=False)
 
     async def _opened(self) -> Opened | None:
         """Open the store in a thread. If that takes long, start HTTP in the meantime.
@@ -286,12 +297,12 @@ class Lifecycle:
         if self._runner is not None:
             return
         meters = self._meters
-        doors = Doors(begin_turn=meters.loop_lag.begin_turn, traffic=meters.traffic)
+        limited = LimitedConnections(begin_turn=meters.loop_lag.begin_turn, traffic=meters.traffic)
         runner = web.AppRunner(
             pages.application(
                 self._shown,
                 metrics.registry(self._shown, meters, self._auditors),
-                [doors.middleware],
+                [limited.middleware],
                 self._auditors,
             ),
             handle_signals=False,
@@ -304,18 +315,19 @@ class Lifecycle:
         host, port = self._settings.listen_host, self._settings.http_port
         try:
             self._http_listener = await asyncio.get_running_loop().create_server(
-                doors.guard(runner.server), host, port, backlog=128
+                limited.guard(runner.server), host, port, backlog=128
             )
         except OSError as error:
-            raise ListenError(f"cannot listen on {host}:{port}: {error}") from error
+            where = join_address(host, port)
+            raise ListenError(f"cannot listen on {where}: {error}") from error
         self._deputy = Deputy(listener.fileno() for listener in self._http_listener.sockets)
 
-    def _outage(self, state: StorageState, reason: str) -> Outage:
+    def _outage(self, state: StorageState, reason: str, *, is_closed: bool = True) -> Outage:
         return Outage(
             self._settings,
             self._version,
             state=state,
             reason=reason,
-            closed=ClosedLog(shape_of(self._settings)),
+            closed=ClosedLog(shape_of(self._settings)) if is_closed else None,
             recovery=self._meters.recovery,
         )

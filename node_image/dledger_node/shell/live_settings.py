@@ -88,12 +88,12 @@ class LiveSettings:
             return
         self._seen = seen
         if self.problem:
-            logger.info("%s is right again", self._path)
+            logger.info("%s is valid again", self._path)
         self.problem = ""
 
     def _refuse(self, problem: str) -> None:
         if problem != self.problem:
-            logger.error("the live settings stay as they are: %s", problem)
+            logger.error("live settings refused; those in force stay: %s", problem)
         self.problem = problem
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from dledger_formats.protocol import frames
 from dledger_formats.settings import NodeSettings
+from dledger_node.daemon_call import call_in_daemon
 from dledger_node.errors import (
     LogsDifferError,
     RemoteProtocolError,
@@ -22,11 +24,12 @@ from dledger_node.raft.messages import (
     TakeLeadershipRequest,
 )
 from dledger_node.remoting import native
+from dledger_node.remoting.link_owner import Entries, OnDiskError, Push
 from dledger_node.remoting.links import Links
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
-from dledger_node.services.get import Reads
+from dledger_node.services.read_proofs import ReadProofs
 from dledger_node.shell import pushes
 from dledger_node.shell.divergence import Divergence
 from dledger_node.shell.identity import GroupIdentity
@@ -34,6 +37,7 @@ from dledger_node.shell.loop import CoreLoop
 from dledger_node.shell.room import LogRoom
 from dledger_node.state_machine.keeper import State
 from dledger_node.store.log.log_store import LogStore
+from dledger_node.store.log.stored_range import RangeMovedError
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.upkeep import Upkeep
 
@@ -45,7 +49,12 @@ HELD_BYTES_MAX: Final = 32 << 20
 
 
 class LinkOwner:
-    """Serves the links that this member opens. Implements `remoting.peer_link.Owner`."""
+    """Serves the links that this member opens. Implements `remoting.link_owner.PeerLinkOwner`.
+
+    The health of the volume watches its reads of the disk.
+    """
+
+    what: Final = "a read for a peer"
 
     def __init__(
         self,
@@ -67,7 +76,11 @@ class LinkOwner:
         self.identity = identity
         self.election_timeout_s = settings.election_timeout_ms / 1000
         self._turn = turn
+        self._now_s = time.monotonic
         self._lines = LineBudget()
+        self._fetching: dict[str, tuple[float, asyncio.Future[Entries | None]]] = {}
+        """The reads of the disk that are under way, and when each began, the oldest first, by peer.
+        """
         self._up: set[str] = set()
         """The peers to which a connection is made."""
         self.when_lost: list[Callable[[str], None]] = []
@@ -86,25 +99,68 @@ class LinkOwner:
             group_identity=self.identity.value,
         )
 
-    def read_entries(
-        self, push: pushes.Push, bytes_max: int
-    ) -> tuple[Sequence[frames.Buffer], int] | None:
+    def read_entries(self, push: Push, bytes_max: int) -> Entries | None:
         """Return stored bytes of a push, and the index of the last entry in them.
 
         Returns None if the push is out of date: this member no longer leads its term, or has
-        removed the entries. Returns None, too, if entries are damaged.
+        removed the entries. Returns None, too, if entries are damaged. Raises OnDiskError.
         """
-        if not self._core.leads or self._core.term != push.term:
-            return None
-        if push.first_index < self._store.begin_index:
+        if not self._is_current(push):
             return None
         tail = self._store.tail(push.first_index, push.last_index)
         if tail is not None and len(tail) <= bytes_max:
             return (tail,), push.last_index
         try:
-            return self._store.read_range(push.first_index, push.last_index, bytes_max)
-        except StoreDamagedError:
+            found = self._read(push, bytes_max, wait=False)
+        except (StoreDamagedError, RangeMovedError):
             return None  # the core asks the follower again, after the entries are mended
+        if found is None:
+            raise OnDiskError
+        return found
+
+    def fetch(self, push: Push, bytes_max: int, then: Callable[[Entries | None], None]) -> None:
+        """Read the first entries of a push in a thread, one for each peer.
+
+        It is not one of those that read for clients, so that no client delays a push.
+        """
+        if push.receiver in self._fetching:
+            then(None)  # its last connection has left a read behind; the leader tries again
+            return
+        read = partial(self._read, push, bytes_max, wait=True)
+        fetching = asyncio.ensure_future(call_in_daemon("push", read))
+        self._fetching[push.receiver] = self._now_s(), fetching
+        fetching.add_done_callback(partial(self._fetched, push, then))
+
+    @property
+    def in_flight_s(self) -> float:
+        """How long the oldest read under way has taken so far; 0 if there is none."""
+        began_s, _ = next(iter(self._fetching.values()), (None, None))
+        return 0.0 if began_s is None else self._now_s() - began_s
+
+    def _fetched(
+        self,
+        push: Push,
+        then: Callable[[Entries | None], None],
+        fetching: "asyncio.Future[Entries | None]",
+    ) -> None:
+        del self._fetching[push.receiver]
+        if fetching.cancelled():
+            return  # the process ends
+        found: Entries | None = None
+        try:
+            found = fetching.result()
+        except (StoreDamagedError, RangeMovedError):
+            pass  # the core asks the follower again, after the entries are mended
+        finally:
+            then(found if self._is_current(push) else None)
+
+    def _is_current(self, push: Push) -> bool:
+        """Whether this member leads the push's term, and has not removed its entries."""
+        leads = self._core.leads and self._core.term == push.term
+        return leads and push.first_index >= self._store.begin_index
+
+    def _read(self, push: Push, bytes_max: int, *, wait: bool) -> Entries | None:
+        return self._store.range_to_push(push.first_index, push.last_index, bytes_max, wait=wait)
 
     def link_restored(self, peer_id: str) -> None:
         """Tell the core that a link is up."""
@@ -140,11 +196,11 @@ class PeerMessages:
         upkeep: Upkeep,
         *,
         core: Raft,
-        reads: Callable[[], Reads],
+        proofs: Callable[[], ReadProofs],
         fatal: asyncio.Future[None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`reads` returns the service of reads, which is built later. `fatal` is done once this
+        """`proofs` returns the proofs of reads, which are built later. `fatal` is done once this
         member must stop; `fail` completes it.
         """
         self._links = links
@@ -159,12 +215,12 @@ class PeerMessages:
         """Pushes that wait until the log takes entries again, and their bytes."""
         self._state = state
         self._upkeep = upkeep
-        self._reads = reads
+        self._proofs = proofs
         self._divergence = Divergence(
             core,
             store,
             owner.identity,
-            reads,
+            proofs,
             now_s=asyncio.get_running_loop().time,
             election_timeout_s=owner.election_timeout_s,
         )
@@ -216,7 +272,7 @@ class PeerMessages:
                 self._state.receive(message)
                 return
             case ReadIndexRequest() | ReadIndexResponse():
-                self._reads().receive(message)
+                self._proofs().receive(message)
                 return
             case InstallSnapshotRequest() if self._state.lacks(message):
                 return  # the leader tries again

@@ -7,6 +7,7 @@ log takes no entries; they wait, in order, where they came in.
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import Final
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.errors import StoreFullError
@@ -17,6 +18,8 @@ from dledger_node.volume.health import VolumeHealth
 
 class LogRoom:
     """Makes room before entries are proposed or accepted. Implements `services.refusals.Room`."""
+
+    what: Final = "the allocation of a segment"
 
     def __init__(
         self,

@@ -110,9 +110,8 @@ class DLedgerServer:
         self._health = VolumeHealth(store, *works, stall_s=settings.flush_stall_ms / 1000)
         self._handover = VolumeHandover(core, self._health, self._turn)
         self._room = self._log_room()
-        self._identity = GroupIdentity(
-            group_file, core, cut_links=self._gate.cut_links, fail=self.fail
-        )
+        cut_links = self._gate.cut_links
+        self._identity = GroupIdentity(group_file, core, cut_links=cut_links, fail=self.fail)
         self._incarnation = int(uniform(1, 1 << 53))
         owner = self._link_owner(settings)
         self._links = Links(owner, settings, core, uniform=uniform, traffic=traffic)
@@ -126,6 +125,7 @@ class DLedgerServer:
         self._scrub = Scrub(settings, store, meters.mended, core, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         self.clients = self._client_service(settings, self._peer_messages(owner))
+        self._health.watch(owner, self.clients.disk_reads, self.clients.program_reads)
         watch = LeaderWatch(core)
         self.view = self._member_view(version, watch)
         self._core_loop.listen([*self.clients.listeners, self, self._state, watch, self._identity])
@@ -210,7 +210,7 @@ class DLedgerServer:
             self._state,
             self._upkeep,
             core=self._core,
-            reads=lambda: self.clients.reads,
+            proofs=lambda: self.clients.proofs,
             fatal=self.fatal,
             fail=self.fail,
         )
@@ -340,7 +340,7 @@ class DLedgerServer:
             self.clients.go_on()
 
     def _release_reads(self, reads: Sequence[ReadState]) -> None:
-        self.clients.reads.proved(reads)
+        self.clients.proofs.proved(reads)
 
     def fail(self, error: BaseException) -> None:
         """Stop, and give the core no further input: its state and the disk may differ."""

@@ -91,7 +91,7 @@ class TokenFile:
         self._tokens, self._seen, self._problem = tokens, seen, ""
 
     def accepts_audit_token(self, token: str) -> bool | None:
-        """Tell whether this is an audit token of the group; None if no tokens were read yet."""
+        """Return whether this is an audit token of the group; None if no tokens were read yet."""
         return self._audit_tokens.accepts(token) if self._audit_tokens else None
 
     def refuse(self, request: AdminRequest, address: str) -> AdminRefusal | None:

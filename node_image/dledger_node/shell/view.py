@@ -1,7 +1,8 @@
 """The view of a member in service over HTTP: its status, its files and its counters."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -104,12 +105,14 @@ class MemberView:
         """Return every file of the log, readable up to the committed index.
 
         The first list looks up the first entry of each segment, on the disk, so a thread does it.
-        Raises LookupError if segments are removed meanwhile.
+        Raises LookupError if segments are removed meanwhile, and StoreDamagedError, after which
+        this member leaves to rebuild its index.
         """
         status, committed_index = self.status(), self.core.readable_index
         life = self.store.life  # read first: a change during the listing must show afterwards
         retention = self.upkeep.retention_state()
-        data = await asyncio.to_thread(self.store.segments.data, committed_index)
+        with self._noting_damage():
+            data = await asyncio.to_thread(self.store.segments.data, committed_index)
         index = self.store.segments.index(committed_index)
         foreign = await asyncio.to_thread(self.store.segments.foreign)
         return Manifest(
@@ -119,19 +122,31 @@ class MemberView:
     async def readable_bytes(self, folder: Folder, name: str) -> int | None:
         """Return how much of a file may be read; None if it is not in the manifest."""
         segments, committed_index = self.store.segments, self.core.readable_index
-        return await asyncio.to_thread(segments.readable_bytes, folder, name, committed_index)
+        with self._noting_damage():
+            return await asyncio.to_thread(segments.readable_bytes, folder, name, committed_index)
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
         """Return bytes of a file of the manifest; blocks."""
-        try:
+        with self._noting_damage():
             return self.store.segments.read(folder, name, start, end)
-        except StoreDamagedError as error:
-            self.store.damage = error
-            raise
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks. Raises LookupError."""
-        return self.store.segments.stored(name, at, size, self.core.readable_index, known)
+        with self._noting_damage():
+            return self.store.segments.stored(name, at, size, self.core.readable_index, known)
+
+    @contextlib.contextmanager
+    def _noting_damage(self) -> Iterator[None]:
+        """Let the scrub mend damage that a read for others finds, unless the log was cut, replaced
+        or closed during the read, or retention has removed its front.
+        """
+        before = self.store.begin_index, self.store.generation
+        try:
+            yield
+        except StoreDamagedError as error:
+            if before == (self.store.begin_index, self.store.generation):
+                self.store.damage = self.store.damage or error
+            raise
 
     def open_file(self, name: str) -> BinaryIO:
         """Open a small file or a file of a snapshot; blocks. Raises OSError."""
@@ -155,6 +170,7 @@ class MemberView:
             applied_index=self.state.applied_index,
             snapshot_index=self.state.snapshot_index,
             snapshots_installed=self.state.snapshots_installed,
+            snapshots_without_room=self.state.no_room_count,
             segments_removed=self.upkeep.segments_removed,
             segments_forced=self.upkeep.segments_forced,
             healed_ranges=healing.healed_ranges,

@@ -8,12 +8,18 @@ a new leader, the member continues the same snapshot, or begins another one.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from dledger_formats.log.snapshot_meta import SnapshotMeta
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.snapshot_messages import NEWEST, SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.restore import Log, agrees
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
+
+PAUSE_DOUBLINGS_MAX: Final = 6
+"""A snapshot that finds no room is asked for again after the usual pause, then after twice as long,
+and so on, until the pause has doubled this often.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +36,10 @@ class Fetch:
     asked_at_s: float = float("-inf")
     working: bool = False
     """Whether a chunk is being written; until that is done, other chunks are ignored."""
+    no_room_count: int = 0
+    """Number of times that the volume had no room for the snapshot."""
+    missing_room_bytes: int = 0
+    """Size of the snapshot for which there was no room; 0 if none has been refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +83,16 @@ class Fetching:
             return None  # the log has received those entries from another leader
         return fetch
 
+    @property
+    def missing_room_bytes(self) -> int:
+        """Size of the awaited snapshot for which the volume had no room; 0 if there is none, or
+        while the snapshot is being fetched again.
+        """
+        fetch = self.awaited
+        return fetch.missing_room_bytes if fetch is not None and fetch.meta is None else 0
+
     def lacks(self, push: InstallSnapshotRequest) -> bool:
-        """Tell whether this member lacks the snapshot for the log that the leader offers.
+        """Return whether this member lacks the snapshot for the log that the leader offers.
 
         If so, the push must not reach the core, and the snapshot is asked for.
         """
@@ -86,7 +104,7 @@ class Fetching:
             return False
         fetch = self._fetch or Fetch()
         self._fetch = fetch
-        late = self._now_s() - fetch.asked_at_s >= self._ask_again_s
+        late = self._now_s() - fetch.asked_at_s >= self._pause_s(fetch)
         fetch.least_index = push.first_index - 1
         if not fetch.working and (late or fetch.sender != push.sender):
             fetch.sender = push.sender
@@ -129,9 +147,21 @@ class Fetching:
         part.fetch.meta, part.fetch.offset = None, 0
         part.fetch.asked_at_s = self._now_s()
 
+    def found_no_room(self, part: Part) -> None:
+        """Fetch the snapshot again from its first byte, after a pause that grows each time."""
+        self.restart(part)
+        part.fetch.missing_room_bytes = part.meta.data_bytes
+        part.fetch.no_room_count += 1
+
     def leave(self, part: Part) -> None:
         """Note that the part has been handled, so that further chunks can be taken."""
         part.fetch.working = False
+
+    def _pause_s(self, fetch: Fetch) -> float:
+        """Return how long an answer, or room, is waited for."""
+        if fetch.meta is not None:
+            return self._ask_again_s
+        return self._ask_again_s * (1 << min(PAUSE_DOUBLINGS_MAX, fetch.no_room_count))
 
     def _ask(self, fetch: Fetch) -> None:
         fetch.asked_at_s = self._now_s()

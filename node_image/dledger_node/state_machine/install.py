@@ -73,6 +73,8 @@ class Installs:
         self._closed = False
         self.installed = 0
         """Number of snapshots that were fetched from other members since the start."""
+        self.no_room_count = 0
+        """Number of attempts to fetch a snapshot for which the volume had no room."""
 
     @property
     def awaited(self) -> str:
@@ -81,13 +83,20 @@ class Installs:
         if fetch is None:
             return ""
         so_far = f", {fetch.offset} of {fetch.meta.data_bytes} bytes so far" if fetch.meta else ""
+        if missing_bytes := self.missing_room_bytes:
+            so_far = f"; the volume had no room for its {missing_bytes} bytes"
         return (
             f"waits for a snapshot of the {self._name} from {fetch.sender}, up to entry "
             f"{fetch.least_index} or later{so_far}"
         )
 
+    @property
+    def missing_room_bytes(self) -> int:
+        """Size of the awaited snapshot for which the volume had no room; 0 if there is none."""
+        return self._fetching.missing_room_bytes
+
     def lacks(self, push: InstallSnapshotRequest) -> bool:
-        """Tell whether this member lacks the snapshot that it needs before it takes this push."""
+        """Return whether this member lacks the snapshot that it needs before it takes this push."""
         return self._fetching.lacks(push)
 
     def in_use(self) -> frozenset[int]:
@@ -119,7 +128,7 @@ class Installs:
         """Write a part, then ask for the next one or finish."""
         try:
             if part.begins:
-                folder = await asyncio.to_thread(self._snapshots.installing)
+                folder = await asyncio.to_thread(self._snapshots.installing, part.meta.data_bytes)
                 self._path = folder / DATA_NAME
                 admitted = self._lines.admit("fetching")
                 if admitted is not None:
@@ -136,7 +145,10 @@ class Installs:
             admitted = self._lines.admit("full")
             if admitted is not None:
                 logger.warning("%s; the snapshot will be fetched again%s", error, admitted)
-            self._fetching.restart(part)
+            # A part of it would keep the rest of this member from the last blocks.
+            await asyncio.to_thread(self._snapshots.drop_installing)
+            self._fetching.found_no_room(part)
+            self.no_room_count += 1
         finally:
             self._fetching.leave(part)
 

@@ -2,24 +2,34 @@
 
 import asyncio
 import contextlib
+import logging
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from dledger_formats.settings import NO_STATE_MACHINE, NodeSettings
 from dledger_node.closing import Closing
+from dledger_node.errors import StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest
 from dledger_node.remoting.message_kinds import PeerMessage
 from dledger_node.state_machine import machines
-from dledger_node.state_machine.apply import Applying, StateCore
+from dledger_node.state_machine.apply import Applying, Run, StateCore
 from dledger_node.state_machine.install import Installs, SnapshotMessage
 from dledger_node.state_machine.machine import NamedMachine, StateMachine
 from dledger_node.state_machine.restore import Applied, covered_index, restore, save_is_due
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 from dledger_node.store.snapshots.snapshots import Snapshots
+
+logger = logging.getLogger(__name__)
+
+SAVE_PAUSE_MAX_S: Final = 64.0
+"""A snapshot that finds no room is saved again after 1 s, then after twice as long each time, up to
+this: each attempt copies the whole state, and writes until the volume is full.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,8 @@ class NoState:
     snapshots_installed = 0
     covered_index = sys.maxsize
     awaited = ""
+    missing_room_bytes = 0
+    no_room_count = 0
 
     machine = None
     snapshots = None
@@ -127,6 +139,9 @@ class StateKeeper:
             fail=fail,
         )
         self._program_covered: Callable[[], int] = lambda: sys.maxsize
+        self._now_s = asyncio.get_running_loop().time
+        self._save_again_s, self._save_pause_s = -math.inf, 1.0
+        self._unsaved_count = 0
         self.reading = self._applying.reading
         """Must be held while the log is replaced."""
 
@@ -149,6 +164,11 @@ class StateKeeper:
     def is_applying(self) -> bool:
         """Whether a batch is under way: the machine may be ahead of the applied index."""
         return self._applying.is_under_way
+
+    @property
+    def just_applied(self) -> Run | None:
+        """The entries that the event loop has applied, while the listeners are called."""
+        return self._applying.just_applied
 
     @property
     def snapshot_index(self) -> int:
@@ -181,6 +201,16 @@ class StateKeeper:
         """Human-readable: the snapshot that this member waits for; empty if it waits for none."""
         return self._installs.awaited
 
+    @property
+    def missing_room_bytes(self) -> int:
+        """Size of the awaited snapshot for which the volume had no room; 0 if there is none."""
+        return self._installs.missing_room_bytes
+
+    @property
+    def no_room_count(self) -> int:
+        """Number of attempts to save or to fetch a snapshot for which the volume had no room."""
+        return self._unsaved_count + self._installs.no_room_count
+
     def on_turn(self, committed_index: int) -> None:
         """Apply the newly committed entries."""
         self._applying.on_turn(committed_index)
@@ -190,7 +220,7 @@ class StateKeeper:
         self._applying.call_when_applied(listener)
 
     def lacks(self, push: InstallSnapshotRequest) -> bool:
-        """Tell whether this member must fetch a snapshot before it takes this push."""
+        """Return whether this member must fetch a snapshot before it takes this push."""
         return self._installs.lacks(push)
 
     def receive(self, message: SnapshotMessage) -> None:
@@ -198,21 +228,31 @@ class StateKeeper:
         self._installs.receive(message)
 
     async def save_if_due(self) -> None:
-        """Save a snapshot, if one is due.
+        """Save a snapshot, if one is due. Raises StoreError.
 
-        Raises StoreError; on StoreFullError the last snapshot stays valid.
+        Without room for it, the newest snapshot stays, and a later call tries again.
         """
         index = self._applying.index
-        if not save_is_due(index, self._threshold, self._snapshots, self._store):
+        if self._now_s() < self._save_again_s or not save_is_due(
+            index, self._threshold, self._snapshots, self._store
+        ):
             return
         applied = await self._applying.copy()
-        await asyncio.to_thread(
-            self._snapshots.save,
-            applied.index,
-            applied.term,
-            applied.machine.dump(),
-            self._installs.in_use(),
-        )
+        try:
+            await asyncio.to_thread(
+                self._snapshots.save,
+                applied.index,
+                applied.term,
+                applied.machine.dump(),
+                self._installs.in_use(),
+            )
+        except StoreFullError as error:
+            self._unsaved_count += 1
+            logger.warning("%s; saved again in %.0f s at the earliest", error, self._save_pause_s)
+            self._save_again_s = self._now_s() + self._save_pause_s
+            self._save_pause_s = min(SAVE_PAUSE_MAX_S, 2 * self._save_pause_s)
+        else:
+            self._save_pause_s = 1.0
 
     async def close(self) -> None:
         """Stop, and return once no thread reads the log any longer."""

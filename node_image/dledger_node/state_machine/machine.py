@@ -23,6 +23,12 @@ class StateMachine(Protocol):
         A body that the machine cannot interpret must be ignored: it is committed nonetheless.
         """
 
+    def is_quick(self, entries: Sequence[CommittedEntry]) -> bool:
+        """Return whether a few entries take at most some ms, so that the event loop may apply them.
+
+        It must take much less itself.
+        """
+
     def copy(self) -> Self:
         """Return a copy that does not change when this state machine does.
 

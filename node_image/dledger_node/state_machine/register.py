@@ -34,6 +34,10 @@ class Register:
         """Return the value of a key; None if it was never set."""
         return self._values.get(key)
 
+    def is_quick(self, _: Sequence[CommittedEntry]) -> bool:
+        """See `StateMachine`."""
+        return True
+
     def apply(self, entries: Sequence[CommittedEntry]) -> None:
         """Set the keys of the entries."""
         self._values.update(SET.unpack(body) for _, body in entries if len(body) == SET.size)

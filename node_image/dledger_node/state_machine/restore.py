@@ -131,8 +131,8 @@ def covered_index(applied_index: int, snapshots: HeldSnapshots) -> int:
 
 
 def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, store: Log) -> bool:
-    """Tell whether a snapshot should be taken: `threshold` entries were applied since the last, or
-    the log continues none of the snapshots, because one was found damaged.
+    """Return whether a snapshot should be taken: `threshold` entries were applied since the last,
+    or the log continues none of the snapshots, because one was found damaged.
     """
     newest_index = snapshots.newest_index
     if newest_index < store.begin_index - 1 <= applied_index:
@@ -141,7 +141,7 @@ def save_is_due(applied_index: int, threshold: int, snapshots: HeldSnapshots, st
 
 
 def agrees(index: int, term: int, store: Log) -> bool:
-    """Tell whether the log's entry at `index`, if the log holds it, has this term."""
+    """Return whether the log's entry at `index`, if the log holds it, has this term."""
     if not store.begin_index <= index <= store.end_index:
         return True
     return store.position(index).term == term

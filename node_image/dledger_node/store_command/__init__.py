@@ -1,8 +1,9 @@
-"""`dledger-node store`: inspect a member's folder; `dledger-node seed`: fill it for a new group.
+"""The commands on a member's folder while no node runs: `dledger-node store`, `dledger-node seed`.
 
-What belongs here: reading a store that may be damaged, as far as possible, and reporting the
-damage. What does not: repairs, which are those of recovery (`dledger_node.store`), and the layout
-of records, which is in `dledger_formats.log.disk`.
+They inspect the folder, cut a torn tail, begin the folder with an archive, and make a survivor a
+group of its own. Inspecting reads a store that may be damaged, as far as possible, and changes
+nothing. What does not belong here: how a tail is cut, which recovery does (`dledger_node.store`),
+and the layout of records, which is in `dledger_formats.log.disk`.
 
     command         the command line
     output          text and JSON lines
@@ -15,4 +16,6 @@ of records, which is in `dledger_formats.log.disk`.
     index_check     compare index units with the entries
     snapshot_check  check the snapshots
     seed            begin a member's folder with the log of an archive
+    adopt           make a group of one survivor, after the majority was lost for good
+    others          ask the other members of a group whether they are there
 """

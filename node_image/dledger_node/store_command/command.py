@@ -11,13 +11,14 @@ from dledger_formats.log import disk
 from dledger_formats.peers import PeersError, parse_peers
 from dledger_formats.settings import HTTP_PORT
 from dledger_node.errors import StoreError
+from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.store.small_files.formats import check_formats
 from dledger_node.store_command import adopt, output
 from dledger_node.store_command.log_folder import LogFolder, list_folder
 from dledger_node.store_command.report import Report, Verdict
 from dledger_node.store_command.verify import lock_holder, verify
-from dledger_node.store_command.walk import Batch, Cursor, LogWalk, Stop, first_cursor, resume_after
+from dledger_node.store_command.walk import Batch, LogWalk, Stop, first_cursor, resume_after
 
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024  # DLedger's default, used without index files
 _INDEX: Final = re.compile(r"[0-9]{1,19}")

@@ -7,9 +7,11 @@ from typing import Final
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.json_objects import FormatError
 from dledger_formats.net.exchange import exchange
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import FrameError
 from dledger_formats.protocol.requests import MetadataRequest, MetadataResponse
+from dledger_node.config import join_address
 
 CONNECT_S_MAX: Final = 3.0
 ANSWER_S_MAX: Final = 5.0
@@ -41,7 +43,7 @@ async def ask_statuses(pages: Mapping[str, str]) -> dict[str, NodeStatus]:
 async def _status_of(address: str) -> NodeStatus | None:
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
-            return NodeStatus.from_json(await _get_status(*_split(address)))
+            return NodeStatus.from_json(await _get_status(*split_address(address)))
     except (OSError, TimeoutError, FormatError):
         return None
 
@@ -51,7 +53,7 @@ async def _ask(group: str, address: str, page: str) -> str:
 
 
 async def _ask_remoting(group: str, address: str) -> str:
-    host, port = _split(address)
+    host, port = split_address(address)
     if not await _accepts(host, port):
         return ""
     request = MetadataRequest(group=group).to_json()
@@ -67,7 +69,7 @@ async def _ask_remoting(group: str, address: str) -> str:
 
 
 async def _ask_http(group: str, address: str) -> str:
-    host, port = _split(address)
+    host, port = split_address(address)
     if not await _accepts(host, port):
         return ""
     try:
@@ -84,7 +86,7 @@ async def _get_status(host: str, port: int) -> bytes:
     """Return the body of GET /status, as HTTP/1.0 without chunks. Raises OSError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        writer.write(f"GET /status HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        writer.write(f"GET /status HTTP/1.0\r\nHost: {join_address(host, port)}\r\n\r\n".encode())
         answer = b""
         while (chunk := await reader.read(PAGE_BYTES_MAX)) and len(answer) < PAGE_BYTES_MAX:
             answer += chunk
@@ -94,7 +96,7 @@ async def _get_status(host: str, port: int) -> bytes:
 
 
 async def _accepts(host: str, port: int) -> bool:
-    """Tell whether something accepts connections there."""
+    """Return whether something accepts connections there."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             _, writer = await asyncio.open_connection(host, port)
@@ -102,8 +104,3 @@ async def _accepts(host: str, port: int) -> bool:
         return False
     writer.close()
     return True
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)

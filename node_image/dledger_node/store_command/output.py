@@ -47,7 +47,7 @@ def json_line(value: dict[str, Any]) -> None:
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error, behind what was written to standard output."""
+    """Write one line to standard error, after what was written to standard output."""
     console.flush()
     sys.stderr.write(f"dledger-node: {text}\n")
 

@@ -41,7 +41,7 @@ def finding(removed: tuple[RawSegment, ...]) -> Finding:
 
 
 def _border_is_known(data: LogFolder, index: LogFolder, unit: IndexUnit) -> bool:
-    """Tell whether a segment begins with an entry, by its index unit and by one more witness."""
+    """Return whether a segment begins with an entry, by its index unit and by one more witness."""
     segment = data.segment_at(unit.pos)
     if segment is None or segment.start != unit.pos:
         return False

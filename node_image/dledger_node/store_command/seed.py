@@ -4,7 +4,8 @@ It runs before the member, with the same settings, for instance in an init conta
 nothing, and the member may start, if the group is not new, if the folder holds a log, or if another
 member says that the group has begun; then this member gets its log from the others. Otherwise it
 copies the archive, or fails, and the member must not start: a group that was to begin with an
-archive never begins empty.
+archive never begins empty. Nor does it begin with another archive, which an earlier group of its
+name has left on the volume: that is an error while no member says that the group has begun.
 
 The copy is written beside the folder and renamed, so a crash leaves no half of it. The member
 starts as one that joins (`raft.joining`), so that a copy which should not have been made gives it
@@ -87,6 +88,9 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
     folder = store_folder(settings)
     if reason := _why_not(settings, folder):
         return f"nothing was copied: {reason}"
+    if folder.exists() and _holds_log(folder):
+        _check_held(settings, folder, archive, copy_sha256)
+        return f"nothing was copied: {folder} holds a log already"
     others = _others(settings)
     # The archive may be gone by then.
     if reason := _why_led(others):
@@ -122,15 +126,13 @@ def _why_not(settings: NodeSettings, folder: Path) -> str:
         return f"the group {settings.group} is not new"
     if settings.self_id not in settings.peers:
         return f"{settings.self_id} is not one of the first voters"
-    if not folder.exists():
-        return ""
-    if (holder := lock_holder(folder)) is not None:
+    if folder.exists() and (holder := lock_holder(folder)) is not None:
         raise SeedError(f"{folder} is in use by process {holder}: stop that process")
-    return f"{folder} holds a log already" if _holds_log(folder) else ""
+    return ""
 
 
 def _holds_log(folder: Path) -> bool:
-    """Tell whether a member's folder has an entry, damaged or not."""
+    """Return whether a member's folder has an entry, damaged or not."""
     return any(
         _begins_with_entry(path)
         for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER)
@@ -141,6 +143,39 @@ def _holds_log(folder: Path) -> bool:
 def _begins_with_entry(path: Path) -> bool:
     with path.open("rb") as file:
         return any(file.read(disk.INDEX_UNIT_SIZE))
+
+
+def _check_held(settings: NodeSettings, folder: Path, archive: Path, copy_sha256: str) -> None:
+    """Raise SeedError if the folder has nothing but another archive's log than the wanted one, and
+    no member says that the group has begun.
+    """
+    try:
+        state = load_hard_state(folder)
+    except StoreError:
+        return  # the member says what is damaged, and does not vote
+    held = state.seed
+    # Who leads has a later term than the archive, and a member takes that before any entry.
+    if held is None or not state.joining or state.term != held.end.term:
+        return
+    wanted = copy_sha256 or _digest_of(archive)
+    if wanted in ("", held.sha256):
+        return
+    others = _others(settings)
+    if _why_led(others) or _why_begun(others):
+        return
+    raise SeedError(
+        f"{folder} holds the log of another archive: its copySha256 is {held.sha256}, and that of "
+        f"the wanted one is {wanted}. Restore the one that it has, if that is right. If no "
+        "member has a later log, delete the group and its volume claims, and create it again"
+    )
+
+
+def _digest_of(archive: Path) -> str:
+    """Return the copySha256 of an archive; empty if it cannot be read. It may be gone by then."""
+    try:
+        return read_archive(archive).copy_sha256
+    except SeedError:
+        return ""
 
 
 def _others(settings: NodeSettings) -> list[NodeStatus]:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.json_objects import FormatError
+from dledger_formats.lock_holder import holder_of
 from dledger_formats.log import disk, memberships
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import StoreDamagedError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.derived import memberships_file
 from dledger_node.store.derived.membership_bodies import membership_of
+from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.small_files import checkpoint as checkpoint_file
 from dledger_node.store.small_files import hard_state as hard_state_file
 from dledger_node.store.small_files import lock as lock_file
@@ -26,7 +28,6 @@ from dledger_node.store_command.walk import (
     MISSING_SEGMENT,
     UNREADABLE,
     Batch,
-    Cursor,
     LogWalk,
     Stop,
     first_cursor,
@@ -63,16 +64,8 @@ def verify(folder: Path, on_progress: Callable[[int], object] = lambda pos: None
 
 
 def lock_holder(folder: Path) -> int | None:
-    """Return the process that has the store open; reads /proc/locks, so it takes no lock."""
-    try:
-        found = (folder / lock_file.FILE_NAME).stat()
-        locks = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return None
-    for words in map(str.split, locks):
-        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(found.st_ino):
-            return int(words[4])
-    return None
+    """Return the process that has the store open; takes no lock."""
+    return holder_of(folder / lock_file.FILE_NAME)
 
 
 def _check_names(report: Report) -> None:

@@ -6,24 +6,15 @@ from typing import Final, NamedTuple
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import INDEX_UNIT_SIZE, DamagedRecordError
-from dledger_formats.log.scanning import EntryScan, scan_entries
+from dledger_formats.log.scanning import EntryScan
+from dledger_node.store.log.entry_walk import Cursor, scan_from
 from dledger_node.store.small_files.checkpoint import Checkpoint
 from dledger_node.store_command.log_folder import LogFolder, RawSegment
 
 WINDOW_BYTES: Final = 2 * disk.ENTRY_SIZE_MAX
 INDEX_WINDOW_BYTES: Final = 1 << 20
-SCAN_ENTRIES_MAX: Final = 8192
 MISSING_SEGMENT: Final = "missing_segment"
 UNREADABLE: Final = "unreadable"
-
-
-class Cursor(NamedTuple):
-    """A place between two entries, with the values that the next entry must match."""
-
-    pos: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    term: int
-    chain_crc: int | None
 
 
 class Batch(NamedTuple):
@@ -71,39 +62,19 @@ class LogWalk:
                 return
             at, limit = pos - segment.start, segment.size
             view = memoryview(segment.read(at, WINDOW_BYTES))
-            scan, term = self._scan(view, pos)
+            scan, term = scan_from(self.end, view, pos)
             if scan.end:
                 batch = Batch(self.end.index, term, pos, view[: scan.end], scan.units)
                 pos += scan.end
-                self.end = Cursor(pos, scan.next_index, term, scan.chain_crc)
+                self.end = Cursor(
+                    pos=pos, index=scan.next_index, term=term, chain_crc=scan.chain_crc
+                )
                 yield batch
             elif _is_blank(view, limit - at):
                 pos = segment.end
             else:
                 self.stop = self._stop(view, segment, at, scan)
                 return
-
-    def _scan(self, view: memoryview, pos: int) -> tuple[EntryScan, int]:
-        """Scan entries of the current term, or of a later term if one begins here."""
-        scan = self._scan_term(view, pos, self.end.term)
-        if scan.end or scan.damage is None or scan.damage.reason != "bad_term":
-            return scan, self.end.term
-        term = disk.unpack_header(view, 0).term
-        if term <= self.end.term:
-            return scan, self.end.term
-        return self._scan_term(view, pos, term), term
-
-    def _scan_term(self, view: memoryview, pos: int, term: int) -> EntryScan:
-        return scan_entries(
-            view,
-            0,
-            len(view),
-            index=self.end.index,
-            term=term,
-            pos=pos,
-            chain_crc=self.end.chain_crc,
-            count_max=SCAN_ENTRIES_MAX,
-        )
 
     def _stop(self, view: memoryview, segment: RawSegment, at: int, scan: EntryScan) -> Stop:
         pos = segment.start + at
@@ -127,7 +98,7 @@ def first_cursor(data: LogFolder, checkpoint: Checkpoint | None = None) -> Curso
         return None
     first = data.segments[0]
     if first.start == 0:
-        return Cursor(0, 0, 0, 0)
+        return Cursor(pos=0, index=0, term=0, chain_crc=0)
     view = memoryview(first.read(0, WINDOW_BYTES))
     try:
         header = disk.check_entry(view, 0, len(view))
@@ -135,7 +106,7 @@ def first_cursor(data: LogFolder, checkpoint: Checkpoint | None = None) -> Curso
         return Stop(first.start, -1, error.reason, _detail(error))
     is_known = checkpoint is not None and checkpoint.begin_index == header.index
     chain_crc = checkpoint.begin_chain_crc if checkpoint and is_known else None
-    return Cursor(first.start, header.index, header.term, chain_crc)
+    return Cursor(pos=first.start, index=header.index, term=header.term, chain_crc=chain_crc)
 
 
 def resume_after(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None:
@@ -150,7 +121,7 @@ def resume_after(data: LogFolder, index: LogFolder, stop: Stop) -> Cursor | None
         except DamagedRecordError:
             continue
         if (header.index, header.pos, header.term) == (unit.index, unit.pos, unit.term):
-            return Cursor(unit.pos, unit.index, unit.term, None)
+            return Cursor(pos=unit.pos, index=unit.index, term=unit.term, chain_crc=None)
     return None
 
 

@@ -22,14 +22,17 @@ class DiskCalls(Generic[WorkT]):
         name: str,
         call: Callable[[WorkT], None],
         *,
+        what: str,
         on_done: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`name` is that of the thread; `call` blocks. `on_failed` gets the error that it raised;
-        the disk then holds the old state, the new one, or for the log a part of the change.
+        """`name` is that of the thread; `call` blocks, and `what` says what it does. `on_failed`
+        gets the error that it raised; the disk then holds the old state, the new one, or for the
+        log a part of the change.
         """
         self._loop = asyncio.get_running_loop()
         self._name = name
+        self.what = what
         self._call = call
         self._on_done = on_done
         self._on_failed = on_failed

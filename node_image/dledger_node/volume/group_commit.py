@@ -34,6 +34,8 @@ ZEROS_PAUSE_S: Final = 1.0
 class GroupCommit:
     """Flushes a store in a thread and reports on the loop how far it is durable."""
 
+    what: Final = "a flush"
+
     def __init__(
         self,
         store: LogStore,

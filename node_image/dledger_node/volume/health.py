@@ -1,8 +1,9 @@
 """The health of a running member's volume: full, nearly full, or stalled.
 
-A member whose disk does not finish a flush, a save of the term or the allocation of a segment must
-not lead or campaign: it could promise nothing. So it accepts no messages, like a member behind a
-broken network, and transfers its leadership. It takes part again once the disk has answered.
+A member whose disk does not finish a flush, a save of the term, the allocation of a segment or a
+read must not lead or campaign: it could promise nothing. So it accepts no messages, like a member
+behind a broken network, and transfers its leadership. It takes part again once the disk has
+answered.
 
 A leader without room transfers its leadership too: its peers may have room.
 """
@@ -39,6 +40,10 @@ each time, up to this: if no member has room, the leadership must not keep movin
 
 class DiskWork(Protocol):
     """Work that waits for the disk in a thread."""
+
+    @property
+    def what(self) -> str:
+        """What the work is, such as "a flush"."""
 
     @property
     def in_flight_s(self) -> float:
@@ -107,13 +112,17 @@ class VolumeHealth:
         self._transfer_due_s = self._monotonic() + pause_s
         self._transfer_count = min(self._transfer_count, attempt)
 
-    def watch(self, work: DiskWork) -> None:
-        """Watch this work too."""
-        self._works.append(work)
+    def watch(self, *works: DiskWork) -> None:
+        """Watch these works too."""
+        self._works.extend(works)
 
     @property
     def _in_flight_s(self) -> float:
-        return max(work.in_flight_s for work in self._works)
+        return self._longest.in_flight_s
+
+    @property
+    def _longest(self) -> DiskWork:
+        return max(self._works, key=lambda work: work.in_flight_s)
 
     def found_full(self, error: StoreFullError, reserve: Callable[[], object]) -> None:
         """Report the volume as full: `reserve` raised the error.
@@ -177,8 +186,9 @@ class VolumeHealth:
     def problem(self) -> str:
         """Human-readable problem; empty when the volume is healthy."""
         if self._stalled:
+            work = self._longest
             return (
-                f"the disk has not finished a flush for {self._in_flight_s:.0f} s; "
+                f"the disk has not finished {work.what} for {work.in_flight_s:.0f} s; "
                 "this member takes part again once the disk has answered"
             )
         if self.full:

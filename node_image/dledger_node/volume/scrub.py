@@ -145,8 +145,8 @@ class Scrub:
                 await asyncio.sleep(RETRY_S_MAX)
 
     def _lets_followers_read(self, waited_s: float) -> bool:
-        """Tell whether this member leads others, and their pass has begun only lately. It does not
-        wait with damage that it has found before: that may be mended by now, or removed.
+        """Return whether this member leads others, and their pass has begun only lately. It does
+        not wait with damage that it has found before: that may be mended by now, or removed.
         """
         if self.problem:
             return False
@@ -183,7 +183,8 @@ class Scrub:
             self._give_up(damage, "")
             return
         try:
-            await self._in_thread(lambda: self._mender.mend_near(damage))
+            if not await self._search(damage):
+                return
         except CannotMendError as failure:
             await self._retry_or_leave(damage, failure)
         except (StoreError, OSError, IndexError) as error:
@@ -191,6 +192,18 @@ class Scrub:
         else:
             self._forget_failures()
             self._store.damage = None
+
+    async def _search(self, damage: StoreDamagedError) -> bool:
+        """Mend the damage, after a search of the whole log at a bounded rate if it has no place.
+
+        Returns False if a read has found damage with a place meanwhile, which goes first.
+        """
+        parts = self._mender.search(damage)
+        while (read_bytes := await self._in_thread(lambda: next(parts, None))) is not None:
+            await asyncio.sleep(read_bytes / BYTES_PER_S_MAX)
+            if damage.index is None and self._store.damage is not damage:
+                return False
+        return True
 
     async def _scrub_slice(self) -> int:
         """Verify the next entries of the pass; return how many bytes were read."""
@@ -208,7 +221,9 @@ class Scrub:
         self._forget_failures()
         self.read_bytes += scanned.read_bytes
         self._cursor = None if scanned.is_done else scanned.end
-        self.passes += scanned.is_done
+        if scanned.is_done:
+            self.passes += 1
+            self._mender.note_whole()
         await self._save_place()
         return scanned.read_bytes
 

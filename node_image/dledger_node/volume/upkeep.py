@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -86,13 +86,16 @@ class Upkeep:
 
     async def run(self) -> None:
         """Run until cancelled; errors that break the store go to `fail`."""
-        await self._health.check_room()
+        await self._do(self._health.check_room)
         while True:
             await next_common_time(INTERVAL_S)
-            try:
-                await self.once()
-            except (StoreError, OSError) as error:
-                self._fail(error)
+            await self._do(self.once)
+
+    async def _do(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except (StoreError, OSError) as error:
+            self._fail(error)
 
     async def once(self) -> None:
         """Do everything that is due. Where nothing is, a thread is asked only once."""
@@ -102,8 +105,7 @@ class Upkeep:
         if saved:
             with contextlib.suppress(StoreFullError):
                 await self._save_producers()
-        with contextlib.suppress(StoreFullError):
-            await self._state.save_if_due()
+        await self._state.save_if_due()
         self._announce_held_by_all()
         used_percent = self.volume.used_percent
         self._health.nearly_full = self._full_percent < 100 and used_percent > self._full_percent
@@ -130,15 +132,22 @@ class Upkeep:
 
     def view(self) -> StoreView:
         """Return the view of the store that the status reports."""
-        healing = self.healing.active and not self._health.stalled
         problems = [self._health.problem, self.healing.description, self._state.awaited]
         return StoreView(
             durable_index=self._store.durable_index,
             problem="; ".join(filter(None, problems)),
-            state=StorageState.HEALING if healing else self._health.state,
+            state=self._storage,
             applied_index=self._state.applied_index,
             state_behind=self._state.is_behind,
         )
+
+    @property
+    def _storage(self) -> StorageState:
+        if self._health.stalled:
+            return StorageState.STALLED
+        if self.healing.active:
+            return StorageState.HEALING
+        return StorageState.FULL if self._state.missing_room_bytes else self._health.state
 
     def retention_state(self) -> RetentionState:
         """Return what decides about the next removal, and the removals so far."""
@@ -151,12 +160,15 @@ class Upkeep:
         self.held_by_all_index = max(self.held_by_all_index, notice.index)
 
     def _is_short_of_room(self, used_percent: int) -> bool:
-        """Whether an attempt to make room failed since the last call, the volume is nearly full, or
-        retention would remove segments by force.
+        """Whether the volume had no room for a segment or a snapshot since the last call, has none
+        for the snapshot that is awaited, is nearly full, or retention would remove segments by
+        force.
         """
-        no_room_count, self._no_room_count = self._no_room_count, self._health.no_room_count
+        before = self._no_room_count
+        self._no_room_count = self._health.no_room_count + self._state.no_room_count
         return (
-            self._health.no_room_count > no_room_count
+            self._no_room_count > before
+            or self._state.missing_room_bytes > self.volume.available_bytes
             or self._health.nearly_full
             or used_percent > self._policy.force_clean_percent
         )
@@ -185,9 +197,9 @@ class Upkeep:
             sealed = await asyncio.to_thread(self._store.front.sealed_segments)
         except (LookupError, FileNotFoundError, SegmentClosedError):
             return  # the leader's log is replacing this one
-        except StoreDamagedError:
+        except StoreDamagedError as error:
             if self._store.generation == generation:
-                raise
+                self._store.damage = self._store.damage or error  # it is mended first
             return
         if self._store.generation != generation:
             return

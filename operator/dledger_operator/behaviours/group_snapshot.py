@@ -11,28 +11,28 @@ from dledger_operator import names
 from dledger_operator.api_objects import (
     CreationFailure,
     EndpointView,
-    Problem,
     StatefulSetView,
     VolumeClaimView,
 )
 from dledger_operator.behaviours.audits.seen import SeenAudits
-from dledger_operator.behaviours.children.growth import VolumeUse, volume_use
-from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
+from dledger_operator.behaviours.founding import founded_again
+from dledger_operator.behaviours.founding.identity import IDENTITY_KEY
+from dledger_operator.behaviours.founding.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
-from dledger_operator.behaviours.members import founded_again, observe
+from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import recorded_membership
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.behaviours.members.scale_steps import ScaleState
-from dledger_operator.behaviours.members.startup_grace import StartupGracePeriod
 from dledger_operator.behaviours.report.status import leader_changes_from_json
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.pods_to_roll import blank_claims, roll_state
 from dledger_operator.behaviours.rolls.roll_plan import roll_plan
 from dledger_operator.behaviours.rolls.roll_steps import RollPod, in_order
+from dledger_operator.behaviours.volumes.growth import VolumeUse, volume_use
 from dledger_operator.observed_state import (
     Membership,
     ObservedEndpoints,
@@ -41,6 +41,7 @@ from dledger_operator.observed_state import (
     Placement,
     RollPlan,
 )
+from dledger_operator.problem import Problem
 from dledger_operator.spec.accepted import AcceptedSpec, newer, read_spec
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.images import ImageDefaults
@@ -68,8 +69,10 @@ class GroupSnapshot:
     """Whether the leader is where it should be; None until it was looked at."""
     token_problem: Problem | None = None
     """Why the group has no administration token."""
-    roll_halted: bool = False
-    """Whether a roll goes on only after somebody has acted, or a window has opened."""
+    roll_halt: Problem | None = None
+    """Why a roll goes on only after somebody has acted, or a window has opened; None if it does not
+    wait for that.
+    """
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
@@ -80,6 +83,8 @@ class GroupSnapshot:
     """Why pods could not be created, read only while a pod is missing."""
     answers: dict[str, NodeStatus] | None = None
     """The members' statuses by pod uid; None until the members were asked once."""
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """The other groups that answer in place of pods, by pod uid (`MemberReads`)."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any], images: ImageDefaults) -> "GroupSnapshot":
@@ -141,7 +146,7 @@ class GroupSnapshot:
         return applied and not self.identity and self.reported_identities() is not None
 
     def is_stranger(self, view: LeaderView | NodeStatus) -> bool:
-        """Tell whether an answer is that of another group's member: a stale address."""
+        """Return whether an answer is that of another group's member: a stale address."""
         return is_stranger(view, self.name, self.identity)
 
     def reported_identities(self) -> frozenset[str] | None:
@@ -160,7 +165,7 @@ class GroupSnapshot:
     def judge_endpoints(self) -> ObservedEndpoints:
         """Compare the master Service's endpoints with the leader."""
         return endpoints.judge(
-            self.endpoints or [],
+            self.endpoints,
             service=names.master_service(self.name),
             leader_pod=self.followed.leader_pod,
         )
@@ -185,6 +190,7 @@ class GroupSnapshot:
             unwanted_claims=frozenset(claim.ordinal for claim in claims),
             hibernate=group.hibernate,
             rolling=bool(self.pods_to_replace),
+            roll_halt=self.roll_halt,
             held_back=self.audits.holds_back(group),
             emptied=frozenset(pod.member_id for pod in pods if nodes.why_emptied(pod)),
             unbegun=unbegun,
@@ -204,7 +210,8 @@ class GroupSnapshot:
     @property
     def blank_claims(self) -> frozenset[str]:
         """The names of the volume claims that are held by blank members."""
-        return blank_claims(self.claims, self.followed.pods, self.answers or {})
+        seed = self.group.seed if self.group else None
+        return blank_claims(self.claims, self.followed.pods, self.answers or {}, seed)
 
     @property
     def volume_use(self) -> dict[str, VolumeUse]:
@@ -243,12 +250,13 @@ class GroupSnapshot:
     @property
     def hibernates(self) -> bool:
         """Whether the group is to have no pods, and has none."""
-        return self.group is not None and self.group.hibernate and not self.followed.pods
+        asleep = self.followed.is_known and not self.followed.pods
+        return asleep and self.group is not None and self.group.hibernate
 
     @property
     def observations(self) -> tuple[object, ...]:
         """What the members and their claims were found to be; it differs after a change."""
-        return self.answers, self.claims, self.failures
+        return self.answers, self.claims, self.failures, self.strangers
 
     @property
     def lacks_majority(self) -> bool:
@@ -307,6 +315,8 @@ class GroupSnapshot:
             disputed=followed.disputed,
             foreign_pods=followed.foreign,
             overstated_pods=followed.overstated,
+            follow_problem=followed.problem,
+            pods_known=followed.is_known,
             members=members,
             endpoints=self.judge_endpoints(),
             paused=group.paused if group else False,
@@ -335,5 +345,6 @@ class GroupSnapshot:
             now=now,
             node_ready=nodes.is_ready,
         )
-        answers = self.answers or {}
-        return judge.members(MemberReads(self.followed.pods, self.claims, answers, self.failures))
+        pods, told = self.followed.pods, self.answers or {}
+        reads = MemberReads(pods, self.claims, told, self.failures, self.strangers)
+        return judge.members(reads)

@@ -27,14 +27,16 @@ from dledger_operator.behaviours.audits.group_audits import GroupAudits
 from dledger_operator.behaviours.canary.canary import Canary
 from dledger_operator.behaviours.children.child_watch import ChildWatch
 from dledger_operator.behaviours.children.group_reconcile import GroupReconcile
-from dledger_operator.behaviours.children.identity import overriding_identity
+from dledger_operator.behaviours.children.newest import generation_of
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.founding.identity import overriding_identity
 from dledger_operator.behaviours.group_loops import GroupLoops
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.placer import Placer
 from dledger_operator.behaviours.leader.double_master import DoubleMasterDetector
 from dledger_operator.behaviours.leader.endpoints_check import EndpointsCheck
 from dledger_operator.behaviours.leader.follow_leader import FollowResult, LeaderFollower
+from dledger_operator.behaviours.leader.following import Following
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import is_of_stateful_set
@@ -43,12 +45,13 @@ from dledger_operator.behaviours.loops import WAITING_INTERVAL_S
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.membership import reported_membership
 from dledger_operator.behaviours.members.scale import Scaler
+from dledger_operator.behaviours.members.unready_reads import UnreadyReads
 from dledger_operator.behaviours.report.group_counts import GroupCounts
 from dledger_operator.behaviours.report.group_events import leader_events
 from dledger_operator.behaviours.report.group_reporter import GroupReporter
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import approved_revision
-from dledger_operator.clients.errors import GroupGoneError, KubeError, NotFoundError
+from dledger_operator.clients.errors import GroupGoneError, NotFoundError
 from dledger_operator.observed_state import Membership
 
 logger = logging.getLogger(__name__)
@@ -71,7 +74,7 @@ class GroupWorker:
         self.loops = GroupLoops(context, f"{self.namespace}/{self.name}")
         self._wake = self.loops.wake
         self._snapshot = GroupSnapshot.of(body, context.node_image)
-        self._claims_changed = True
+        self._unready = UnreadyReads(context, self._snapshot)
         self._scale_steps = self._scale_steps_at_answers = 0
         self._double_masters = DoubleMasterDetector()
         report = partial(self._wake, "report")
@@ -85,6 +88,7 @@ class GroupWorker:
             self._snapshot,
             status=self._reporter.status,
             watch=self._child_watch,
+            on_newer=self.changed,
             on_outcome=partial(self._wake, "observe", "scale", "roll", "place", "report"),
         )
         http, random, is_stranger = context.member_http, context.random, self._snapshot.is_stranger
@@ -104,6 +108,8 @@ class GroupWorker:
             on_conflict=context.metrics.conflicts.labels("follow").inc,
             stands_by=lambda: not self.loops.acts,
         )
+        following = self._follower, self._polls, self._snapshot
+        self._following = Following(*following, clock=context.clock, on_found=self._on_found)
         self._scaler = Scaler(
             context.api,
             context.authorized_requests(self.namespace, self.name),
@@ -128,7 +134,7 @@ class GroupWorker:
             "report": self._report,
         }
         try:
-            await self.loops.run(self._follow, others)
+            await self.loops.run(self._following.run_once, others)
         finally:
             await self._polls.stop()
 
@@ -145,14 +151,16 @@ class GroupWorker:
     # Watch events
 
     def changed(self, body: Mapping[str, Any]) -> None:
-        """Store a newer version of the group's object."""
+        """Store a newer version of the object. A late event with an older spec is ignored."""
+        if generation_of(body) < generation_of(self._body):
+            return
         before, self._body = self._body, body
         if not self.loops.acts:
             self._snapshot.take_status(body, self._context.node_image)
             self._wake("follow")
         if any(find(body) != find(before) for find in (overriding_identity, approved_revision)):
             self._wake("reconcile")
-        if body["metadata"].get("generation") != before["metadata"].get("generation"):
+        if generation_of(body) != generation_of(before):
             self._snapshot.take_spec(body, self._context.node_image)
             self._wake("reconcile", "follow", "tokens", "canary", "audit")
 
@@ -166,7 +174,7 @@ class GroupWorker:
 
     def claim_changed(self) -> None:
         """Look at the volume claims, because one has changed; somebody may delete it."""
-        self._claims_changed = True
+        self._unready.claims_changed = True
         self._wake("reconcile", "observe")
 
     def node_changed(self, name: str) -> None:
@@ -204,14 +212,11 @@ class GroupWorker:
         finally:  # one that failed may have applied the Services before
             self._roles_changed()
 
-    async def _follow(self) -> float | None:
-        group, membership = self._snapshot.group, self._snapshot.membership
-        return await self._follower.run_once(group, membership) if group is not None else None
-
     def _on_poll_change(self) -> None:
         """Process a member's new answer, or its silence."""
         pods = self._snapshot.followed.pods
         self._snapshot.history.observe(self._context.clock(), self._polls.observations(), pods)
+        self._following.polls_changed()
         self._wake("follow")
 
     def _on_decision(self, decision: Decision) -> None:
@@ -240,11 +245,15 @@ class GroupWorker:
 
     def _on_settled(self, followed: FollowResult) -> None:
         """Record the result of a follow run, after which no patch is left to make."""
-        before = self._snapshot.followed
         if followed.master_pod:
             self._counts.phases(self._snapshot.history.relabeled(self._context.clock()))
-        if followed.leader != before.leader:
+        if followed.labeled != self._snapshot.followed.labeled:
             self._wake("endpoints", "scale", "canary")
+        self._on_found(followed)
+
+    def _on_found(self, followed: FollowResult) -> None:
+        """Record what is known of the pods and their leader, whether or not the labels match."""
+        before = self._snapshot.followed
         if {pod.uid for pod in followed.pods} != {pod.uid for pod in before.pods}:
             self._wake("scale")  # a claim is deleted only after its pod has gone
         if followed != before:
@@ -259,20 +268,8 @@ class GroupWorker:
         if group is None or not snapshot.reconciled.generation:
             self._scale_steps_at_answers = steps
             return None
-        all_ready = len(pods) >= group.replicas and all(pod.ready for pod in pods)
-        api = self._context.api
-        if self._claims_changed or not all_ready:
-            self._claims_changed = False
-            try:
-                snapshot.claims = await api.volume_claims(self.namespace, self.name)
-            except KubeError:
-                self._claims_changed = True  # no other event tells it
-                raise
-        missing = len(pods) < group.replicas and not group.hibernate
-        snapshot.failures = (
-            await observe.creation_failures(api, self.namespace, self.name) if missing else []
-        )
-        snapshot.answers = await self._rolls.ask(pods)
+        failure = await self._unready.run_once(steps)
+        snapshot.answers, snapshot.strangers = await self._rolls.ask(pods), self._polls.strangers()
         self._polls.ask_again({pod.uid for pod in pods} - snapshot.answers.keys())
         self._scale_steps_at_answers = steps
         self._on_membership(reported_membership(snapshot.answers.values(), snapshot.membership))
@@ -283,7 +280,9 @@ class GroupWorker:
             self._wake("reconcile")
         if not self._scaler.idle:
             self._wake("scale")
-        return WAITING_INTERVAL_S if missing or snapshot.lacks_majority else None
+        if failure is not None:  # the members were asked nevertheless
+            raise failure
+        return self._unready.again_s()
 
     def _on_membership(self, membership: Membership) -> None:
         """Store the membership that a leader reports; labels, budget and status depend on it."""
@@ -297,9 +296,11 @@ class GroupWorker:
         """
         api, snapshot, ask = self._context.api, self._snapshot, self._rolls.ask
         group, applied = snapshot.group, snapshot.reconciled
-        is_current = applied.generation == self._body["metadata"].get("generation", 1)
+        is_current = applied.generation == generation_of(self._body)
         asked = self._scale_steps_at_answers == self._scale_steps
         if group is None or applied.shape is None or applied.problem or not (is_current and asked):
+            return None
+        if snapshot.followed.awaits_labels:
             return None
         made = await api.stateful_set(self.namespace, names.stateful_set(self.name))
         is_other = made is None or made.first_voters != applied.shape.first_voters
@@ -330,8 +331,10 @@ class GroupWorker:
 
     async def _report(self) -> float | None:
         snapshot, body, nodes = self._snapshot, self._body, self._context.nodes
-        generation = snapshot.reconciled.generation
-        if not generation or not self._reporter.may_replace_status(complete=snapshot.is_complete):
+        generation, followed = snapshot.reconciled.generation, snapshot.followed
+        if not generation or not (followed.is_known or followed.problem or snapshot.group is None):
+            return None
+        if not self._reporter.may_replace_status(complete=snapshot.is_complete):
             return None
         now, scaling, rolling = self._context.now(), self._scaler.problem, self._rolls.problem
         observed = snapshot.observe(now, scaling, rolling, nodes)

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from dledger_operator.behaviours.loops import Pace, Wake, repeat
+from dledger_operator.clients.errors import KubeError, RefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class ListApi(Protocol):
 
 
 class WatchBehindError(Exception):
-    """A watch has told nothing of a change for too long."""
+    """A watch has missed a change for too long."""
 
 
 class ToldVersions:
@@ -99,14 +100,21 @@ class WatchCheck:
         """
         self._api = api
         self._namespaces: Collection[str | None] = namespaces or (None,)
-        self._told = {kind: ToldVersions() for kind in kinds}
+        self._told = {kind: {each: ToldVersions() for each in self._namespaces} for kind in kinds}
+        self._refused_since: dict[str | None, float] = {}
+        """By namespace: when the first LISTs were refused if all have been since."""
         self._clock = clock
         self._random = random
         self._on_behind = on_behind
 
     def take(self, kind: str, event: Mapping[str, Any]) -> None:
         """Take an event of a watch."""
-        self._told[kind].take(event)
+        told = self._told[kind]
+        (told.get(None) or told[event["object"]["metadata"]["namespace"]]).take(event)
+
+    def refused_for_s(self, namespace: str) -> float:
+        """Return for how long the LISTs of all kinds in a namespace have been refused."""
+        return self._clock() - self._refused_since.get(namespace, self._clock())
 
     async def run(self) -> None:
         """Compare until cancelled. A LIST that fails is repeated, and proves nothing."""
@@ -120,22 +128,44 @@ class WatchCheck:
         )
 
     async def run_once(self) -> None:
-        """Compare each kind once."""
+        """Compare each kind once. Raises the first error of a LIST after all others."""
+        began_s, errors = self._clock(), list[KubeError]()
+        refused = dict.fromkeys(self._namespaces, True)
         for kind, told in self._told.items():
-            before, began_s = told.told(), self._clock()
-            listed: dict[str, str] = {}
+            was_behind = _behind_s(told) > 0
             for namespace in self._namespaces:
-                listed |= await self._api.versions(kind, namespace)
-            was_behind = told.behind_s > 0
-            told.compare(before, listed, began_s)
-            if told.behind_s and not was_behind:
-                logger.warning("the watch of %s has told nothing of a change", kind)
-            self._on_behind(kind, told.behind_s)
+                try:
+                    await self._compare(kind, namespace)
+                except KubeError as error:
+                    errors.append(error)
+                    refused[namespace] &= isinstance(error, RefusedError)
+                else:
+                    refused[namespace] = False
+            if _behind_s(told) and not was_behind:
+                logger.warning("the watch of %s has missed a change", kind)
+            self._on_behind(kind, _behind_s(told))
+        self._refused_since = {
+            each: self._refused_since.get(each, began_s)
+            for each, all_are in refused.items()
+            if all_are
+        }
+        if errors:
+            raise errors[0]
+
+    async def _compare(self, kind: str, namespace: str | None) -> None:
+        told = self._told[kind][namespace]
+        before, began_s = told.told(), self._clock()
+        told.compare(before, await self._api.versions(kind, namespace), began_s)
 
     def check(self) -> None:
         """Raise WatchBehindError if a watch is behind for too long."""
         for kind, told in self._told.items():
-            if told.behind_s > BEHIND_S_MAX:
+            behind_s = _behind_s(told)
+            if behind_s > BEHIND_S_MAX:
                 raise WatchBehindError(
-                    f"the watch of {kind} has told nothing of a change for {told.behind_s:.0f} s"
+                    f"the watch of {kind} has missed a change for {behind_s:.0f} s"
                 )
+
+
+def _behind_s(told: Mapping[str | None, ToldVersions]) -> float:
+    return max(each.behind_s for each in told.values())

@@ -79,7 +79,8 @@ class Workers:
         duties, worker = self._context.duties, self._groups.get(key)
         duty, epoch = duties.of(key[0]), duties.epoch(key[0])
         if duty is Duty.NOTHING:
-            self._groups.stop(key)
+            if self._groups.stop(key):
+                self._context.metrics.remove_group(*key)
             return
         if worker is not None and worker.uid == uid and duty is Duty.FOLLOW:
             worker.stand_by()

@@ -35,9 +35,12 @@ dear. A relabeling needs only a few of them.
 CONNECTION_KEPT_S: Final = 60.0
 
 _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
-    400: InvalidError, 401: RefusedError, 403: RefusedError, 404: NotFoundError,
-    405: RefusedError, 409: ConflictError, 410: ConflictError, 422: InvalidError,
+    400: InvalidError, 403: RefusedError, 404: NotFoundError, 405: RefusedError,
+    409: ConflictError, 410: ConflictError, 422: InvalidError,
 }  # fmt: skip
+"""Other codes are a trouble of the server. So is a 401: it says nothing of permissions, only that
+the server does not know the account now.
+"""
 
 
 Resource = TypeVar("Resource", bound=NamespacedResource)

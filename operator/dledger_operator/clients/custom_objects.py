@@ -13,7 +13,12 @@ from lightkube.types import PatchType
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
 from dledger_operator.clients import connection, removal
-from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
+from dledger_operator.clients.errors import (
+    ConflictError,
+    NotFoundError,
+    PartlyRefusedError,
+    RefusedError,
+)
 
 PLURALS: Final = {
     names.GROUP_KIND: names.GROUPS_PLURAL,
@@ -122,7 +127,10 @@ class CustomObjectClient:
         await removal.delete(self._client, url, known, f"delete {kind} {namespace}/{name}")
 
     async def check_served(self, namespace: str | None) -> None:
-        """Check that the CRDs are installed and readable. Raises KubeError with what is missing."""
+        """Check that the CRDs are installed and readable. Raises KubeError with what is missing:
+        RefusedError if no kind may be read, PartlyRefusedError if only some may not.
+        """
+        refusals = list[RefusedError]()
         for kind, plural in PLURALS.items():
             try:
                 with connection.translated(f"list {plural} in {namespace or 'all namespaces'}"):
@@ -133,6 +141,9 @@ class CustomObjectClient:
             except NotFoundError as error:
                 raise NotFoundError(f"{error}; install the chart's CRDs first") from error
             except RefusedError as error:
-                raise RefusedError(
-                    f"{error}; grant the chart's role to the operator's account"
-                ) from error
+                refusals.append(error)
+        if refusals:
+            refused = RefusedError if len(refusals) == len(PLURALS) else PartlyRefusedError
+            raise refused(
+                f"{refusals[0]}; grant the chart's role to the operator's account"
+            ) from refusals[0]

@@ -6,7 +6,8 @@ KubeError                a request to the API server failed
 ├── ConflictError        the object has changed since it was read
 ├── EvictionRefusedError a disruption budget does not let a pod go now
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
-│   └── InvalidError     the object is invalid, whoever sends it and whenever
+│   ├── InvalidError     the object is invalid, whoever sends it and whenever
+│   └── PartlyRefusedError only some of this project's kinds may not be read
 └── UnavailableError     no answer in time, or a temporary failure of the server
 MemberSilentError        a member gave no valid answer in time
 CanaryUnsupportedError   a member's release has no canaries
@@ -39,6 +40,10 @@ class RefusedError(KubeError):
 
 class InvalidError(RefusedError):
     """The object is invalid, whoever sends it and whenever; a refusal by a quota may end."""
+
+
+class PartlyRefusedError(RefusedError):
+    """Only some of this project's kinds may not be read; the message names the first of them."""
 
 
 class UnavailableError(KubeError):

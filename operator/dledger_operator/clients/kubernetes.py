@@ -24,7 +24,7 @@ from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 from lightkube.types import PatchType
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.api_objects import (
     ChildView,
     CreationFailure,
@@ -33,7 +33,7 @@ from dledger_operator.api_objects import (
     PodView,
     VolumeClaimView,
 )
-from dledger_operator.clients import connection, field_owners, removal, translate
+from dledger_operator.clients import connection, field_owners, pod_problems, removal, translate
 from dledger_operator.clients.admin_tokens import TokenClient
 from dledger_operator.clients.errors import NotFoundError, RefusedError
 from dledger_operator.clients.leases import LeaseClient
@@ -149,9 +149,9 @@ class KubeApi(StatefulSetClient):
             found = self._client.list(
                 Event,
                 namespace=namespace,
-                fields={"involvedObject.uid": uid, "reason": "FailedCreate"},
+                fields={"involvedObject.uid": uid, "reason": reasons.FAILED_CREATE},
             )
-            return translate.creation_failures([event async for event in found])
+            return pod_problems.creation_failures([event async for event in found])
 
     async def member_pods(
         self, namespace: str, group: str, not_older_than: int = 0

@@ -1,15 +1,25 @@
-"""Tells from a pod's status why it does not start."""
+"""Tells from a pod's status why it does not start, and from Events why a pod does not exist."""
 
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from lightkube.models.core_v1 import ContainerStateTerminated, ContainerStatus
-from lightkube.resources.core_v1 import Pod
+from lightkube.resources.core_v1 import Event, Pod
 
-from dledger_operator.api_objects import Problem
+from dledger_operator import reasons
+from dledger_operator.api_objects import CreationFailure
+from dledger_operator.problem import Problem
 
 MESSAGE_LENGTH_MAX: Final = 512
 # Waiting reasons of a container that starts normally.
 _STARTING_REASONS: Final = ("ContainerCreating", "PodInitializing")
+_FAILED_CREATE: Final = re.compile(
+    r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
+    re.DOTALL,
+)
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def problem_of(reason: str, message: str | None) -> Problem:
@@ -28,7 +38,7 @@ def pod_problem(pod: Pod, container_name: str) -> Problem | None:
         return problem_of(status.reason, status.message)
     for condition in status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False":
-            return problem_of(condition.reason or "Unschedulable", condition.message)
+            return problem_of(condition.reason or reasons.UNSCHEDULABLE, condition.message)
     for container in status.initContainerStatuses or []:
         if problem := _init_problem(container):
             return problem
@@ -74,3 +84,20 @@ def _how_ended(ended: ContainerStateTerminated) -> str:
     last = f"the container last terminated with exit code {ended.exitCode} ({exit_reason})"
     detail = f": {ended.message.strip()}" if ended.message and ended.message.strip() else ""
     return last + detail
+
+
+def creation_failures(events: Iterable[Event]) -> list[CreationFailure]:
+    """Translate the StatefulSet controller's Events about refused pods and claims, latest first.
+
+    Events with a text of another form are left out: they do not name their pod.
+    """
+    latest_first = sorted(events, key=lambda each: each.lastTimestamp or _LONG_AGO, reverse=True)
+    return [
+        CreationFailure(
+            pod=told["pod"],
+            message=told["error"].strip()[:MESSAGE_LENGTH_MAX],
+            at=each.lastTimestamp,
+        )
+        for each in latest_first
+        if (told := _FAILED_CREATE.match(each.message or ""))
+    ]

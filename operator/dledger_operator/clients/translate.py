@@ -1,8 +1,8 @@
 """Translates the client library's objects into the operator's own types (`api_objects`)."""
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from lightkube.models.batch_v1 import JobCondition
@@ -10,14 +10,13 @@ from lightkube.models.core_v1 import PodCondition
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import StatefulSet
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import ConfigMap, Event, PersistentVolumeClaim, Pod
+from lightkube.resources.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from lightkube.resources.discovery_v1 import EndpointSlice
 
 from dledger_operator import names
 from dledger_operator.api_objects import (
     AppliedSpec,
     ChildView,
-    CreationFailure,
     EndpointView,
     JobPodView,
     JobView,
@@ -29,17 +28,12 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.clients.claim_volumes import volume_fields
-from dledger_operator.clients.pod_problems import MESSAGE_LENGTH_MAX, pod_problem, problem_of
+from dledger_operator.clients.pod_problems import pod_problem, problem_of
 from dledger_operator.spec.revision import Revision
 
 _ENDED_PHASES: Final = ("Failed", "Succeeded")
-_FAILED_CREATE: Final = re.compile(
-    r"create (?:Pod|Claim \S+ for Pod) (?P<pod>\S+) in StatefulSet \S+ failed error: (?P<error>.+)",
-    re.DOTALL,
-)
 _APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]+)(?: ([0-9A-Za-z.-]+))?")
 _COUNTS: Final = frozenset(map(str, names.REPLICAS_ALLOWED))
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def pod_view(pod: Pod) -> PodView:
@@ -199,20 +193,6 @@ def child_view(
         annotations=metadata.annotations or {},
         selector=selector or {},
     )
-
-
-def creation_failures(events: Iterable[Event]) -> list[CreationFailure]:
-    """Translate the StatefulSet controller's Events about refused pods and claims, latest first.
-
-    Events with a text of another form are left out: they do not name their pod.
-    """
-    latest_first = sorted(events, key=lambda each: each.lastTimestamp or _LONG_AGO, reverse=True)
-    matches = (_FAILED_CREATE.match(event.message or "") for event in latest_first)
-    return [
-        CreationFailure(pod=match["pod"], message=match["error"].strip()[:MESSAGE_LENGTH_MAX])
-        for match in matches
-        if match
-    ]
 
 
 def endpoint_views(endpoint_slice: EndpointSlice) -> list[EndpointView]:

@@ -1,6 +1,6 @@
 """BrokerServing: the members that are a RocketMQ broker take clients."""
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_broker import name_servers, serving
 from dledger_operator.observed_state import ObservedGroup, ObservedMember
@@ -14,23 +14,23 @@ def judge(observed: ObservedGroup) -> Judgment:
     """
     if observed.hibernates:
         message = "the group hibernates, so no member runs"
-        return Judgment(holds=False, reason="Hibernated", message=message)
+        return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
     takers = [member for member, _ in serving(observed)]
-    reasons = [
+    refusals = [
         f"{member.pod}: {_why_not(member)}" for member in observed.members if member not in takers
     ]
     if not takers:
-        message = f"no member takes clients: {'; '.join(reasons) or 'there is none'}"
+        message = f"no member takes clients: {'; '.join(refusals) or 'there is none'}"
         return Judgment(holds=False, reason="NoMemberServes", message=message)
     if observed.leader is None:
         message = (
             "no member leads: clients get the messages that are stored, and nothing is accepted "
             "until there is a leader; LeaderElected says what is in the way"
         )
-        return Judgment(holds=False, reason="NoLeader", message=message)
+        return Judgment(holds=False, reason=reasons.NO_LEADER, message=message)
     service = names.broker_address(observed.namespace, observed.name, names.NAMES_PORT)
     message = "; ".join(
-        [f"{len(takers)} of {len(observed.members)} members take clients at {service}", *reasons]
+        [f"{len(takers)} of {len(observed.members)} members take clients at {service}", *refusals]
     )
     if missing := _not_registered(observed):
         message += (

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from dledger_operator.api_objects import Problem
+from dledger_operator import reasons
+from dledger_operator.problem import Problem
 
 _QUOTA: Final = (
     "raise the namespace's quota, or ask for less in spec.replicas, spec.resources or "
@@ -27,11 +28,11 @@ _IMAGE: Final = (
     "then makes the pods again"
 )
 _BY_REASON_AND_WORDS: Final = (
-    ("FailedCreate", "exceeded quota", _QUOTA),
-    ("FailedCreate", "PriorityClass", _PRIORITY),
-    ("FailedCreate", "", _REFUSED),
+    (reasons.FAILED_CREATE, "exceeded quota", _QUOTA),
+    (reasons.FAILED_CREATE, "PriorityClass", _PRIORITY),
+    (reasons.FAILED_CREATE, "", _REFUSED),
     ("VolumePending", "", _VOLUME),
-    ("Unschedulable", "", _NODE),
+    (reasons.UNSCHEDULABLE, "", _NODE),
     ("ErrImagePull", "", _IMAGE),
     ("ImagePullBackOff", "", _IMAGE),
     ("InvalidImageName", "", _IMAGE),

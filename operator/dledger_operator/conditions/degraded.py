@@ -3,11 +3,11 @@
 from typing import Final
 
 from dledger_formats.audit import Verdict
-from dledger_operator import names
-from dledger_operator.api_objects import Problem
+from dledger_operator import names, reasons
 from dledger_operator.conditions import audit_passed
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
+from dledger_operator.problem import Problem
 
 TYPE = "Degraded"
 NAMED_MAX: Final = 5
@@ -15,12 +15,13 @@ NAMED_MAX: Final = 5
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report the most specific cause: a problem of a pod or volume claim, then what the last audit
-    found, then a voter that is not ready, then damage that a voter cannot mend, then a part of the
-    spec that cannot be applied. Members that do not vote yet do not count.
+    found, then a voter that is not ready, then damage that a voter cannot mend, then pods that
+    the operator cannot label, then a part of the spec that cannot be applied. Members that do not
+    vote yet do not count.
     """
     if observed.hibernates:
         message = "the group hibernates, so no member runs"
-        return Judgment(holds=False, reason="Hibernated", message=message)
+        return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
     if problem := member_problem(observed):
         return Judgment(holds=True, reason=problem.reason, message=problem.message)
     if dangers := [member.danger for member in observed.members if member.danger]:
@@ -32,7 +33,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     absent = [member for member in observed.voters if not member.ready]
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)
-        reason = "MemberNotReady"
+        reason = reasons.MEMBER_NOT_READY
         if all(member.is_healing for member in absent):
             reason = "MemberHealing"
         elif without := [member for member in absent if member.is_without_log]:
@@ -54,10 +55,8 @@ def judge(observed: ObservedGroup) -> Judgment:
             "nothing they say is believed; remove the label from these pods"
         )
         return Judgment(holds=True, reason="ForeignPods", message=message)
-    if observed.warning:
-        return Judgment(
-            holds=True, reason=observed.warning.reason, message=observed.warning.message
-        )
+    if warning := observed.follow_problem or observed.warning:
+        return Judgment(holds=True, reason=warning.reason, message=warning.message)
     if absent:
         return Judgment(holds=False, reason="Starting", message="members are starting")
     return Judgment(holds=False, reason="AsExpected", message="all voters are ready")

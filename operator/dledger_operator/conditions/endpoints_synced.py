@@ -8,5 +8,8 @@ TYPE = "EndpointsSynced"
 
 def judge(observed: ObservedGroup) -> Judgment:
     """Report the result of comparing the EndpointSlices with the leader."""
-    endpoints = observed.endpoints
-    return Judgment(holds=endpoints.synced, reason=endpoints.reason, message=endpoints.message)
+    endpoints, problem = observed.endpoints, observed.follow_problem
+    why = f"; {problem.message}" if problem and not endpoints.synced else ""
+    return Judgment(
+        holds=endpoints.synced, reason=endpoints.reason, message=f"{endpoints.message}{why}"
+    )

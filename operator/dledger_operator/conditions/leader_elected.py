@@ -1,6 +1,6 @@
 """LeaderElected: one member has proved that it leads."""
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
@@ -33,8 +33,12 @@ def judge(observed: ObservedGroup) -> Judgment:
     if observed.leader is None:
         silent = [member.member_id for member in observed.members if member.status is None]
         cause = f"; no answer from {', '.join(silent)}" if silent else ""
+        if observed.follow_problem:
+            cause += f"; {observed.follow_problem.message}"
         return Judgment(
-            holds=False, reason="NoLeader", message=f"no member has proved that it leads{cause}"
+            holds=False,
+            reason=reasons.NO_LEADER,
+            message=f"no member has proved that it leads{cause}",
         )
     return Judgment(
         holds=True,

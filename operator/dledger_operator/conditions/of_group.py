@@ -17,7 +17,7 @@ from dledger_operator.conditions import (
     quorum_healthy,
     ready,
 )
-from dledger_operator.conditions.condition import stamped
+from dledger_operator.conditions.condition import Judgment, stamped
 from dledger_operator.observed_state import ObservedGroup
 
 ALL: Final = (
@@ -33,6 +33,19 @@ ALL: Final = (
     paused,
 )
 
+_OF_PODS: Final = (
+    ready,
+    leader_elected,
+    quorum_healthy,
+    endpoints_synced,
+    degraded,
+    progressing,
+    leader_placed,
+    broker_serving,
+)
+"""The conditions that follow from the pods and what they answer."""
+PODS_UNKNOWN: Final = "PodsUnknown"
+
 
 def build(
     observed: ObservedGroup,
@@ -44,11 +57,14 @@ def build(
     """Build every condition; `previous` are the group's current conditions. A group that is no
     broker has none about it.
     """
+    unknown = {*_OF_PODS} if not observed.pods_known else set()
+    if observed.problem:  # why the spec is not in effect does not depend on the pods
+        unknown.discard(ready)
     before = {condition.get("type"): condition for condition in previous}
     return [
         stamped(
             kind.TYPE,
-            kind.judge(observed),
+            _pods_unknown(observed) if kind in unknown else kind.judge(observed),
             previous=before.get(kind.TYPE),
             now=now,
             generation=generation,
@@ -56,3 +72,13 @@ def build(
         for kind in ALL
         if kind is not broker_serving or observed.broker is not None
     ]
+
+
+def _pods_unknown(observed: ObservedGroup) -> Judgment:
+    """Say that nothing can be told. A group is not called broken because nobody could look."""
+    message = "the group's pods have not been listed yet"
+    if observed.follow_problem:
+        message = observed.follow_problem.message
+    elif observed.problem:
+        message = "the spec cannot be followed, so nobody looks at the group's pods"
+    return Judgment(holds=None, reason=PODS_UNKNOWN, message=message)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
@@ -37,7 +37,9 @@ def judge(observed: ObservedGroup) -> Judgment:
     members_left = [] if scaled else [_members_left(observed, to_add, to_remove)]
     message = "; ".join([*members_left, *_rest_left(observed)])
     if observed.paused:
-        return Judgment(holds=True, reason="Paused", message=f"{message}; spec.paused is true")
+        return Judgment(
+            holds=True, reason=reasons.PAUSED, message=f"{message}; spec.paused is true"
+        )
     waiting = observed.plan.waiting if observed.plan else None
     if waiting and observed.behind:
         message += f"; {waiting.message}"
@@ -57,8 +59,12 @@ def judge(observed: ObservedGroup) -> Judgment:
 def _hibernating(observed: ObservedGroup) -> Judgment:
     if observed.hibernates:
         message = "the group hibernates, as spec.hibernate asks for"
-        return Judgment(holds=False, reason="Hibernated", message=message)
+        return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
     problem, message = observed.scaling_problem, "the group is to hibernate"
+    if observed.paused and not observed.falls_asleep:
+        return Judgment(
+            holds=True, reason=reasons.PAUSED, message=f"{message}; spec.paused is true"
+        )
     if observed.falls_asleep:
         left = [member.pod for member in observed.members if member.exists]
         message += f"; {', '.join(left)} {'has' if len(left) == 1 else 'have'} not ended yet"
@@ -66,7 +72,7 @@ def _hibernating(observed: ObservedGroup) -> Judgment:
         problem = stuck[0] if stuck else problem
     if problem:
         return Judgment(holds=True, reason=problem.reason, message=f"{message}; {problem.message}")
-    return Judgment(holds=True, reason="Hibernating", message=message)
+    return Judgment(holds=True, reason=reasons.HIBERNATING, message=message)
 
 
 def pods_behind(observed: ObservedGroup) -> str:

@@ -1,12 +1,11 @@
 """QuorumHealthy: enough voters are ready to commit."""
 
+from dledger_operator import reasons
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "QuorumHealthy"
-HIBERNATED = "Hibernated"
-HIBERNATING = "Hibernating"
-ON_PURPOSE = (HIBERNATED, HIBERNATING)
+ON_PURPOSE = (reasons.HIBERNATED, reasons.HIBERNATING)
 """Reasons for which a group has no majority because the user asked for it."""
 
 
@@ -14,7 +13,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     """Report whether a majority of the voters is ready."""
     if observed.hibernates:
         message = "the group hibernates, so no member runs"
-        return Judgment(holds=False, reason=HIBERNATED, message=message)
+        return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
     absent = [member for member in observed.voters if not member.ready]
     count = f"{observed.ready_voters} of {len(observed.membership.voters)} voters are ready"
     if not absent:
@@ -22,5 +21,5 @@ def judge(observed: ObservedGroup) -> Judgment:
     message = f"{count}; " + "; ".join(f"{member.member_id}: {member.reason}" for member in absent)
     if observed.quorum_slack >= 0:
         return Judgment(holds=True, reason="MajorityReady", message=message)
-    reason = HIBERNATING if observed.falls_asleep else "QuorumLost"
+    reason = reasons.HIBERNATING if observed.falls_asleep else reasons.QUORUM_LOST
     return Judgment(holds=False, reason=reason, message=message)

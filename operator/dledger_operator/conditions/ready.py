@@ -1,5 +1,6 @@
 """Ready: the summary. The spec is in effect, and appends through the master Service succeed."""
 
+from dledger_operator import reasons
 from dledger_operator.conditions import (
     cures,
     degraded,
@@ -12,7 +13,6 @@ from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "Ready"
-HIBERNATED = "Hibernated"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
@@ -28,13 +28,13 @@ def judge(observed: ObservedGroup) -> Judgment:
             "spec.hibernate is true: the group has no pods, and keeps its volumes and Services; "
             "set it to false to wake the group"
         )
-        return Judgment(holds=False, reason=HIBERNATED, message=message)
+        return Judgment(holds=False, reason=reasons.HIBERNATED, message=message)
     for judge_part in (leader_elected.judge, quorum_healthy.judge, endpoints_synced.judge):
         judgment = judge_part(observed)
         if not judgment.holds:
             return _with_cause(observed, judgment)
     if observed.is_run_by_no_pod:
-        reason = "Paused" if observed.paused else "NotRolledOut"
+        reason = reasons.PAUSED if observed.paused else "NotRolledOut"
         message = f"the group serves; {progressing.pods_behind(observed)}"
         return Judgment(holds=False, reason=reason, message=message)
     elected = leader_elected.judge(observed)

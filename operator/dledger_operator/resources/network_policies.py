@@ -76,7 +76,7 @@ def build_audits(group: Group) -> Manifest:
 
 
 def _is_open(group: Group) -> bool:
-    """Tell whether clients may connect from anywhere. A Service that is reachable from outside of
+    """Return whether clients may connect from anywhere. A Service that is reachable from outside of
     the cluster hides the addresses of its clients behind those of nodes.
     """
     services = [group.master_service, group.slave_service]

@@ -33,12 +33,16 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_identity(template: Manifest, shape: Shape) -> Manifest:
-    """Return an existing pod template with the variable of the identity, if it lacks it."""
+    """Return an existing pod template with the identity that the group has now.
+
+    It may lack one, or have that of before `dledger-node store adopt`: pods with that one would be
+    strangers to the group.
+    """
     changed = copy.deepcopy(template)
     for container in member_containers(changed):
-        known = {each["name"] for each in container.get("env", [])}
-        missing = [each for each in _identity_variable(shape) if each["name"] not in known]
-        container["env"] = [*container.get("env", []), *missing]
+        by_name = {each["name"]: each for each in container.get("env", [])}
+        by_name |= {each["name"]: each for each in _identity_variable(shape)}
+        container["env"] = list(by_name.values())
     return changed
 
 
@@ -59,7 +63,7 @@ def build(group: Group, shape: Shape) -> Manifest:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": group_selector(group.name)},
             # A StatefulSet that is deleted or scaled by hand must not take the log with it; what
-            # `storage.retain` asks for is done by `behaviours.children.claims` and scaling.
+            # `storage.retain` asks for is done by `behaviours.volumes.claim_owners` and scaling.
             "persistentVolumeClaimRetentionPolicy": {
                 "whenDeleted": "Retain",
                 "whenScaled": "Retain",

@@ -11,7 +11,7 @@ _LIVE_VARIABLES: Final = frozenset(map(variable_name, LIVE))
 
 
 def reads_live_settings(template: Manifest) -> bool:
-    """Tell whether the pods read the file with live settings."""
+    """Return whether the pods read the file with live settings."""
     return variable_name("live_settings_file") in _environment(template)
 
 

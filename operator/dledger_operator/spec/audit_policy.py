@@ -29,7 +29,7 @@ _SHORTHANDS: Final = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Times in a time zone, as cron has them. A time that a change of the clocks skips is moved
-    behind the gap; one that they repeat counts once.
+    to the end of the gap; one that they repeat counts once.
     """
 
     cron: str

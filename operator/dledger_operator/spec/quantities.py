@@ -1,11 +1,12 @@
-"""The durations of a spec (`250ms`), and the memory limit of a container."""
+"""The durations of a spec (`250ms`), the memory limit of a container, and the sizes of volumes."""
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from dledger_formats.quantities import quantity
+from dledger_formats.quantities import BYTES_MAX, quantity
 
 _TEXT_LENGTH_MAX: Final = 20
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -41,3 +42,13 @@ def memory_limit_bytes(resources: Mapping[str, Any]) -> int:
         return min(int(quantity(text)), MEMORY_BYTES_MAX)
     except ValueError:
         return 0
+
+
+def volume_bytes(size: str | int) -> int:
+    """Return the size of a volume in bytes, as Kubernetes reads a quantity: rounded up, and no more
+    than BYTES_MAX.
+
+    Raises ValueError for a text that is no quantity. A size that the schema admits is never
+    refused: storage.size cannot go back, so a refusal would last.
+    """
+    return min(math.ceil(quantity(size)), BYTES_MAX)

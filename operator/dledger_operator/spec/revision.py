@@ -1,4 +1,4 @@
-"""A revision: of what a member's pod is made, part by part. Pods carry theirs in an annotation.
+"""A revision: what a member's pod is made of, part by part. Pods carry theirs in an annotation.
 
 The operator compares revisions, never pod specs: the API server fills in defaults, and admission
 changes specs.

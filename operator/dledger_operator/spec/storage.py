@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats.quantities import quantity_bytes
-from dledger_operator.spec.quantities import duration_ms
+from dledger_formats.quantities import quantity
+from dledger_operator.spec.quantities import duration_ms, volume_bytes
 from dledger_operator.spec.spec_reader import InvalidSpecError, SpecReader
 
 RETENTIONS: Final = ("Retain", "Delete")
@@ -27,7 +27,9 @@ class Storage:
     """The volume claim of each member."""
 
     size: str
-    """The size as written in the spec; copied into the volume claim unchanged."""
+    """The size as written in the spec, or in bytes if that is no number of bytes that Kubernetes
+    counts; copied into the volume claim.
+    """
     size_bytes: int
     storage_class_name: str
     """The name of the storage class; empty for the cluster's default."""
@@ -42,10 +44,11 @@ def read_storage(storage: SpecReader) -> Storage:
     size = storage.values.get("size")
     if size is None:
         raise InvalidSpecError(f"{storage.path}.size is missing")
+    size_bytes = storage.converted("size", volume_bytes, size)
     retain = storage.section("retain")
     return Storage(
-        size=str(size),
-        size_bytes=storage.converted("size", quantity_bytes, size),
+        size=str(size) if quantity(size) == size_bytes else str(size_bytes),
+        size_bytes=size_bytes,
         storage_class_name=storage.text("storageClassName"),
         when_deleted=retain.choice("whenDeleted", RETENTIONS),
         when_scaled=retain.choice("whenScaled", RETENTIONS),
@@ -56,8 +59,8 @@ def read_storage(storage: SpecReader) -> Storage:
 def _auto_grow(grow: SpecReader) -> AutoGrow:
     found = AutoGrow(
         at_percent=grow.number("usedPercent", 80),
-        step_bytes=grow.converted("step", quantity_bytes, ""),
-        max_bytes=grow.converted("maxSize", quantity_bytes, ""),
+        step_bytes=grow.converted("step", volume_bytes, ""),
+        max_bytes=grow.converted("maxSize", volume_bytes, ""),
         cool_down_s=grow.converted("coolDown", duration_ms, "6h") / 1000,
     )
     if not 1 <= found.at_percent <= 100 or found.step_bytes < 1:

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
 from dledger_operator.spec.quantities import duration_ms
 from dledger_operator.spec.spec_reader import SpecReader
-
-LAG_ENTRIES_MAX: Final = 1000
-"""The leader itself refuses a target that lacks more (`dledger_node.raft.config`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +20,7 @@ class SwitchoverRequest:
     target: str
     """Id of the member that is to lead."""
     lag_entries_max: int
+    """How many committed entries the target may lack. The leader has a bound of its own."""
     timeout_s: float
     ttl_after_finished_s: float
 
@@ -36,7 +35,7 @@ class SwitchoverRequest:
             uid=metadata["uid"],
             group_name=spec.section("groupRef").required_text("name"),
             target=spec.required_member("target"),
-            lag_entries_max=spec.number("maxLagEntries", LAG_ENTRIES_MAX),
+            lag_entries_max=spec.number("maxLagEntries", TRANSFER_LAG_ENTRIES_MAX),
             timeout_s=spec.converted("timeout", duration_ms, "30s") / 1000,
             ttl_after_finished_s=spec.converted("ttlAfterFinished", duration_ms, "24h") / 1000,
         )

@@ -81,7 +81,7 @@ def wait_ready(server: ApiServer, process: "subprocess.Popen[bytes]") -> None:
 
 
 def is_ready(server: ApiServer) -> bool:
-    """Tell whether the server answers and has created its initial objects."""
+    """Return whether the server answers and has created its initial objects."""
     if not certificate(server.folder).exists():
         return False
     try:

@@ -4,9 +4,10 @@ import socket
 from collections.abc import Iterable
 from typing import Self
 
+from dledger_formats.peers import split_address
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
-from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq import answers, message_record
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.consumer_groups import (
     Consumer,
@@ -30,11 +31,11 @@ class BrokerClient:
         self, address: str, timeout_s: float = 30.0, version: int = 0, from_host: str = ""
     ) -> None:
         """`version` is the release that this client says to be of; `from_host` is its own IP."""
-        host, _, port = address.rpartition(":")
+        host, port = split_address(address)
         self._socket = socket.create_connection(
-            (host, int(port)), timeout=timeout_s, source_address=(from_host, 0)
+            (host, port), timeout=timeout_s, source_address=(from_host, 0)
         )
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(header_bytes_max=answers.HEADER_BYTES_MAX)
         self._answers: dict[int, RemotingCommand] = {}
         self._opaque = 0
         self._version = version
@@ -49,13 +50,22 @@ class BrokerClient:
 
     def begin(self, code: int, ext: Ext | None = None, body: bytes = b"", flag: int = 0) -> int:
         """Send a request; return its opaque."""
+        self._socket.sendall(self._encoded(code, ext or {}, body, flag))
+        return self._opaque
+
+    def begin_all(self, *requests: tuple[int, Ext, bytes]) -> list[int]:
+        """Send requests with one write; return their opaques."""
+        first = self._opaque + 1
+        self._socket.sendall(b"".join([self._encoded(*each) for each in requests]))
+        return list(range(first, self._opaque + 1))
+
+    def _encoded(self, code: int, ext: Ext, body: bytes, flag: int = 0) -> bytes:
         self._opaque += 1
         command = RemotingCommand(
-            code=code, opaque=self._opaque, flag=flag, ext_fields=ext or {}, body=body,
+            code=code, opaque=self._opaque, flag=flag, ext_fields=ext, body=body,
             version=self._version,
         )  # fmt: skip
-        self._socket.sendall(frames.encode(command))
-        return self._opaque
+        return frames.encode(command)
 
     def answer(self, opaque: int) -> RemotingCommand:
         """Wait for the answer to a request. Raises ConnectionError if the connection ends."""

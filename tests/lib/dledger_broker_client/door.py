@@ -13,6 +13,7 @@ from dledger_broker.door.between_members.door_frames import (
     Way,
 )
 from dledger_broker_client.client import Ext, send_ext
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode
 from dledger_node.remoting import native
@@ -25,8 +26,8 @@ class DoorClient:
 
     def __init__(self, group: BrokerGroup, sender: str, leader: str) -> None:
         """`sender` is a member that does not run: its real links would be cut."""
-        host, _, port = group.peers[leader].rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        host, port = split_address(group.peers[leader])
+        self._socket = socket.create_connection((host, port), timeout=30)
         self._decoder = FrameDecoder()
         self._answers: dict[int, DoorAnswer] = {}
         self._number = 0

@@ -1,15 +1,16 @@
 """`Group`: a model of leaders one after another, and a door that passes requests on to them.
 
-Each leader appends behind what is committed, and the next leader keeps any part of what is not.
+Each leader appends after what is committed, and the next leader keeps any part of what is not.
 """
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dledger_broker.door.between_members import door_frames
 from dledger_broker.door.between_members.door_frames import REGISTER, DoorAnswer, DoorRequest, Way
-from dledger_broker.door.between_members.door_link import LinkOwner
+from dledger_broker.door.between_members.door_link import DoorLinkOwner
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.metrics import BrokerCounters
@@ -55,7 +56,7 @@ class Link:
     """A link to one leader, whose requests arrive in order."""
 
     group: "Group"
-    owner: LinkOwner
+    owner: DoorLinkOwner
     leader_id: str
     term: int
     was_made: bool = True
@@ -111,15 +112,18 @@ class Group:
         self.links: list[Link] = []
         self.makes_links = True
         """Whether connections are made at once."""
+        self.soon: list[Callable[[], None]] = []
+        """What the door asked to be called in the next turn of the event loop."""
         self.door = ToLeader(
             self,
             self.open_link,  # type: ignore[arg-type]
             self.serve,
             BrokerCounters(),
             lambda: self.now_s,
+            self.soon.append,
         )
 
-    def open_link(self, owner: LinkOwner, leader_id: str, term: int) -> Link:
+    def open_link(self, owner: DoorLinkOwner, leader_id: str, term: int) -> Link:
         """Begin to connect."""
         self.links.append(Link(self, owner, leader_id, term, self.makes_links))
         return self.links[-1]
@@ -158,6 +162,18 @@ class Group:
         else:
             self.leader = (f"n{rng.randint(1, 2)}", self.term)
         self.door.leader_changed()
+
+    def turn(self) -> bool:
+        """Run the next turn of the event loop; return whether there was anything to run."""
+        due, self.soon[:] = list(self.soon), []
+        for call in due:
+            call()
+        return bool(due)
+
+    def run_all_turns(self) -> None:
+        """Run turns of the event loop until there is nothing to run."""
+        while self.turn():
+            pass
 
     def lose_leader(self) -> None:
         """Let nobody lead."""
@@ -228,6 +244,7 @@ class Group:
         self.elect(random.Random(0), here=False)
         for _ in range(100):
             self.door.tick()
+            self.run_all_turns()
             for link in self.links:
                 link.make()
                 while link.open and link.arriving:
@@ -237,7 +254,13 @@ class Group:
         assert self.door.count == 0
 
 
-def call_of(group: Group, line: Line, opaque: int, code: int = RequestCode.SEND_MESSAGE_V2) -> Call:
+def call_of(
+    group: Group,
+    line: Line,
+    opaque: int,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    body: bytes = b"x",
+) -> Call:
     """Return a client's request."""
-    command = RemotingCommand(code=code, opaque=opaque, ext_fields={}, body=b"x")
+    command = RemotingCommand(code=code, opaque=opaque, ext_fields={}, body=body)
     return Call(line, command, group.door, group.now_s)

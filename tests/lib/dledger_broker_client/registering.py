@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from dledger_broker.metrics import BrokerCounters
-from dledger_broker.names.name_servers import NameServers
-from dledger_broker.names.registration import Standing, Standings
+from dledger_broker.registration.name_servers import NameServers
+from dledger_broker.registration.register_broker import Standing, Standings
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker.state.tables import TableVersion

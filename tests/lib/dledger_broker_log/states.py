@@ -25,10 +25,12 @@ def applied(*steps: Step) -> BrokerState:
     return state
 
 
+def topic_config(name: str, queues: int = 1) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+
+
 def topic_set(name: str, queues: int = 4) -> TopicSet:
-    return TopicSet(
-        config=TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=6)
-    )
+    return TopicSet(config=topic_config(name, queues))
 
 
 def group_set(name: str) -> GroupSet:

@@ -8,9 +8,8 @@ from pathlib import Path
 from random import Random
 
 from dledger_audit.compaction.archive import Archive
-from dledger_formats import json_objects
 from dledger_formats.log import disk, memberships
-from dledger_formats.log.archives import INFO_FILE, FileDigest
+from dledger_formats.log.archives import INFO_FILE, FileDigest, digest_of
 from dledger_logs import damage
 from dledger_logs.read import read_log
 from dledger_logs.write import Entry, Shape, write_log
@@ -44,7 +43,8 @@ def signed(path: Path, sound: Sound, **changes: object) -> Archive:
         for folder in (disk.DATA_FOLDER, disk.INDEX_FOLDER)
         for each in sorted((log / folder).iterdir())
     ]
-    (path / INFO_FILE).write_bytes(json_objects.encode(replace(info, files=files, **changes)))  # type: ignore[arg-type]
+    said = replace(info, files=files, copy_sha256=digest_of(files), **changes)  # type: ignore[arg-type]
+    (path / INFO_FILE).write_bytes(said.to_json())
     loaded = Archive.load(path)
     assert loaded is not None
     return loaded

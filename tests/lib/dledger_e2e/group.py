@@ -53,7 +53,7 @@ class Group:
         self.kubectl("patch", "dlg", self.name, "--type=merge", "-p", patch)
 
     def is_as_asked(self) -> bool:
-        """Tell whether the status describes the current spec, and says that it is reached."""
+        """Return whether the status describes the current spec, and says that it is reached."""
         found = self.get("dlg", self.name)
         status, replicas = found.get("status", {}), found["spec"]["replicas"]
         current = status.get("observedGeneration") == found["metadata"]["generation"]

@@ -1,13 +1,19 @@
-"""Watches the members' pods: how many had the master label at once, and how many were up."""
+"""Watches the members' pods: how many had the master label at once, and how many were up.
+
+A watch that saw nothing proves nothing: the block begins once every member was seen, and fails if
+kubectl ended before it.
+"""
 
 import contextlib
 import json
 import subprocess
+import tempfile
 import threading
 from types import TracebackType
 from typing import Any, Self
 
 from dledger_e2e.group import ROLE_LABEL, Group
+from dledger_e2e.waiting import wait_for
 
 
 class PodWatch:
@@ -19,6 +25,7 @@ class PodWatch:
         self._roles: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by _stop
         self.events = 0
         self.double_masters: list[list[str]] = []
         self._up: set[str] = set()
@@ -32,15 +39,23 @@ class PodWatch:
         """All values of each pod's term annotation, in order."""
 
     def __enter__(self) -> Self:
-        """Start watching."""
+        """Start watching, and wait until every member was seen.
+
+        Raises AssertionError if kubectl ends first, or lists fewer pods for a minute.
+        """
         self._process = self._group.deployment.kubernetes.start(
             "get", "pods", f"--namespace={self._group.namespace}",
             f"--selector=dledger.io/group={self._group.name}",
             "--watch", "--output-watch-events", "--output=json",
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=self._errors,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
+        try:
+            wait_for(self._has_seen_every_member, "the watch has seen every member")
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
@@ -49,14 +64,34 @@ class PodWatch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop watching."""
+        """Stop watching. Raises AssertionError if the watch had ended before the block did."""
+        try:
+            if error is None:
+                self._assert_runs()
+        finally:
+            self._stop()
+
+    def _has_seen_every_member(self) -> bool:
+        self._assert_runs()
+        return len(self._roles) >= self._members
+
+    def _assert_runs(self) -> None:
+        assert self._process is not None
+        if (code := self._process.poll()) is not None:
+            self._errors.seek(0)
+            said = self._errors.read().decode(errors="replace").strip()
+            raise AssertionError(f"the watch ended with {code}: {said or 'kubectl said nothing'}")
+
+    def _stop(self) -> None:
         assert self._process is not None
         assert self._thread is not None
         self._process.terminate()
         self._process.wait()
         self._thread.join(timeout=10)
+        assert not self._thread.is_alive(), "not all events were read"
         assert self._process.stdout is not None
         self._process.stdout.close()
+        self._errors.close()
 
     def _follow(self) -> None:
         assert self._process is not None

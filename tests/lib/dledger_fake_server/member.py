@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from dledger_fake_server.administration import change, transfer
 from dledger_fake_server.behavior import Behavior, Fault
 from dledger_fake_server.connection import Connection
 from dledger_fake_server.followers import Followers
@@ -16,10 +17,7 @@ from dledger_formats.protocol.append_batch import APPEND_BATCH, split
 from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.follow import FOLLOW, ONLY_THE_ENDS, FollowRequest, FollowResponse
 from dledger_formats.protocol.frames import RemotingCommand, encode, encode_responses
-from dledger_formats.protocol.leadership_transfer import (
-    LeadershipTransferRequest,
-    LeadershipTransferResponse,
-)
+from dledger_formats.protocol.membership_change import CHANGE_MEMBERSHIP
 from dledger_formats.protocol.producers import (
     APPEND_IDEMPOTENT,
     APPEND_IDEMPOTENT_BATCH,
@@ -99,6 +97,8 @@ class Member:
     """Set by every METADATA."""
     transfers: deque[Behavior] = field(default_factory=deque)
     """Behavior for the next transfers; then they succeed."""
+    changes: deque[Behavior] = field(default_factory=deque)
+    """Behavior for the next changes of the membership; then they succeed without an effect."""
     followers: Followers = field(default_factory=Followers)
     """The FOLLOW and READ_RANGE requests that wait for an entry."""
     append_received: asyncio.Event = field(default_factory=asyncio.Event)
@@ -191,10 +191,13 @@ class Member:
         if command.code == RequestCode.GET:
             return self._get(GetEntriesRequest.from_json(command.body))
         if command.code == RequestCode.LEADERSHIP_TRANSFER:
-            return self._transfer(LeadershipTransferRequest.from_json(command.body))
+            return transfer(self, command.body)
+        if command.code == CHANGE_MEMBERSHIP:
+            return change(self, command.body)
         return RemotingCommand(code=3, opaque=0, remark="request type not supported")
 
-    def _refusal(self, request: Request, *, of_metadata: bool = False) -> DLedgerResponseCode:
+    def refusal(self, request: Request, *, of_metadata: bool = False) -> DLedgerResponseCode:
+        """Return why the member does not serve a request, or SUCCESS."""
         needs_id = self.needs_remote_id or not of_metadata or request.remote_id is not None
         if needs_id and request.remote_id != self.member_id:
             return Code.UNKNOWN_MEMBER
@@ -206,7 +209,7 @@ class Member:
         return Code.SUCCESS
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
-        code = self._refusal(request, of_metadata=True)
+        code = self.refusal(request, of_metadata=True)
         if code is not Code.SUCCESS:
             return MetadataResponse(code=code, group=request.group, remote_id=request.remote_id)
         return MetadataResponse(
@@ -228,7 +231,7 @@ class Member:
     ) -> RegisterProducerResponse | RemotingCommand | Fault:
         behavior: Behavior = self.registrations.popleft() if self.registrations else Code.SUCCESS
         if behavior is Code.SUCCESS:
-            behavior = self._refusal(request)
+            behavior = self.refusal(request)
         if not isinstance(behavior, DLedgerResponseCode):
             return behavior
         producer = self.group.producers.register() if behavior is Code.SUCCESS else -1
@@ -241,7 +244,7 @@ class Member:
         self.append_received.set()
         behavior: Behavior = self.script.popleft() if self.script else Code.SUCCESS
         if behavior is Code.SUCCESS:
-            behavior = self._refusal(request)
+            behavior = self.refusal(request)
         if behavior is Code.SUCCESS or behavior in (
             Fault.APPEND_AND_DISCONNECT,
             Fault.APPEND_WITHOUT_ANSWER,
@@ -271,7 +274,7 @@ class Member:
                 return self.group.append_all(bodies)
 
     def _get(self, request: GetEntriesRequest) -> GetEntriesResponse:
-        code = self._refusal(request)
+        code = self.refusal(request)
         log = self.group.log
         if code is Code.SUCCESS and not 0 <= request.begin_index < len(log):
             code = Code.INDEX_OUT_OF_RANGE
@@ -317,7 +320,7 @@ class Member:
         return Fault.NO_ANSWER
 
     def _follow_answer(self, request: FollowRequest) -> bytes:
-        code = self._refusal(request)
+        code = self.refusal(request)
         entries = []
         if code is Code.SUCCESS and request.begin_index != ONLY_THE_ENDS:
             answer = self._get(request)  # type: ignore[arg-type]  # has the same fields
@@ -332,19 +335,3 @@ class Member:
             committed_index=len(self.group.log) - 1,
         )
         return response.to_json()
-
-    def _transfer(
-        self, request: LeadershipTransferRequest
-    ) -> LeadershipTransferResponse | RemotingCommand | Fault:
-        behavior: Behavior = self.transfers.popleft() if self.transfers else Code.SUCCESS
-        if behavior is Code.SUCCESS:
-            behavior = self._refusal(request)
-        if behavior is Code.SUCCESS and request.transfer_id != self.member_id:
-            behavior = Code.UNEXPECTED_ARGUMENT
-        if behavior is Code.SUCCESS and request.term != self.group.term:
-            behavior = Code.INCONSISTENT_TERM
-        if behavior is Code.SUCCESS:
-            self.group.elect(request.transferee_id)
-        if not isinstance(behavior, DLedgerResponseCode):
-            return behavior
-        return LeadershipTransferResponse(code=behavior, term=self.group.term)

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 from typing import Final
 
+from dledger_formats.peers import split_address
+
 FLOOD_S: Final = 2.0
 
 
 async def flood(address: str, data: bytes) -> int:
     """Send bytes to an address again and again for FLOOD_S. Return the bytes of the answers."""
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
+    host, port = split_address(address)
+    reader, writer = await asyncio.open_connection(host, port, limit=1 << 22)
 
     async def ask() -> None:
         while True:

@@ -16,7 +16,7 @@ def rounds_of_short_turns(
     """Repeat the body of a loop until it costs no member a turn that is too long.
 
     The bound is one of processor time. `TurnWatch` says which turns are strays. A request that
-    costs too much costs it in each of the ROUNDS rounds; the neighbours of a shared processor slow
+    costs too much costs it in each of the ROUNDS rounds; the neighbors of a shared processor slow
     it down for a moment only. The members are level when a round begins. Otherwise a follower's
     turn for an entry that was appended before, of the largest size perhaps, would count.
 

@@ -2,6 +2,7 @@
 
 import socket
 
+from dledger_formats.peers import split_address
 from dledger_formats.protocol import frames
 from dledger_formats.protocol.frames import FrameDecoder, RemotingCommand
 from tools.groups.node_group import NodeGroup
@@ -9,8 +10,8 @@ from tools.groups.node_group import NodeGroup
 
 def connect(group: NodeGroup, member: str) -> socket.socket:
     """Open a connection to a member."""
-    host, _, port = group.peers[member].rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    host, port = split_address(group.peers[member])
+    return socket.create_connection((host, port), timeout=10)
 
 
 def ask(group: NodeGroup, member: str, command: RemotingCommand) -> RemotingCommand:

@@ -16,20 +16,16 @@ from dledger_kube.objects import group, node_status
 from dledger_node.raft.messages import Message
 from dledger_node.raft.ready import HardState
 from dledger_operator import names
-from dledger_operator.api_objects import (
-    Problem,
-    SettingsView,
-    StatefulSetView,
-    VolumeClaimView,
-)
-from dledger_operator.behaviours.children.founding import (
+from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviours.founding import founded_again
+from dledger_operator.behaviours.founding.founded_again import IN_FLIGHT_S_MAX
+from dledger_operator.behaviours.founding.founding import (
     FoundingRecords,
     find_shape,
     is_founded_again,
 )
-from dledger_operator.behaviours.members import founded_again
-from dledger_operator.behaviours.members.founded_again import IN_FLIGHT_S_MAX
 from dledger_operator.clients.errors import ConflictError, NotFoundError
+from dledger_operator.problem import Problem
 from dledger_operator.resources import config_map
 from dledger_operator.spec.shape import Shape
 from dledger_sim.stage.driver import CoreDriver

@@ -52,11 +52,16 @@ class Operated:
 
 @contextlib.asynccontextmanager
 async def operated(
-    api_server: ApiServer, folder: Path, members: int, through: FaultyProxy | None = None
+    api_server: ApiServer,
+    folder: Path,
+    members: int,
+    through: FaultyProxy | None = None,
+    beside: str = "",
 ) -> AsyncIterator[Parts]:
     """Create a namespace, start members, and start the operator with only the chart's role.
 
-    The operator's requests go `through` a proxy, if there is one.
+    The operator's requests go `through` a proxy, if there is one. It is also to watch a namespace
+    `beside`, for which it has no role.
     """
     namespace = Namespace.make(api_server)
     subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"
@@ -68,5 +73,8 @@ async def operated(
         for node in nodes:
             await node.answer()
             stack.push_async_callback(node.fall_silent)
-        operator = stack.enter_context(OperatorProcess(kubeconfig, namespace.name, folder))
+        operator = OperatorProcess(kubeconfig, namespace.name, folder)
+        if beside:
+            operator.environment["DLEDGER_OPERATOR_WATCH_NAMESPACES"] += f",{beside}"
+        stack.enter_context(operator)
         yield namespace, operator, nodes

@@ -25,15 +25,26 @@ def operator_kubeconfig(
     server: ApiServer, namespace: Namespace, folder: Path, *, release: str = RELEASE
 ) -> Path:
     """Write a kubeconfig of a ServiceAccount with the chart's role for one namespace."""
-    account = f"the-{release}"
-    namespace.make_service_account(account)
+    namespace.make_service_account(_account(release))
+    grant_role(server, namespace, release=release)
+    return namespace.kubeconfig_of(_account(release), folder)
+
+
+def grant_role(
+    server: ApiServer, namespace: Namespace, *beside: Namespace, release: str = RELEASE
+) -> None:
+    """Apply the chart's role for the namespace of a release, and for those `beside` it."""
+    watched = ",".join(each.name for each in (namespace, *beside))
     role = server.helm(
         "template", release, str(CHART), "--namespace", namespace.name,
         "--kube-version", KUBERNETES,
-        "--set", f"watchNamespaces={{{namespace.name}}}",
-        "--set", f"serviceAccount.create=false,serviceAccount.name={account}",
+        "--set", f"watchNamespaces={{{watched}}}",
+        "--set", f"serviceAccount.create=false,serviceAccount.name={_account(release)}",
         "--set", "auditExecutors.enabled=true",
         "--show-only", "templates/rbac.yaml",
     )  # fmt: skip
     server.kubectl("apply", "--filename=-", input_text=role)
-    return namespace.kubeconfig_of(account, folder)
+
+
+def _account(release: str) -> str:
+    return f"the-{release}"

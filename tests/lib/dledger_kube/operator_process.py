@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -106,6 +108,15 @@ class OperatorProcess:
     def health(self) -> str:
         """Return the answer of `/healthz`."""
         return self._get(self._health_port, "/healthz")
+
+    def is_ready(self) -> bool:
+        """Return whether `/readyz` is answered with 200."""
+        try:
+            return bool(self._get(self._health_port, "/readyz"))
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
+            return False
 
     @staticmethod
     def _get(port: int, path: str) -> str:

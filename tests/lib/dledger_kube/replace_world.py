@@ -14,9 +14,10 @@ from dledger_formats.http.status import NodeStatus, PeerStatus, Role
 from dledger_kube.objects import STATEFUL_SET_UID, node_status, pod
 from dledger_kube.one_off_world import Object, OneOffWorld, one_off_body
 from dledger_operator import names
-from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
+from dledger_operator.api_objects import PodView, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
 from dledger_operator.clients.errors import ConflictError, MemberSilentError, NotFoundError
+from dledger_operator.problem import Problem
 
 JOIN_S = 3.0
 """How long a member with an empty volume needs once it may join."""
@@ -40,6 +41,8 @@ class Member:
     has_claim: bool = True
     pod_leaving: bool = False
     claim_leaving: bool = False
+    bound: bool = True
+    """Whether its claim has a volume."""
     alive: bool = True
     """Whether its process runs."""
     answers: bool = True
@@ -88,6 +91,7 @@ class Deletion:
     """How many other members were whole."""
     members: int
     changing: bool
+    at_s: float
 
     @property
     def may_go(self) -> bool:
@@ -213,7 +217,7 @@ class ReplaceWorld(OneOffWorld):
             VolumeClaimView(
                 name=f"data-flights-{each.ordinal}", uid=each.claim_uid, ordinal=each.ordinal,
                 first_voters=3, identity="", leaving=each.claim_leaving, problem=None,
-                volume=f"pv-{each.ordinal}-{each.claim_serial}",
+                volume=f"pv-{each.ordinal}-{each.claim_serial}" if each.bound else "",
             )
             for each in self.members.values()
             if each.has_claim
@@ -229,7 +233,8 @@ class ReplaceWorld(OneOffWorld):
             member.claim_leaving = True
             self.deleted.append(claim.uid)
             others = sum(each is not member for each in self.whole())
-            self.deletions.append(Deletion(member.serves, others, len(self.members), self.changing))
+            count = len(self.members)
+            self.deletions.append(Deletion(member.serves, others, count, self.changing, self.now_s))
 
         self.request(delete)
 

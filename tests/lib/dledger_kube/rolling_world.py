@@ -8,9 +8,10 @@ from dledger_formats.http.status import NodeStatus, PeerStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
 from dledger_formats.protocol.leadership_transfer import LeadershipTransferResponse
 from dledger_kube.objects import NOW, STATEFUL_SET_UID, node_status, pod
-from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
+from dledger_operator.api_objects import PodView, StatefulSetView, VolumeClaimView
 from dledger_operator.clients.errors import ConflictError, EvictionRefusedError, MemberSilentError
 from dledger_operator.observed_state import Leader
+from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision
 
 BAD = "bad"

@@ -6,7 +6,8 @@ value of `java`, and cases without that parameter. `among` names a set that seve
 `sampled(1, among="growth")` keeps one case of all tests that name it.
 
 `--share=0.5` keeps half of the files in each sample, as a whole: what the tests of a file set up,
-such as a group of members, they share.
+such as a group of members, they share. A set that several files share is sampled in the files that
+are kept, so no set is empty as long as one of its files is kept.
 """
 
 from collections import defaultdict
@@ -47,7 +48,12 @@ def add_option(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what the sample leaves out."""
     sample = config.getoption("--sample")
-    places = {item: place for item in items if (place := place_of(item)) is not None}
+    left_out = _in_other_files(sample, config.getoption("--share"), items)
+    places = {
+        item: place
+        for item in items
+        if item not in left_out and (place := place_of(item)) is not None
+    }
     counts: dict[str, int] = {}
     names: dict[str, set[str]] = defaultdict(set)
     for place in places.values():
@@ -56,8 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"the set {place.among!r} is sampled with different counts")
 
     kept = {among: chosen(sample, among, names[among], counts[among]) for among in names}
-    left_out = {item for item, place in places.items() if place.name not in kept[place.among]}
-    left_out |= _in_other_files(sample, config.getoption("--share"), items)
+    left_out |= {item for item, place in places.items() if place.name not in kept[place.among]}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

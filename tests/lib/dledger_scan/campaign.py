@@ -186,7 +186,7 @@ def written(rng: random.Random) -> tuple[list[Entry], Shape]:
 
 
 def usual(entries: Sequence[Entry], rng: random.Random) -> int:
-    """Choose a usual entry with a body, behind the first ones."""
+    """Choose a usual entry with a body, after the first ones."""
     return rng.choice(
         [n for n, each in enumerate(entries) if n > 1 and each.magic == disk.NORMAL
          and len(each.body) > 4 and each.channel == 0]
@@ -210,7 +210,7 @@ def planted(kind: str, folder: Path, rng: random.Random) -> tuple[Logs, Fault]:
 
 
 def is_named(summary: AuditSummary, fault: Fault) -> bool:
-    """Tell whether a finding above info names the member, the entry, and the segment if any."""
+    """Return whether a finding above info names the member, the entry, and the segment if any."""
     return any(
         each.severity != "info"
         and each.member == fault.member

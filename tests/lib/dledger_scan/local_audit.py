@@ -48,6 +48,8 @@ class LocalPasses:
     window_bytes: int = WINDOW_BYTES
     serves: Mapping[str, Manifest] = field(default_factory=dict)
     """What a member serves, if it is not what its manifest says."""
+    second: Mapping[str, Log] = field(default_factory=dict)
+    """The logs of members that have others when disputed pieces are read."""
 
     def digests(
         self,
@@ -69,6 +71,10 @@ class LocalPasses:
 
     def _files(self, member: str, said: Manifest) -> Files:
         return LocalFiles(self.logs[member].root, self.serves.get(member, said))
+
+    def _files_later(self, member: str, said: Manifest) -> Files:
+        log = self.second.get(member)
+        return LocalFiles(log.root, said) if log else self._files(member, said)
 
     def snapshots(
         self, manifests: Mapping[str, Manifest], wanted: Sequence[Listed]
@@ -120,7 +126,7 @@ class LocalPasses:
             for member, said in manifests.items()
             for parts in plan.parts(said, wanted)
             for segment in parts
-            for run in scan(segment, self._files(member, said), self.window_bytes)
+            for run in scan(segment, self._files_later(member, said), self.window_bytes)
         ]
         rows = pa.Table.from_batches(batches, schema=PACK_SCHEMA)
         pieces = sorted(set(rows["piece"].to_pylist()))
@@ -184,11 +190,13 @@ def local_audit(
     window_bytes: int = WINDOW_BYTES,
     later: Sequence[Mapping[str, Manifest | None]] = (),
     serves: Mapping[str, Manifest] | None = None,
+    second: Mapping[str, Log] | None = None,
 ) -> AuditSummary:
     """Audit the logs as members of one group; `says` replaces manifests.
 
     `later` replaces them whenever the members are asked again; None stands for no answer. `serves`
-    is what a member serves, if it is not what its manifest says.
+    is what a member serves, if it is not what its manifest says. `second` are the logs that members
+    have instead of theirs when disputed pieces are read.
     """
     manifests = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
     manifests |= says or {}
@@ -200,6 +208,5 @@ def local_audit(
         present = manifests | next(turns, {})
         return {member: said for member, said in present.items() if said is not None}
 
-    return summarize(
-        captured, audit(LocalPasses(logs, window_bytes, serves or {}), captured, ask_again)
-    )
+    passes = LocalPasses(logs, window_bytes, serves or {}, second or {})
+    return summarize(captured, audit(passes, captured, ask_again))

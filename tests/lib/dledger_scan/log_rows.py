@@ -1,6 +1,5 @@
 """Read a view in this process, as Spark would: plan, pickle each task, read."""
 
-import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -78,8 +77,3 @@ def member_rows(path: str, columns: Mapping[str, str], **given: Any) -> list[dic
 def _member_options(path: str, given: Mapping[str, Any]) -> Options:
     named = {name: str(value) for name, value in given.items()}
     return parse({"path": path, "view": "members", **named})
-
-
-def all_of(pairs: list[tuple[int, int]]) -> str:
-    """Return the option `ranges`."""
-    return json.dumps([list(pair) for pair in pairs])

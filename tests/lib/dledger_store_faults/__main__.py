@@ -12,8 +12,8 @@ from dledger_store_faults.tally import Tally
 KINDS = ["power-cuts", "kills", "boundary-kills", "crash-states", "corruptions", "block-faults"]
 
 
-def main() -> int:
-    """Run one kind of fault and print its tally as JSON."""
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="dledger_store_faults", description=__doc__)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument(
@@ -36,7 +36,12 @@ def main() -> int:
         help="crash states: ignore syncs of files or folders, as a control",
     )
     parser.add_argument("--only", default="", help="block faults: a pattern of the cells to run")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Run one kind of fault and print its tally as JSON."""
+    options = parser().parse_args()
     tally = _run(options)
     print(tally.to_json())
     return 1 if tally.violations_total else 0

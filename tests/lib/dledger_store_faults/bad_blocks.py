@@ -92,7 +92,7 @@ class FaultyDisk:
             self._bad[str(folder)] = bad
 
     def is_met(self, folder: Path) -> bool:
-        """Tell whether a caller has received the error."""
+        """Return whether a caller has received the error."""
         with self._lock:
             bad = self._bad.get(str(folder))
         return bad is not None and bad.met > 0

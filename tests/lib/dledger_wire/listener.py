@@ -164,7 +164,7 @@ class Caller:
         return True
 
     async def is_served(self) -> bool:
-        """Tell whether a request is answered."""
+        """Return whether a request is answered."""
         with contextlib.suppress(ConnectionError):
             await self.say(metadata_request())
             return (await self.answer()).is_response

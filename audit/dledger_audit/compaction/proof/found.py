@@ -24,7 +24,7 @@ CHECKS: Final = {
     "lost_without_key": "an entry without a key is gone",
     "lost_membership": "a membership, or another no-op, is gone or altered",
     "bad_noop": "what was dropped is not an empty no-op with channel 0",
-    "clean_point": "the clean point is above the lowest commit, or in a last segment",
+    "clean_point": "the clean point is not in the archive, or in the last segment of each member",
     "changed_behind": "an entry after the clean point is not as in the source",
     "not_in_source": "the sources do not have these entries any more, so they were not compared",
 }

@@ -1,7 +1,7 @@
 """Compare an archive with its sources, entry by entry."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from dledger_audit.compaction.archive import Archive
@@ -9,7 +9,8 @@ from dledger_audit.compaction.proof.expected import STAYS, Fate, Fates
 from dledger_audit.compaction.proof.found import Found
 from dledger_audit.compaction.proof.walk import ArchivedEntry, Walk
 from dledger_formats.log import disk
-from pyspark_dledger.copies import Copy
+from dledger_formats.log.archives import digest_of
+from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.intact import Reader, Slice
 from pyspark_dledger.keys import decoder
 from pyspark_dledger.plan import in_order
@@ -21,20 +22,34 @@ class Sources:
 
     members: Sequence[Copy]
     previous: Archive | None = None
-    """An archive that holds what the members no longer have."""
+    """The archive before, for what the members no longer have."""
+
+    @property
+    def members_begin(self) -> int:
+        """The first entry that the members have."""
+        return min((copy.first_index for copy in self.members), default=0)
 
     @property
     def first_index(self) -> int:
         """The first entry that can be compared."""
-        begin = min((copy.first_index for copy in self.members), default=0)
-        if self.previous is not None and begin <= self.previous.info.clean_index + 1:
-            return self.previous.info.first_index
+        begin = self.members_begin
+        if self.previous is not None and begin <= self.previous.info.end_index + 1:
+            return min(begin, self.previous.info.first_index)
         return begin
 
-    @property
-    def committed_index(self) -> int:
-        """The lowest commit of the members."""
-        return min((copy.manifest.status.committed_index for copy in self.members), default=-1)
+    def reaching(self, index: int) -> "Sources":
+        """Return the sources without the members that do not know yet that an entry is committed.
+
+        What one member has committed is committed. Raises RefusedError if none is left.
+        """
+        members = [copy for copy in self.members if copy.committed_index >= index]
+        if not members:
+            raise RefusedError(
+                f"no member knows now that entry {index} is committed, with which the archive "
+                "ends: run this again once the group has a leader; if it has one, these are not "
+                "the members of which the archive was made"
+            )
+        return replace(self, members=members)
 
 
 class SourceEntry(NamedTuple):
@@ -50,9 +65,13 @@ class SourceEntry(NamedTuple):
 def verify(archive: Archive, sources: Sources) -> Found:
     """Return everything that is wrong with an archive. Raises RefusedError.
 
-    The sources may have grown since the archive was made.
+    The sources may have grown since the archive was made. A voter that came back without its log
+    may have less than it had then.
     """
     found, info = Found(), archive.info
+    sources = sources.reaching(info.end_index)
+    if sources.previous is not None:
+        _check_previous(archive, sources.previous)
     for name in archive.damaged_files():
         found.add("digest_differs", -1, f"{name} is not as archive.json describes it")
     _check_files(archive, found)
@@ -61,14 +80,13 @@ def verify(archive: Archive, sources: Sources) -> Found:
     if begin > info.first_index:
         text = f"entries {info.first_index} to {begin - 1}; give the archive before as --previous"
         found.add("not_in_source", info.first_index, text)
-    last = min(info.end_index, sources.committed_index)
     with Fates(info.first_index, info.clean_index, decoder(info.decoder)) as fates:
         if begin > info.first_index:
             _note_front(archive, min(begin - 1, info.clean_index), fates)
-        for source in entries(sources, begin, min(last, info.clean_index)):
+        for source in entries(sources, begin, info.clean_index):
             fates.note(source.index, source.magic, source.body)
         fates.decide(info.tombstone_entries)
-        _compare(archive, sources, fates, begin, last, found)
+        _compare(archive, sources, fates, begin, found)
     return found
 
 
@@ -80,18 +98,38 @@ def _note_front(archive: Archive, last: int, fates: Fates) -> None:
         fates.note(entry.header.index, entry.header.magic, entry.body)
 
 
+def _check_previous(archive: Archive, previous: Archive) -> None:
+    """Refuse any archive but the one before: with itself, a wrong archive would be right."""
+    wanted, given = archive.info.previous_sha256, digest_of(previous.info.files)
+    if not wanted:
+        raise RefusedError(
+            f"{archive.path} was made by a first run, so there is no archive before it; leave "
+            "--previous out"
+        )
+    if given != wanted:
+        raise RefusedError(
+            f"{previous.path} is not the archive before this one: its copySha256 is {given}, and "
+            f"this one's previousSha256 is {wanted}; give that one, or leave --previous out"
+        )
+    damaged = previous.damaged_files()
+    if damaged:
+        raise RefusedError(f"{previous.log / damaged[0]} is damaged; restore it from a backup")
+
+
 def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
-    """Yield the entries `first` to `last` of the sources, in order."""
-    previous = sources.previous
+    """Yield the entries `first` to `last` of the sources, in order.
+
+    The archive before gives what the members no longer have, and nothing else: what it lost would
+    not be missed. The members have all that came after their first entry, also the tombstones that
+    the archive before has dropped, so the two can be joined there.
+    """
+    begin, previous = max(first, sources.members_begin), sources.previous
     with Reader() as reader:
-        if previous is not None:
-            until = min(last, previous.info.clean_index)
-            if first <= until:
-                for part in reader.read((previous.copy(),), first, until):
-                    yield from _source_entries(part)
-            first = max(first, until + 1)
-        if first <= last:
-            for part in reader.read(tuple(sources.members), first, last):
+        if previous is not None and first <= min(last, begin - 1):
+            for part in reader.read((previous.copy(),), first, min(last, begin - 1)):
+                yield from _source_entries(part)
+        if begin <= last:
+            for part in reader.read(tuple(sources.members), begin, last):
                 yield from _source_entries(part)
 
 
@@ -135,28 +173,29 @@ def _check_end(archive: Archive, last: ArchivedEntry | None, found: Found) -> No
 
 
 def _check_points(archive: Archive, sources: Sources, found: Found) -> None:
-    """Check the clean point and the end against what each member says."""
+    """Check the clean point against the end, and against where the last segments begin.
+
+    A member that was rebuilt meanwhile may have other segments, and one that begins earlier, so
+    only a clean point that is in the last segment of every member is surely wrong.
+    """
     info = archive.info
-    for copy in sources.members:
-        committed, files = copy.manifest.status.committed_index, in_order(copy.manifest.data)
-        active = files[-1].first_index if files else 0
-        if info.clean_index > committed or info.clean_index >= active:
-            text = (
-                f"the clean point is {info.clean_index}; {copy.member} has committed {committed}, "
-                f"and its last segment begins with {active}"
-            )
-            found.add("clean_point", info.clean_index, text)
+    logs = [in_order(copy.manifest.data) for copy in sources.members]
+    active = max((files[-1].first_index for files in logs if files), default=0)
+    if info.clean_index >= active:
+        text = (
+            f"the clean point is {info.clean_index}, and the last segment of each member begins "
+            f"with {active} or before"
+        )
+        found.add("clean_point", info.clean_index, text)
     if not info.first_index <= info.clean_index <= info.end_index:
         text = f"{info.clean_index} is not in {info.first_index} to {info.end_index}"
         found.add("clean_point", info.clean_index, f"the clean point {text}")
 
 
-def _compare(
-    archive: Archive, sources: Sources, fates: Fates, begin: int, last: int, found: Found
-) -> None:
+def _compare(archive: Archive, sources: Sources, fates: Fates, begin: int, found: Found) -> None:
     """Compare all entries of the archive with their fates and with the sources."""
     clean = archive.info.clean_index
-    wanted = entries(sources, begin, last)
+    wanted = entries(sources, begin, archive.info.end_index)
     source, entry = next(wanted, None), None
     for entry in _walk(archive, found):
         index = entry.header.index
@@ -175,8 +214,6 @@ def _compare(
         _miss(source.index, found)
         source = next(wanted, None)
     _check_end(archive, entry, found)
-    if last < archive.info.end_index:
-        found.add("invented", last + 1, f"the sources have committed only {last}")
 
 
 def _miss(index: int, found: Found) -> None:

@@ -2,7 +2,7 @@
 
 The archive's layout has one valid form, because it was written from scratch: files follow each
 other from position 0, records lie end to end, a blank ends each file but the last, everything
-behind it is zero, and all entries are covered by checksums.
+after it is zero, and all entries are covered by checksums.
 """
 
 import os

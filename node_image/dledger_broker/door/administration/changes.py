@@ -45,10 +45,11 @@ class Administration:
 
         def done(outcome: Outcome) -> None:
             if outcome is Outcome.REFUSED:
-                owner.forget_topic(name)
+                owner.forget_topic(change)
             _answer(call, outcome, is_set, f"the topic {name} was changed by somebody else, too")
 
-        self._changes.propose([owner.create_topic(config)], done, arrived_s=call.arrived_s)
+        change = owner.create_topic(config)
+        self._changes.propose([change], done, arrived_s=call.arrived_s)
 
     def delete_topic(self, call: Call) -> None:
         """Delete a topic with its messages. Raises FormatError, RefusedError."""

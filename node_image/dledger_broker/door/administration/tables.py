@@ -17,7 +17,7 @@ import msgspec
 from dledger_broker.door.calls.call import Call
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.names import routes
+from dledger_broker.registration import routes
 from dledger_broker.settings import BrokerSettings
 from dledger_broker.state import tables_shown
 from dledger_broker.state.tables import Tables

@@ -99,7 +99,7 @@ class PresenceNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     seen: list[tuple[str, str]]
     """Groups and client ids of which it has got heartbeats."""
     gone: list[tuple[str, str]]
-    """Those whose last connection to it has closed."""
+    """Groups and client ids whose last connection to it has closed."""
     is_new: bool = False
     """Whether its process has just started, so that it may have had others before."""
     is_last: bool = False

@@ -27,7 +27,7 @@ BYTES_MAX: Final = 256 * 1024
 """A frame has at most so many requests, and so many bytes unless it has one request only."""
 
 
-class LinkOwner(Protocol):
+class DoorLinkOwner(Protocol):
     """The owner of a link."""
 
     def heard(self) -> None:
@@ -44,9 +44,9 @@ class LinkOwner(Protocol):
 
 
 class DoorLink(DialedLink):
-    """A connection; of no use any longer once it has called `LinkOwner.link_lost`."""
+    """A connection; of no use any longer once it has called `DoorLinkOwner.link_lost`."""
 
-    def __init__(self, owner: LinkOwner, leader_id: str, term: int) -> None:
+    def __init__(self, owner: DoorLinkOwner, leader_id: str, term: int) -> None:
         super().__init__()
         self.leader_id = leader_id
         self.term = term
@@ -132,5 +132,5 @@ class DoorLink(DialedLink):
             self._transport.abort()
 
 
-OpenLink: TypeAlias = Callable[[LinkOwner, str, int], DoorLink | None]
+OpenLink: TypeAlias = Callable[[DoorLinkOwner, str, int], DoorLink | None]
 """Begins to connect to the leader of a term; returns None if its address is not known."""

@@ -46,7 +46,7 @@ class DoorNumbers:
         return Number(sequences.producer_id, sequences.take(count), count)
 
     def needs_registration(self, count: int) -> bool:
-        """Tell whether another registration would help a request with so many messages."""
+        """Return whether another registration would help a request with so many messages."""
         for producer, sequences in list(self._registrations.items()):
             if sequences.is_exhausted(count):
                 del self._registrations[producer]

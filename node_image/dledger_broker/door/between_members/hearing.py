@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_broker.door.between_members import refusals
-from dledger_broker.door.between_members.leadership import Leader
+from dledger_broker.door.between_members.known_leader import LeaderTerm
 from dledger_broker.door.between_members.refusals import AVOIDED_S, AvoidedLeader
 from dledger_broker.messages.send_checks import RefusedError
 
@@ -55,15 +55,15 @@ class Hearing:
             self._doubted_s = now_s
 
     def is_dead(self) -> bool:
-        """Tell whether nothing has come since an unanswered request was sent."""
+        """Return whether nothing has come since an unanswered request was sent."""
         return self._doubted_s is not None and self._now_s() >= self._doubted_s + GRACE_S
 
     def is_of_no_use(self) -> bool:
-        """Tell whether nothing ever came over a link that was opened long ago."""
+        """Return whether nothing ever came over a link that was opened long ago."""
         return self.heard_s == -math.inf and self._now_s() >= self._opened_s + AVOIDED_S
 
-    def gives_up(self, leader: Leader) -> bool:
-        """Tell whether the leader of a silent link has never answered over it.
+    def gives_up(self, leader: LeaderTerm) -> bool:
+        """Return whether the leader of a silent link has never answered over it.
 
         Then its requests are refused for a while.
         """
@@ -72,6 +72,6 @@ class Hearing:
             self._mute.avoid(leader)
         return is_mute
 
-    def refusal(self, leader: Leader) -> RefusedError | None:
+    def refusal(self, leader: LeaderTerm) -> RefusedError | None:
         """Return the answer to clients if the leader does not answer this member; else None."""
         return self._mute.refusal(leader)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_broker.door.between_members.door_frames import REQUEST_BYTES_MAX
-from dledger_broker.door.between_members.leadership import Leader
+from dledger_broker.door.between_members.known_leader import LeaderTerm
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -51,10 +51,10 @@ class AvoidedLeader:
         """`reason` follows "n0 leads" in the answers to clients."""
         self._now_s = now_s
         self._reason = reason
-        self._leader: Leader | None = None
+        self._leader: LeaderTerm | None = None
         self._until_s = 0.0
 
-    def avoid(self, leader: Leader) -> None:
+    def avoid(self, leader: LeaderTerm) -> None:
         """Do not ask a leader for a while."""
         self._leader, self._until_s = leader, self._now_s() + AVOIDED_S
 
@@ -62,7 +62,7 @@ class AvoidedLeader:
         """Let any leader be asked again."""
         self._leader = None
 
-    def refusal(self, leader: Leader | None) -> RefusedError | None:
+    def refusal(self, leader: LeaderTerm | None) -> RefusedError | None:
         """Return the answer to clients if the leader is avoided now; else None."""
         if leader is None or leader != self._leader or self._now_s() >= self._until_s:
             return None

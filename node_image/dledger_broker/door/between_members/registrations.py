@@ -33,11 +33,11 @@ class Registrations:
         """The number of the request that is on its way."""
         self._asked_s = 0.0
         self._late: set[int] = set()
-        """Those whose answers are late, and may still come over the link."""
+        """The numbers of requests whose answers are late, and may still come over the link."""
         self._next_s = self._pause_s = 0.0
 
     def may_ask(self, count: int) -> bool:
-        """Tell whether to register now, for a request that needs `count` numbers."""
+        """Return whether to register now, for a request that needs `count` numbers."""
         return (
             self._request is None
             and self._now_s() >= self._next_s
@@ -70,11 +70,11 @@ class Registrations:
         self._next_s = self._pause_s = 0.0
 
     def expects(self, request: int) -> bool:
-        """Tell whether this is a request for a registration that is on its way."""
+        """Return whether this is a request for a registration that is on its way."""
         return request == self._request or request in self._late
 
     def is_under_way(self, requests: range) -> bool:
-        """Tell whether a request that is on its way is one of these."""
+        """Return whether a request that is on its way is one of these."""
         return any(self.expects(request) for request in requests)
 
     def answered(self, answer: DoorAnswer) -> DLedgerResponseCode | None:

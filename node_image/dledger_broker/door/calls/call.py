@@ -14,6 +14,7 @@ from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.ext_fields import ExtFields, NoFields
 from dledger_formats.rocketmq.json_bodies import JsonBody
 from dledger_formats.rocketmq.requests import FORMS
+from dledger_node.services.drafts import HOLD_S
 
 _NO_FIELDS = NoFields()
 _KNOWN = frozenset(map(int, RequestCode)) | {PRESENCE}
@@ -37,7 +38,7 @@ class Line(Protocol):
         """Handle the requests that were put off."""
 
 
-class Wait(Protocol):
+class PassedOnState(Protocol):
     """What became of a request that could not be served at once."""
 
     number: Number | None
@@ -78,7 +79,7 @@ class Call:
         self.command = command
         self.door = door
         self.arrived_s = arrived_s
-        self.waiting: Wait | None = None
+        self.waiting: PassedOnState | None = None
         """Set once the request has waited for a leader."""
 
     @property
@@ -105,6 +106,17 @@ class Call:
         """Take note that its messages are in the log."""
         if self.waiting is not None:
             self.waiting.is_stored = True
+
+    def check_age(self, now_s: float) -> None:
+        """Raise RefusedError if it is too old to be stored, as after a thread had its messages.
+
+        Its client would get another answer before the quorum's, and send the messages again.
+        """
+        if now_s >= self.arrived_s + HOLD_S:
+            raise RefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the message is not stored: its turn did not come within {HOLD_S:g} s",
+            )
 
     def fields(self, kind: type[FieldsT]) -> FieldsT:
         """Read the ext fields. Raises FormatError."""

@@ -89,7 +89,7 @@ class BrokerConnection(Connection):
         super().end()
 
     def _has_all(self) -> bool:
-        """Tell whether the client's kernel has acknowledged everything that was written."""
+        """Return whether the client's kernel has acknowledged everything that was written."""
         if self._socket is None or self._transport is None:
             return False
         if self._transport.get_write_buffer_size():

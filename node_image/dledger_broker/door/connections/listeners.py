@@ -14,6 +14,7 @@ from typing import Protocol
 
 from dledger_broker.door.connections import listening_sockets
 from dledger_broker.settings import BrokerSettings
+from dledger_node.config import join_address
 from dledger_node.errors import ListenError
 from dledger_node.limited_log import LineBudget
 
@@ -100,7 +101,8 @@ class Listeners:
                 self._accept, self._host or None, port, is_shared=can_share
             )
         except OSError as error:
-            raise ListenError(f"cannot listen on {self._host}:{port}: {error}") from error
+            where = join_address(self._host, port)
+            raise ListenError(f"cannot listen on {where}: {error}") from error
         if self._has_closed:  # while it was being bound
             _close(servers)
         return servers

@@ -128,7 +128,7 @@ class GroupClients:
         return self.seen(line, client._replace(consumers=others))
 
     def holds(self, membership: Membership) -> bool:
-        """Tell whether a connection to this member has said that it has this membership."""
+        """Return whether a connection to this member has said that it has this membership."""
         return membership in self._holders
 
     def held(self) -> list[Membership]:
@@ -141,22 +141,30 @@ class GroupClients:
         It is what the connection's last heartbeat said. A client that has just connected sends its
         heartbeat within 30 s; until then it is the newest subscription of the group's clients.
         """
-        client = self._by_line.get(line)
-        own = None if client is None else client.consumers.get(group)
+        own = self._own(line, group)
         consumers = self._owner.state.consumers(group) if own is None else [own]
-        found = [
-            each
-            for consumer in consumers
-            for each in consumer.subscription_data_set
-            if each.topic == topic
-        ]
-        return max(found, key=lambda each: each.sub_version, default=None)
+        return _newest(consumers, topic)
+
+    def own_subscription(
+        self, line: BrokerConnection, group: str, topic: str
+    ) -> Subscription | None:
+        """Return what the connection's last heartbeat said; None if it has said nothing of it.
+
+        Other than `subscription`, this looks through no other clients, of which there may be
+        thousands.
+        """
+        own = self._own(line, group)
+        return None if own is None else _newest([own], topic)
 
     def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
-        """Tell whether the last heartbeat of a connection said that each client gets all."""
-        client = self._by_line.get(line)
-        own = None if client is None else client.consumers.get(group)
+        """Return whether the last heartbeat of a connection said that each client gets all."""
+        own = self._own(line, group)
         return own is not None and own.message_model == BROADCASTING
+
+    def _own(self, line: BrokerConnection, group: str) -> Consumer | None:
+        """Return what the last heartbeat of a connection said of a group."""
+        client = self._by_line.get(line)
+        return None if client is None else client.consumers.get(group)
 
     def notify_changed(self) -> None:
         """Tell the connected clients of each group whose clients have changed.
@@ -197,6 +205,17 @@ class GroupClients:
             if lines:
                 self._untold[group] = lines
         return bool(self._untold)
+
+
+def _newest(consumers: Iterable[Consumer], topic: str) -> Subscription | None:
+    """Return the newest subscription to a topic."""
+    found = (
+        each
+        for consumer in consumers
+        for each in consumer.subscription_data_set
+        if each.topic == topic
+    )
+    return max(found, key=lambda each: each.sub_version, default=None)
 
 
 def ids_changed(group: str, opaque: int) -> bytes:

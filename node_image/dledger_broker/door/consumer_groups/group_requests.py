@@ -2,12 +2,14 @@
 of clients (38) and checks of a subscription (46).
 """
 
+from collections import deque
 from typing import Final
 
 from dledger_broker.door.between_members import door_frames
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.consumer_groups.group_clients import Client
+from dledger_broker.door.consumer_groups.read_heartbeats import client_of
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.offset_commits import OffsetCommits
@@ -15,7 +17,7 @@ from dledger_broker.leading.state_changes import StateChanges
 from dledger_broker.messages import tag_filter
 from dledger_broker.messages.retries import retry_topic
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_formats.rocketmq import loose_heartbeats
+from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.consumer_groups import (
     CheckClient,
@@ -23,12 +25,13 @@ from dledger_formats.rocketmq.consumer_groups import (
     ConsumerGroupFields,
     ConsumerIds,
     HeartbeatAnswerFields,
-    Subscription,
     UnregisterClientFields,
 )
 from dledger_formats.rocketmq.state_records import ClientJoined
 from dledger_node.services.drafts import Outcome
 
+GROUPS_AT_ONCE: Final = 8
+"""Groups that a client joins with one draft: more would hold up the event loop."""
 BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=False)
 
 
@@ -83,10 +86,10 @@ class GroupRequests:
         call.answer(ResponseCode.SUCCESS, body=ConsumerIds(consumer_id_list=ids).to_json())
 
     def check(self, call: Call) -> None:
-        """Tell whether a subscription can be served. Raises FormatError, RefusedError."""
+        """Return whether a subscription can be served. Raises FormatError, RefusedError."""
         request = call.body(CheckClient)
         assert isinstance(request, CheckClient)
-        tag_filter.wanted_codes(request.subscription_data)
+        tag_filter.check(request.subscription_data)
         call.answer(ResponseCode.SUCCESS)
 
     def join(self, call: Call) -> None:
@@ -94,28 +97,38 @@ class GroupRequests:
 
         Raises FormatError, RefusedError.
         """
-        client = client_of(call)
+        client, _ = client_of(call.command.body)  # the client's own member tells what is refused
         state, client_id = self._owner.state, client.client_id
-        created: list[str] = []
+        new: deque[Consumer] = deque()
+        for group, consumer in client.consumers.items():
+            is_leaving = self._leases.is_leaving((group, client_id))
+            is_known = group in state.tables.groups.configs  # else it was deleted
+            if state.consumer(group, client_id) != consumer or is_leaving or not is_known:
+                new.append(consumer)
+            else:
+                self._leases.joined((group, client_id))
+        if new:
+            self._join_some(call, client, new)
+        else:
+            call.answer(ResponseCode.SUCCESS, BEAT)
+
+    def _join_some(self, call: Call, client: Client, new: deque[Consumer]) -> None:
+        """Propose the next groups of those that a client joins: all at once would take long.
+
+        Raises FormatError, RefusedError.
+        """
+        created: list[bytearray] = []
         records: list[bytearray] = []
         try:
-            for group, consumer in client.consumers.items():
-                is_leaving = self._leases.is_leaving((group, client_id))
-                is_known = group in state.tables.groups.configs  # else it was deleted
-                if state.consumer(group, client_id) != consumer or is_leaving or not is_known:
-                    records += self._joining(client_id, consumer, created)
-                else:
-                    self._leases.joined((group, client_id))
+            for _ in range(min(GROUPS_AT_ONCE, len(new))):
+                records += self._joining(client.client_id, new.popleft(), created)
         except BaseException:  # whatever it was: none of these topics gets into the log
             self._forget_topics(created)
             raise
-        if not records:
-            call.answer(ResponseCode.SUCCESS, BEAT)
-            return
 
         def joined(outcome: Outcome) -> None:
             if outcome is Outcome.COMMITTED:
-                self._answer_joined(call, client)
+                self._go_on_joining(call, client, new)
                 return
             if outcome is Outcome.REFUSED:
                 self._forget_topics(created)
@@ -123,7 +136,20 @@ class GroupRequests:
 
         self._changes.propose(records, joined, arrived_s=call.arrived_s)
 
-    def _joining(self, client_id: str, consumer: Consumer, created: list[str]) -> list[bytearray]:
+    def _go_on_joining(self, call: Call, client: Client, new: deque[Consumer]) -> None:
+        if not new:
+            self._answer_joined(call, client)
+            return
+        try:
+            self._join_some(call, client, new)
+        except RefusedError as refusal:
+            call.refuse(refusal)
+        except FormatError as error:
+            call.refuse(RefusedError(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    def _joining(
+        self, client_id: str, consumer: Consumer, created: list[bytearray]
+    ) -> list[bytearray]:
         """Return what must be written for a client that joins a group."""
         group, owner = consumer.group_name, self._owner
         joined = ClientJoined(client_id=client_id, consumer=consumer)
@@ -137,8 +163,8 @@ class GroupRequests:
                 raise RefusedError(ResponseCode.SYSTEM_BUSY, refusal)
         topic = retry_topic(group, owner.state.tables.groups.configs.get(group))
         if owner.topic(topic.topic_name) is None:
-            records.append(owner.create_topic(topic))
-            created.append(topic.topic_name)
+            created.append(owner.create_topic(topic))
+            records.append(created[-1])
         records.append(owner.change(joined))
         return records
 
@@ -151,45 +177,6 @@ class GroupRequests:
             self._leases.joined((group, client.client_id))
         call.answer(ResponseCode.SUCCESS, BEAT)
 
-    def _forget_topics(self, names: list[str]) -> None:
-        for name in names:
-            self._owner.forget_topic(name)
-
-
-def client_of(call: Call) -> Client:
-    """Return what a heartbeat says. Raises FormatError, RefusedError."""
-    heartbeat = loose_heartbeats.read(call.command.body)
-    consumers = {each.group_name: _ordered(each) for each in heartbeat.consumer_data_set}
-    for consumer in consumers.values():
-        _check(heartbeat.client_id, consumer)
-    return Client(heartbeat.client_id, consumers, len(call.command.body))
-
-
-def _ordered(consumer: Consumer) -> Consumer:
-    """Return the same in an order of its own: Java's sets have none."""
-    subscriptions = [
-        Subscription(
-            topic=each.topic, sub_string=each.sub_string, sub_version=each.sub_version,
-            expression_type=each.expression_type, tags_set=sorted(each.tags_set),
-            code_set=sorted(each.code_set), class_filter_mode=each.class_filter_mode,
-        )
-        for each in sorted(consumer.subscription_data_set, key=lambda each: each.topic)
-    ]  # fmt: skip
-    return Consumer(
-        group_name=consumer.group_name, consume_type=consumer.consume_type,
-        message_model=consumer.message_model, consume_from_where=consumer.consume_from_where,
-        subscription_data_set=subscriptions, unit_mode=consumer.unit_mode,
-    )  # fmt: skip
-
-
-def _check(client_id: str, consumer: Consumer) -> None:
-    """Refuse a client that could not be written into the log. Raises FormatError, RefusedError."""
-    retry_topic(consumer.group_name)
-    if not 0 < len(client_id) <= 255:
-        raise RefusedError(
-            ResponseCode.INVALID_PARAMETER,
-            f"the client id has {len(client_id)} letters; 1 to 255 are allowed",
-        )
-    for subscription in consumer.subscription_data_set:
-        tag_filter.wanted_codes(subscription)
-    ClientJoined(client_id=client_id, consumer=consumer).check()
+    def _forget_topics(self, created: list[bytearray]) -> None:
+        for change in created:
+            self._owner.forget_topic(change)

@@ -9,13 +9,16 @@ import asyncio
 from dataclasses import dataclass
 
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import Client, GroupClients
-from dledger_broker.door.consumer_groups.group_requests import BEAT, client_of
+from dledger_broker.door.consumer_groups.group_requests import BEAT
 from dledger_broker.door.consumer_groups.presence import Presence
+from dledger_broker.door.consumer_groups.read_heartbeats import LastHeartbeats
 from dledger_broker.door.passing_on.to_leader import ToLeader
 from dledger_broker.door.passing_on.waiting import DOUBT_S
 from dledger_broker.leading.client_leases import ClientLeases
 from dledger_broker.leading.log_owner import LogOwner
+from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.consumer_groups import UnregisterClientFields
@@ -38,8 +41,9 @@ class Heartbeats:
         self._presence = presence
         self._to_leader = to_leader
         self._now_s = asyncio.get_running_loop().time
+        self._last = LastHeartbeats()
         self._joined: list[_Joining] = []
-        """Those that the leader has answered, and this member does not list yet."""
+        """Heartbeats that the leader has answered, and this member does not list yet."""
 
     @property
     def is_idle(self) -> bool:
@@ -47,19 +51,21 @@ class Heartbeats:
         return not self._joined
 
     def beat(self, call: Call) -> None:
-        """Take a heartbeat. Raises FormatError, RefusedError."""
-        client = client_of(call)
+        """Take a heartbeat: all of it that is not refused. Raises FormatError, RefusedError."""
+        said = self._last.read(call.connection, call.command.body)
+        client, refusal, _ = said
         memberships = [(group, client.client_id) for group in client.consumers]
         says_nothing_new = all(map(self._clients.holds, memberships)) and self._lists(client)
         is_leaving = any(map(self._leases.is_leaving, memberships))
         for gone in self._clients.seen(call.connection, client):
             self._presence.gone(gone)
+        self._last.keep(call.connection, said)
         for membership in memberships:
             self._presence.seen(membership)
         if says_nothing_new and not is_leaving:
-            call.answer(ResponseCode.SUCCESS, BEAT)
+            _answer(call, refusal)
         else:
-            joining = _Joining(self, call, client)
+            joining = _Joining(self, call, client, refusal)
             self._to_leader.take(
                 Call(joining, call.command, self._to_leader, arrived_s=call.arrived_s)
             )
@@ -72,16 +78,25 @@ class Heartbeats:
             return
         for gone in self._clients.left(call.connection, group):
             self._presence.gone(gone)
+        self._last.forget(call.connection)
         self._to_leader.take(call)
+
+    def forget(self, line: BrokerConnection) -> None:
+        """Forget a connection that is gone."""
+        for gone in self._clients.forget(line):
+            self._presence.gone(gone)
+        self._last.forget(line)
 
     def answered(self, joining: "_Joining") -> None:
         """Return the answer of the leader, now or once this member has applied what it has."""
         [answer] = FrameDecoder().feed(joining.answer)
         if answer.code != ResponseCode.SUCCESS and self._to_leader.has_incapable_leader:
             # This member knows the client now, and the leader gets the client's own heartbeats.
-            joining.call.answer(ResponseCode.SUCCESS, BEAT)
-        elif answer.code != ResponseCode.SUCCESS or self._lists(joining.client):
+            _answer(joining.call, joining.refusal)
+        elif answer.code != ResponseCode.SUCCESS:
             joining.call.line.send(joining.answer)
+        elif self._lists(joining.client):
+            joining.finish()
         else:
             self._joined.append(joining)
 
@@ -91,18 +106,26 @@ class Heartbeats:
         now_s = self._now_s()
         for joining in waiting:
             if self._lists(joining.client) or now_s >= joining.call.arrived_s + DOUBT_S:
-                joining.call.line.send(joining.answer)
+                joining.finish()
             else:
                 self._joined.append(joining)
 
     def _lists(self, client: Client) -> bool:
-        """Tell whether this member lists a client with all that it says."""
+        """Return whether this member lists a client with all that it says."""
         state = self._owner.state
         configs = state.tables.groups.configs
         return all(
             group in configs and state.consumer(group, client.client_id) == consumer
             for group, consumer in client.consumers.items()
         )
+
+
+def _answer(call: Call, refusal: RefusedError | None) -> None:
+    """Answer a heartbeat of which nothing has to be written."""
+    if refusal is not None:
+        call.refuse(refusal)
+    else:
+        call.answer(ResponseCode.SUCCESS, BEAT)
 
 
 @dataclass(eq=False, slots=True)
@@ -112,6 +135,8 @@ class _Joining:
     heartbeats: Heartbeats
     call: Call
     client: Client
+    refusal: RefusedError | None
+    """What is told instead of success: a part of the heartbeat does not count."""
     answer: bytes = b""
     reads_waiting: int = 0
 
@@ -119,6 +144,13 @@ class _Joining:
     def born_host(self) -> bytes:
         """The client's address."""
         return self.call.line.born_host
+
+    def finish(self) -> None:
+        """Answer the client, which has joined."""
+        if self.refusal is not None:
+            self.call.refuse(self.refusal)
+        else:
+            self.call.line.send(self.answer)
 
     def send(self, data: bytes) -> None:
         """Take the leader's answer; there is none to a one-way request."""

@@ -73,7 +73,7 @@ class Presence:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether nothing is left that the leader should be told now."""
+        """Return whether nothing is left that the leader should be told now."""
         return not (self._is_waiting or self._changes or self._must_send_all)
 
     def seen(self, membership: Membership) -> None:

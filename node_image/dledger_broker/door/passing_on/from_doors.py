@@ -16,7 +16,10 @@ from dledger_node.remoting.service import PeerLine
 
 
 class FromDoors:
-    """Takes them, and returns the answers of each turn of the event loop in one frame."""
+    """Takes requests that other members pass on.
+
+    Their answers of one turn of the event loop leave in one frame.
+    """
 
     def __init__(self, member: Member, door: Door) -> None:
         """Until `open` is called, no request has an effect."""
@@ -96,7 +99,7 @@ class PassedOnLine:
         self._doors.answer(self._peer, DoorAnswer(self._number, way, data))
 
     def go_on(self) -> None:
-        """Do nothing: the other member holds requests back."""
+        """Do nothing: no request of the client is held up here."""
 
 
 class PassedOnCall(Call):

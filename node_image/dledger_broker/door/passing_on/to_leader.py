@@ -10,13 +10,12 @@ that takes no requests from other members is not asked again for 3 s: requests e
 Nor is one from which nothing came over a new link, until something comes over another one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dledger_broker.door.between_members import refusals
 from dledger_broker.door.between_members.door_frames import (
     REQUEST_BYTES_MAX,
     DoorAnswer,
-    DoorRequest,
     Way,
     registration,
     request_bytes,
@@ -24,14 +23,17 @@ from dledger_broker.door.between_members.door_frames import (
 from dledger_broker.door.between_members.door_link import DoorLink, OpenLink
 from dledger_broker.door.between_members.door_numbers import DoorNumbers
 from dledger_broker.door.between_members.hearing import Hearing
-from dledger_broker.door.between_members.leadership import Leader, Leadership
+from dledger_broker.door.between_members.known_leader import KnownLeader, LeaderTerm
 from dledger_broker.door.between_members.refusals import AvoidedLeader
 from dledger_broker.door.between_members.registrations import Registrations
 from dledger_broker.door.calls.call import Call, Line
-from dledger_broker.door.passing_on.waiting import DOUBT_S, STORING, Waiting, in_doubt, refuse
+from dledger_broker.door.passing_on.endings import Endings
+from dledger_broker.door.passing_on.on_the_way import OnTheWay
+from dledger_broker.door.passing_on.slices import REQUESTS_MAX, WaitingSlices
+from dledger_broker.door.passing_on.waiting import STORING, WaitingRequest, in_doubt, refuse
 from dledger_broker.door.passing_on.waiting_room import WaitingRoom
-from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.metrics import BrokerCounters
+from dledger_node.slices import CallSoon
 
 
 class ToLeader:
@@ -39,13 +41,16 @@ class ToLeader:
 
     def __init__(
         self,
-        leadership: Leadership,
+        leadership: KnownLeader,
         open_link: OpenLink,
         serve: Callable[[Call], None],
         counters: BrokerCounters,
         now_s: Callable[[], float],
+        call_soon: CallSoon | None = None,
     ) -> None:
-        """`serve` answers a request if this member leads and is ready."""
+        """`serve` answers a request if this member leads and is ready; `call_soon` is that of
+        `WaitingSlices`.
+        """
         self.counters = counters
         self._leadership = leadership
         self._open_link = open_link
@@ -54,12 +59,13 @@ class ToLeader:
         self._numbers = DoorNumbers()
         self._registrations = Registrations(self._numbers, now_s)
         self._room = WaitingRoom()
-        self._sent: dict[int, Waiting] = {}
-        """Those that are on their way, by number of the request."""
+        self._slices = WaitingSlices(lambda: self.go_on(is_next_slice=True), call_soon)
+        self._endings = Endings(self._leave, call_soon)
+        self._sent = OnTheWay()
         self._link: DoorLink | None = None
         self._hearing = Hearing(now_s)
         self._incapable = AvoidedLeader(now_s, refusals.INCAPABLE)
-        self._next_order = self._next_request = 0
+        self._next_order = 0
         self._is_closed = False
 
     @property
@@ -83,7 +89,10 @@ class ToLeader:
             self._room.put_off(waiting)
         elif waiting is not None:
             self._room.queue.append(waiting)
-            self.go_on()
+            if self._slices.is_next_due:
+                self._hand_on(1)  # at least as many go as come, so that the room empties
+            else:
+                self.go_on()
 
     def turned(self, call: Call, way: Way) -> None:
         """Take back a request that this member could not serve as the leader."""
@@ -96,27 +105,35 @@ class ToLeader:
             if waiting is None:
                 return
         else:
-            assert isinstance(waiting, Waiting)
+            assert isinstance(waiting, WaitingRequest)
             self._room.enter(waiting)
-        self._take_back(waiting, way)
+        self._take_back([waiting], way)
 
-    def go_on(self) -> None:
-        """Serve or send what waits, as far as that is possible now."""
+    def go_on(self, *, is_next_slice: bool = False) -> None:
+        """Serve or send what waits, as far as that is possible now: a slice in each turn."""
+        if self._slices.is_next_due:
+            return
+        if self._leadership.is_proven and not is_next_slice:
+            self._room.put_back()  # not between slices: what was not served waits for the next tick
+        self._hand_on(REQUESTS_MAX)
+
+    def _hand_on(self, requests_max: int) -> None:
+        """Serve or send so many of the requests that wait, at most."""
         leadership = self._leadership
         if leadership.is_proven:
             self._leave_link()
-            self._room.put_back()
-            while self._room.queue and leadership.is_proven:
-                waiting = self._room.queue.popleft()
+            for waiting in self._slices.of(self._room.queue, requests_max):
                 self._room.leave(waiting)
                 waiting.call.waiting = waiting
                 self._serve(waiting.call)
+                if not leadership.is_proven:
+                    break
             return
         if leadership.leads or (leader := leadership.leader) is None:
             return
         refused = self._incapable.refusal(leader) or self._hearing.refusal(leader)
         if refused is not None:
-            self._refuse_all(refused)
+            self._endings.end(self._room.take_all(), refused)
             return
         link = self._link
         is_old = link is None or (link.leader_id, link.term) != leader
@@ -124,40 +141,31 @@ class ToLeader:
             self._leave_link()
             if not self._room.has_next or (link := self._open(leader)) is None:
                 return
-        self._send_all(link)
+        self._send_next(link, requests_max)
 
     def tick(self) -> None:
         """Try again what could not be taken, and end what has waited for too long."""
         now_s = self._now_s()
         self._room.put_back_due(now_s)
-        for waiting in self._room.take_late(now_s):
-            self._end(waiting)
-        if self._waits_for_link_too_long(now_s):
+        self._endings.end(self._room.take_late(now_s), refusals.LATE)
+        if self._link is not None and not self._link.was_made and self._sent.has_late(now_s):
             self._leave_link()  # so that none of its requests can reach the leader later
         self._end_late_sent(now_s)
         self.go_on()
 
     def _end_late_sent(self, now_s: float) -> None:
         """End what has no answer in time, and give up a link over which nothing comes."""
-        oldest_s = now_s - DOUBT_S
-        late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
-        for number, waiting in late:
-            del self._sent[number]
+        late = self._sent.take_unanswered(now_s)
+        for waiting in late:
             self._hearing.unanswered(waiting.sent_s)
             waiting.may_be_stored = True
-            self._end(waiting, refusals.UNANSWERED)
+        self._endings.end(late, refusals.UNANSWERED)
         link, is_silent = self._link, self._hearing.is_dead()
         if self._registrations.ends_late(self._hearing.heard_s) or is_silent:
             self._leave_link()
         leader = None if link is None else (link.leader_id, link.term)
         if is_silent and leader is not None and self._hearing.gives_up(leader):
             self._open(leader)  # what comes over it, the answer to the HELLO first, ends the pause
-
-    def _waits_for_link_too_long(self, now_s: float) -> bool:
-        """Tell whether a request is late, and the link that it waits for was never made."""
-        if self._link is None or self._link.was_made:
-            return False
-        return any(waiting.is_late(now_s) for waiting in self._sent.values())
 
     def leader_changed(self) -> None:
         """Go on with another leader, or none, or the same one that is now ready."""
@@ -176,13 +184,14 @@ class ToLeader:
         """Refuse all that waits."""
         self._is_closed = True
         self._leave_link()
-        self._refuse_all(refusals.LATE)
+        self._endings.end(self._room.take_all(), refusals.LATE)
+        self._endings.end_all_now()
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    def _enter(self, call: Call) -> Waiting | None:
+    def _enter(self, call: Call) -> WaitingRequest | None:
         """Count a request that waits; None if it is refused."""
-        waiting = Waiting(call, self._next_order)
+        waiting = WaitingRequest(call, self._next_order)
         refusal = "this member stops" if self._is_closed else self._room.refusal(waiting)
         if refusal is not None:
             refuse(call, refusal)
@@ -191,80 +200,71 @@ class ToLeader:
         self._room.enter(waiting)
         return waiting
 
-    def _refuse_all(self, refused: RefusedError) -> None:
-        """End all that waits."""
-        for waiting in self._room.take_all():
-            self._end(waiting, refused)
+    def _take_back(self, every: Iterable[WaitingRequest], way: Way) -> None:
+        """Keep requests that the leader did not take, or end them."""
+        self._endings.end([each for each in every if not self._keep(each, way)], refusals.LATE)
 
-    def _take_back(self, waiting: Waiting, way: Way) -> None:
-        """Keep a request that the leader did not take, or end it."""
+    def _keep(self, waiting: WaitingRequest, way: Way) -> bool:
+        """Keep a request that the leader did not take, unless it must end."""
         if way is Way.IN_DOUBT:
             waiting.may_be_stored = True
         elif way is Way.STRANGE_NUMBER and waiting.number is not None:
             self._numbers.forget(waiting.number.producer)
             waiting.number = None
-        if waiting.is_lost or self._is_closed or waiting.is_late(self._now_s()):
-            self._end(waiting)
-        else:
-            waiting.pause(self._now_s())
-            self._room.put_off(waiting)
+        now_s = self._now_s()
+        if waiting.is_lost or self._is_closed or waiting.is_late(now_s):
+            return False
+        waiting.pause(now_s)
+        self._room.put_off(waiting)
+        return True
 
-    def _end(self, waiting: Waiting, refused: RefusedError = refusals.LATE) -> None:
-        """End a request without the leader."""
+    def _leave(self, waiting: WaitingRequest) -> None:
+        """Count a request no longer, which ends without the leader."""
         self._room.leave(waiting)
         if waiting.number is not None:
             self._numbers.resolve(waiting.number, stored=False)
-        waiting.end(refused)
 
     # -- sending -----------------------------------------------------------------------------------
 
-    def _send_all(self, link: DoorLink) -> None:
+    def _send_next(self, link: DoorLink, requests_max: int) -> None:
         """Send what waits, in its order; what needs no numbers does not wait for them."""
         room = self._room
-        while room.unnumbered and self._send(link, room.unnumbered[0]):
-            room.unnumbered.popleft()
-        while room.queue:
-            waiting = room.queue.popleft()
+        for waiting in self._slices.of(room.unnumbered, requests_max):
+            if not self._send(link, waiting):
+                room.unnumbered.appendleft(waiting)
+                break
+        for waiting in self._slices.of(room.queue, requests_max):
             must_wait = room.unnumbered and waiting.needs_number
             if must_wait or not self._send(link, waiting):
                 room.unnumbered.append(waiting)
 
-    def _send(self, link: DoorLink, waiting: Waiting) -> bool:
+    def _send(self, link: DoorLink, waiting: WaitingRequest) -> bool:
         """Send a request to the leader; False if it must wait for a number."""
         call = waiting.call
         if call.is_passed_on or waiting.size > REQUEST_BYTES_MAX:
-            self._end(waiting, refusals.TOO_LONG)  # a member that passed it on asks another one
-            return True
+            self._endings.end([waiting], refusals.TOO_LONG)
+            return True  # a member that passed it on asks another one
         if self._room.turns.is_overtaken(waiting):
-            self._end(waiting, refusals.OVERTAKEN)
+            self._endings.end([waiting], refusals.OVERTAKEN)
             return True
-        number = waiting.number
         if waiting.needs_number:
-            number = waiting.number = self._numbers.take(waiting.count)
-            if number is None:
+            waiting.number = self._numbers.take(waiting.count)
+            if waiting.number is None:
                 self._register(link, waiting.count)
                 return False
-        self._next_request += 1
-        waiting.sent_s = self._now_s()
-        self._sent[self._next_request] = waiting
+        request = waiting.request(self._sent.sent(waiting, self._now_s()))
         self.counters.values["requests_passed_on"] += 1
-        command = call.command
-        producer, sequence, count = number or (-1, 0, 0)
-        request = DoorRequest(
-            self._next_request, command.code, command.opaque, command.flag, command.version,
-            command.ext_fields, command.body, call.line.born_host, producer, sequence, count,
-        )  # fmt: skip
         link.send(request, waiting.size)
         return True
 
     def _register(self, link: DoorLink, count: int) -> None:
         """Ask for another registration, unless that is under way or would not help."""
         if self._registrations.may_ask(count):
-            self._next_request += 1
-            self._registrations.asked(self._next_request)
-            link.send(registration(self._next_request), request_bytes(b"", None))
+            request_number = self._sent.next_number()
+            self._registrations.asked(request_number)
+            link.send(registration(request_number), request_bytes(b"", None))
 
-    def _open(self, leader: Leader) -> DoorLink | None:
+    def _open(self, leader: LeaderTerm) -> DoorLink | None:
         """Begin to connect to a leader; return None if its address is not known."""
         self._hearing.opened()
         self._link = self._open_link(self, *leader)
@@ -279,10 +279,8 @@ class ToLeader:
 
     def _take_back_sent(self, link: DoorLink) -> None:
         self._registrations.link_ended()
-        sent, self._sent = list(self._sent.values()), {}
         way = Way.IN_DOUBT if link.was_made else Way.NOT_STORED
-        for waiting in sent:
-            self._take_back(waiting, way)
+        self._take_back(self._sent.take_all(), way)
         self._room.put_back()
 
     # -- called by the link ------------------------------------------------------------------------
@@ -305,10 +303,8 @@ class ToLeader:
         leader = link.leader_id, link.term
         self._incapable.avoid(leader)
         refused = self._incapable.refusal(leader) or refusals.LATE
-        for number in requests:
-            waiting = self._sent.pop(number, None)
-            if waiting is not None:
-                self._end(waiting, refused)
+        taken = [each for number in requests if (each := self._sent.take(number)) is not None]
+        self._endings.end(taken, refused)
         if self._registrations.is_under_way(requests):
             self._registrations.link_ended()
         if not self._sent:
@@ -319,15 +315,17 @@ class ToLeader:
         """Answer clients, with one write for each connection."""
         self._hearing.heard()
         written: dict[Line, list[bytes]] = {}
+        ended: list[WaitingRequest] = []
         for answer in answers:
             if self._registrations.expects(answer.number):
                 self._take_registration(answer)
                 continue
-            waiting = self._sent.pop(answer.number, None)
+            waiting = self._sent.take(answer.number)
             if waiting is None:
                 continue
             if answer.way not in (Way.ANSWERED, Way.STORED):
-                self._take_back(waiting, answer.way)
+                if not self._keep(waiting, answer.way):
+                    ended.append(waiting)
                 continue
             self._room.leave(waiting)
             if waiting.number is not None:
@@ -338,6 +336,7 @@ class ToLeader:
                 written.setdefault(waiting.call.line, []).append(answer.frame)
         for line, parts in written.items():
             line.send(b"".join(parts))
+        self._endings.end(ended, refusals.LATE)
         self.go_on()
 
     def _take_registration(self, answer: DoorAnswer) -> None:
@@ -346,5 +345,4 @@ class ToLeader:
             return
         unnumbered = list(self._room.unnumbered)
         self._room.unnumbered.clear()
-        for waiting in unnumbered:
-            self._end(waiting, refused)
+        self._endings.end(unnumbered, refused)

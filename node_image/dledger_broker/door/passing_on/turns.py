@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from dledger_broker.door.passing_on.waiting import Waiting
+from dledger_broker.door.passing_on.waiting import WaitingRequest
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode
 
@@ -32,7 +32,7 @@ _NONE: Final = (-1.0, -1)
 
 @dataclass(slots=True)
 class _Thing:
-    """What some requests that wait, or are on their way, are about."""
+    """One subject of requests whose order matters, such as a group's offset in one queue."""
 
     count: int = 0
     later: int = 0
@@ -43,15 +43,15 @@ class _Thing:
     """The places of the newest ones of each code that were sent and have not come back."""
     newest_ended: dict[int, _Place] = field(default_factory=dict)
 
-    def is_behind(self, waiting: Waiting) -> bool:
-        """Tell whether a newer request was sent that this one would undo."""
+    def is_behind(self, waiting: WaitingRequest) -> bool:
+        """Return whether a newer request was sent that this one would undo."""
         code, place = waiting.call.command.code, waiting.place
         return any(
             place < newest and not _is_harmless(code, other)
             for other, newest in self.newest_sent.items()
         )
 
-    def came_back(self, waiting: Waiting) -> None:
+    def came_back(self, waiting: WaitingRequest) -> None:
         """Let older ones be sent again, once nothing is on its way any longer."""
         self.on_way.discard(waiting.order)
         if not self.on_way:
@@ -64,14 +64,14 @@ class Turns:
     def __init__(self) -> None:
         self._things: dict[Hashable, _Thing] = {}
 
-    def enter(self, waiting: Waiting) -> None:
+    def enter(self, waiting: WaitingRequest) -> None:
         """Take note of a request."""
         key = thing_of(waiting.call.command, waiting.client)
         waiting.thing = key
         if key is not None:
             self._things.setdefault(key, _Thing()).count += 1
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: WaitingRequest) -> None:
         """Take note that a request has ended, or is served here."""
         thing = self._things.get(waiting.thing)
         if thing is not None:
@@ -82,26 +82,26 @@ class Turns:
                 del self._things[waiting.thing]
 
     def must_follow(self, command: RemotingCommand, client: bytes) -> bool:
-        """Tell whether an older request about the same thing was put off."""
+        """Return whether an older request about the same thing was put off."""
         thing = self._things.get(thing_of(command, client))
         return thing is not None and thing.later > 0
 
-    def put_off(self, waiting: Waiting) -> None:
+    def put_off(self, waiting: WaitingRequest) -> None:
         """Let those that came after a request follow it."""
         thing = self._things.get(waiting.thing)
         if thing is not None:
             thing.later += 1
             thing.came_back(waiting)
 
-    def put_back(self, every: Iterable[Waiting]) -> None:
+    def put_back(self, every: Iterable[WaitingRequest]) -> None:
         """Take note that these requests are put off no longer."""
         for waiting in every:
             thing = self._things.get(waiting.thing)
             if thing is not None:
                 thing.later -= 1
 
-    def is_overtaken(self, waiting: Waiting) -> bool:
-        """Tell whether a newer request was sent before this one; if not, this one is now sent."""
+    def is_overtaken(self, waiting: WaitingRequest) -> bool:
+        """Return whether a newer request was sent before this one; if not, this one is now sent."""
         thing = self._things.get(waiting.thing)
         if thing is None:
             return False
@@ -112,14 +112,14 @@ class Turns:
         return False
 
 
-def _raise(newest: dict[int, _Place], waiting: Waiting) -> None:
+def _raise(newest: dict[int, _Place], waiting: WaitingRequest) -> None:
     """Take note of the place of a request, if no newer one of its code is known."""
     code = waiting.call.command.code
     newest[code] = max(newest.get(code, _NONE), waiting.place)
 
 
 def _is_harmless(code: int, newer: int) -> bool:
-    """Tell whether a request may follow a newer one, as heartbeats and locks may each other."""
+    """Return whether a request may follow a newer one, as heartbeats and locks may each other."""
     return (code == _HEARTBEAT and newer in _LOCKS) or (code in _LOCKS and newer == _HEARTBEAT)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Final
 
-from dledger_broker.door.between_members.door_frames import Way, request_bytes
+from dledger_broker.door.between_members.door_frames import DoorRequest, Way, request_bytes
 from dledger_broker.door.between_members.door_numbers import COUNT_MAX, Number
 from dledger_broker.door.between_members.refusals import NO_QUORUM, SILENT, UNANSWERED
 from dledger_broker.door.calls.call import Call, may_be_stored
@@ -40,7 +40,7 @@ STORING: Final = frozenset(
 """Requests that store messages, so that a copy of one has an effect of its own."""
 
 
-class Waiting:
+class WaitingRequest:
     """A request from its arrival to its answer, if it cannot be served at once."""
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Waiting:
         self.pause_s = min(max(2 * self.pause_s, REPEAT_MIN_S), REPEAT_MAX_S)
 
     def is_late(self, now_s: float) -> bool:
-        """Tell whether its time is up."""
+        """Return whether its time is up."""
         limit_s = DOUBT_S if self.may_be_stored else HOLD_S
         return now_s >= self.call.arrived_s + limit_s
 
@@ -102,20 +102,35 @@ class Waiting:
         """Whether its end can never be known, because it had no number."""
         return self.is_in_doubt and self.number is None
 
-    def end(self, refused: RefusedError) -> None:
-        """Answer without the leader: `refused`, unless the request may have its effect."""
+    def request(self, request_number: int) -> DoorRequest:
+        """Return what is sent to the leader, under this number."""
+        command = self.call.command
+        producer, sequence, count = self.number or (-1, 0, 0)
+        return DoorRequest(
+            request_number, command.code, command.opaque, command.flag, command.version,
+            command.ext_fields, command.body, self.client, producer, sequence, count,
+        )  # fmt: skip
+
+    def end(self, refused: RefusedError) -> bytes:
+        """Return the answer without the leader: `refused`, unless the request may have its effect.
+
+        It is empty if the client wants none, or another member tells the client.
+        """
         call = self.call
         call.waiting = None
+        if call.is_passed_on:
+            call.turned(Way.IN_DOUBT if self.is_in_doubt else Way.NOT_STORED)
+            return b""
         if self.is_in_doubt:
-            in_doubt(call, SILENT if refused is UNANSWERED else NO_QUORUM)
-        elif call.is_passed_on:
-            call.turned(Way.NOT_STORED)
-        else:
-            call.refuse(refused)
+            refused = may_be_stored(SILENT if refused is UNANSWERED else NO_QUORUM)
+        return call.encoded_refusal(refused)
 
 
 def numbers_of(call: Call) -> int:
-    """Return how many numbers a request needs: one for each message that it stores."""
+    """Return how many numbers a request needs: one for each message that it stores.
+
+    For a batch of more than COUNT_MAX messages, which gets none, any larger number is returned.
+    """
     command = call.command
     if command.code not in STORING:
         return 0
@@ -123,7 +138,7 @@ def numbers_of(call: Call) -> int:
     if command.code != _BATCH and flag.lower() != "true":
         return 1
     try:
-        return len(message_batch.decode(command.body))
+        return message_batch.count(command.body, enough=COUNT_MAX + 1)
     except FormatError:
         return 1  # the leader refuses it
 
@@ -136,9 +151,9 @@ def refuse(call: Call, remark: str) -> None:
         call.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark))
 
 
-def in_doubt(call: Call, doubt: str = NO_QUORUM) -> None:
+def in_doubt(call: Call) -> None:
     """End a request that may have had its effect."""
     if call.is_passed_on:
         call.turned(Way.IN_DOUBT)
         return
-    call.refuse(may_be_stored(doubt))
+    call.refuse(may_be_stored())

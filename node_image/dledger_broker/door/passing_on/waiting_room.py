@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from dledger_broker.door.passing_on.turns import Turns
-from dledger_broker.door.passing_on.waiting import Waiting
+from dledger_broker.door.passing_on.waiting import WaitingRequest
 
 WAITING_MAX: Final = 10_000
 WAITING_BYTES_MAX: Final = 64 << 20
@@ -18,15 +18,15 @@ CLIENT_BYTES_MAX: Final = WAITING_BYTES_MAX // 2
 
 
 class WaitingRoom:
-    """Keeps and counts the requests that wait."""
+    """Keeps and counts the requests that wait. Its queues stay the same objects."""
 
     def __init__(self) -> None:
-        self.queue: deque[Waiting] = deque()
-        """Those to be sent or served next, in the order in which they came."""
-        self.unnumbered: deque[Waiting] = deque()
-        """Those that wait for numbers, all of which came before the ones in the queue that do."""
-        self.later: list[Waiting] = []
-        """Those that the leader could not take just now."""
+        self.queue: deque[WaitingRequest] = deque()
+        """Requests to be sent or served next, in the order in which they came."""
+        self.unnumbered: deque[WaitingRequest] = deque()
+        """Requests that wait for numbers. All came before those in the queue that do, too."""
+        self.later: list[WaitingRequest] = []
+        """Requests that the leader could not take just now."""
         self.turns = Turns()
         self.count = 0
         """How many wait, or are on their way."""
@@ -48,8 +48,8 @@ class WaitingRoom:
 
     def put_back_due(self, now_s: float) -> None:
         """Put into the queue what may be sent again now, or is late."""
-        due: list[Waiting] = []
-        rest: list[Waiting] = []
+        due: list[WaitingRequest] = []
+        rest: list[WaitingRequest] = []
         held: set[Hashable] = set()
         for waiting in sorted(self.later, key=_place_of):
             can_go = waiting.next_s <= now_s and (
@@ -63,35 +63,38 @@ class WaitingRoom:
         if due:
             self._put_back(due, rest)
 
-    def _put_back(self, back: list[Waiting], rest: list[Waiting]) -> None:
+    def _put_back(self, back: list[WaitingRequest], rest: list[WaitingRequest]) -> None:
         every = (*self.unnumbered, *self.queue, *back)
         self.turns.put_back(back)
-        self.queue = deque(sorted(every, key=_place_of))
+        self.queue.clear()
+        self.queue.extend(sorted(every, key=_place_of))
         self.unnumbered.clear()
         self.later = rest
 
-    def put_off(self, waiting: Waiting) -> None:
+    def put_off(self, waiting: WaitingRequest) -> None:
         """Keep a request that could not be taken just now, or that must follow another one."""
         self.later.append(waiting)
         self.turns.put_off(waiting)
 
-    def take_all(self) -> list[Waiting]:
+    def take_all(self) -> list[WaitingRequest]:
         """Return all that waits, and keep it no longer."""
         self.put_back()
         every = list(self.queue)
         self.queue.clear()
         return every
 
-    def take_late(self, now_s: float) -> list[Waiting]:
+    def take_late(self, now_s: float) -> list[WaitingRequest]:
         """Return those whose time is up, and keep them no longer."""
         late = [each for each in (*self.unnumbered, *self.queue) if each.is_late(now_s)]
         if late:
             gone = set(late)
-            self.queue = deque(each for each in self.queue if each not in gone)
-            self.unnumbered = deque(each for each in self.unnumbered if each not in gone)
+            for waiting in (self.queue, self.unnumbered):
+                kept = [each for each in waiting if each not in gone]
+                waiting.clear()
+                waiting.extend(kept)
         return late
 
-    def refusal(self, waiting: Waiting) -> str | None:
+    def refusal(self, waiting: WaitingRequest) -> str | None:
         """Return why another request may not wait; None if it may."""
         size = waiting.size
         if self.count >= WAITING_MAX or self._bytes + size > WAITING_BYTES_MAX:
@@ -101,17 +104,17 @@ class WaitingRoom:
             return "too many requests of this client wait for the leader"
         return None
 
-    def enter(self, waiting: Waiting) -> None:
+    def enter(self, waiting: WaitingRequest) -> None:
         """Count a request that waits."""
         self._add(waiting, 1, waiting.size)
         self.turns.enter(waiting)
 
-    def leave(self, waiting: Waiting) -> None:
+    def leave(self, waiting: WaitingRequest) -> None:
         """Count a request no longer."""
         self._add(waiting, -1, -waiting.size)
         self.turns.leave(waiting)
 
-    def _add(self, waiting: Waiting, count: int, size: int) -> None:
+    def _add(self, waiting: WaitingRequest, count: int, size: int) -> None:
         self.count += count
         self._bytes += size
         own_count, own_bytes = self._clients.get(waiting.client, (0, 0))
@@ -121,5 +124,5 @@ class WaitingRoom:
             del self._clients[waiting.client]
 
 
-def _place_of(waiting: Waiting) -> tuple[float, int]:
+def _place_of(waiting: WaitingRequest) -> tuple[float, int]:
     return waiting.place

@@ -66,7 +66,7 @@ class Proofs:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no request waits."""
+        """Return whether no request waits."""
         return not (self._new or self._asking or self._unapplied)
 
     def go_on(self) -> None:

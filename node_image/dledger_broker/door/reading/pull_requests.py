@@ -38,10 +38,20 @@ class Pull:
     subscription: Subscription
     codes: frozenset[int] | None
     """The codes of the wanted tags; None for all messages."""
+    offset: int
+    """The offset that is read next: that of the request, or the one after messages that it skips;
+    where the consumer goes on if that of the request does not exist.
+    """
     deadline_s: float
     """Until when it may be held."""
+    was_held: bool = False
     is_proved: bool = False
     """Whether the state has everything that was acknowledged before the pull came."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the request asks for an offset beyond the end."""
+        return self.offset < self.fields.queue_offset
 
     @property
     def door_min_offset(self) -> int | None:
@@ -49,17 +59,18 @@ class Pull:
         fields = self.fields
         return fields.door_min_offset if isinstance(fields, PassedOnFields) else None
 
-    def for_leader(self, min_offset: int) -> Call:
+    def for_leader(self, min_offset: int, now_s: float) -> Call:
         """Return the call with which the leader is asked; this member has `min_offset` first.
 
-        The leader does not know the client's connection, so it is told the subscription.
+        The leader does not know the client's connection, so it is told the subscription. The time
+        that the leader has counts from now on: the pull may have been held before for long.
         """
         fields, subscription = self.fields, self.subscription
         told = PassedOnFields(
             consumer_group=fields.consumer_group,
             topic=fields.topic,
             queue_id=fields.queue_id,
-            queue_offset=fields.queue_offset,
+            queue_offset=max(self.offset, fields.queue_offset),
             max_msg_nums=fields.max_msg_nums,
             sys_flag=_SUBSCRIPTION,
             commit_offset=fields.commit_offset,
@@ -75,7 +86,7 @@ class Pull:
             code=call.command.code, opaque=call.command.opaque, flag=call.command.flag,
             version=call.command.version, ext_fields=told.to_ext(),
         )  # fmt: skip
-        return Call(call.line, command, call.door, call.arrived_s)
+        return Call(call.line, command, call.door, now_s)
 
 
 class PullRequests:
@@ -98,7 +109,19 @@ class PullRequests:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"the offset {fields.queue_offset} is below 0"
             )
-        return Pull(call, fields, queue, subscription, codes, now_s + hold_s)
+        return Pull(call, fields, queue, subscription, codes, fields.queue_offset, now_s + hold_s)
+
+    def is_outdated(self, pull: Pull) -> bool:
+        """Return whether the client of a pull of some tags has subscribed to others since.
+
+        Only the heartbeats of its own connection count: without one, it has told no other tags.
+        """
+        fields = pull.fields
+        if pull.codes is None or fields.sys_flag & _SUBSCRIPTION:
+            return False
+        group, topic = fields.consumer_group, fields.topic
+        found = self._clients.own_subscription(pull.call.connection, group, topic)
+        return found is not None and found.sub_string != pull.subscription.sub_string
 
     def check_queue(self, queue: QueueId) -> None:
         """Raise RefusedError if a queue does not exist, or cannot be read."""

@@ -32,7 +32,7 @@ class Pulled(NamedTuple):
 
 def find(reader: MessageReader, pull: Pull, end_offset: int, *, has_all: bool) -> Pulled:
     """Find the messages of a pull. Blocks."""
-    offset = pull.fields.queue_offset
+    offset = pull.offset
     min_offset = reader.kept.min_offset(pull.queue, end_offset, has_all=has_all)
     if offset < min_offset:
         min_offset = reader.kept.kept_offset(pull.queue, end_offset, has_all=has_all)
@@ -47,7 +47,9 @@ def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | 
     None if a thread has to look: at what is not in the page cache, at what is not sound at first
     sight, and for tags that few messages have, since it looks at more of them.
     """
-    wanted, offset = wanted_by(pull), pull.fields.queue_offset
+    if not is_short(pull):
+        return None
+    wanted, offset = wanted_by(pull), pull.offset
     try:
         min_offset = reader.kept.min_offset(pull.queue, end_offset, has_all=False)
         if offset < min_offset:
@@ -62,7 +64,7 @@ def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | 
 
 
 def is_short(pull: Pull) -> bool:
-    """Tell whether a pull may be served in the event loop."""
+    """Return whether a pull may be served in the event loop."""
     return pull.fields.max_msg_nums <= cached_reads.UNITS_MAX
 
 

@@ -1,7 +1,9 @@
 """Pulls (codes 11 and 361): answered by every member, from its own queues and log.
 
 A pull at the end of its queue is held until a message arrives, its time is up, or its client is
-gone. An offset behind the end is corrected once the member has applied everything that was
+gone. An offset beyond the end is that of a topic which was deleted and created again, or of a log
+that has lost its end. Its consumer goes on where its group continues, since that is deleted with
+the topic, or else with the first message, once the member has applied everything that was
 acknowledged before the pull came. What a member no longer has, the leader may have: its pull goes
 on to the leader, which alone says that messages are gone.
 """
@@ -18,9 +20,12 @@ from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
+from dledger_broker.door.reading.held_pulls import HeldPulls
 from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pull_answers import EndedPulls, answer_found, answer_nothing
 from dledger_broker.door.reading.pull_requests import Pull, PullRequests
-from dledger_broker.door.reading.pulled_messages import LoopReads, find, find_cached, is_short
+from dledger_broker.door.reading.pulled_messages import LoopReads, find, find_cached
+from dledger_broker.door.reading.thread_turns import ThreadTurns
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
@@ -35,13 +40,10 @@ from dledger_broker.queues.errors import (
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
-from dledger_formats.rocketmq.pulls import PullAnswerFields
 from dledger_node.errors import StoreError
 from dledger_node.remoting.limits import Reason
 from dledger_node.slices import Slices, in_slices
 
-HELD_MAX: Final = 20_000
-HELD_OF_CLIENT_MAX: Final = 4096
 PROOF_S: Final = 2.0
 """How long a pull waits for a proof before it is held as one that waits for messages."""
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
@@ -72,8 +74,10 @@ class Pulls:
     ) -> None:
         """`pass_on` lets the leader answer a pull. Without `cached` threads read everything."""
         self._cached = cached
+        self._thread_turns = None if cached is None else ThreadTurns(cached.turns)
         self._owner = owner
         self._requests = PullRequests(owner, clients)
+        self._ends = EndedPulls(self._requests)
         self._member = member
         self._proofs = proofs
         self._pass_on = pass_on
@@ -81,16 +85,17 @@ class Pulls:
         self._reader = reader
         self._threads = threads
         self._loop = asyncio.get_running_loop()
-        self._held: dict[QueueId, dict[Pull, None]] = {}
-        self._held_by_line: dict[object, dict[Pull, None]] = {}
-        self._woken: dict[Pull, None] = {}
-        """Held pulls that are to be served."""
-        self.held_count = 0
+        self._held = HeldPulls()
         self._waking = Slices(self._serve_woken)
         self._expiring = Slices(self._expire)
         self._cutting = Slices(self._cut_off)
         self._cut_off_until_s = -math.inf
         self._is_closed = False
+
+    @property
+    def held_count(self) -> int:
+        """The number of pulls that wait for messages."""
+        return self._held.count
 
     def pull(self, call: Call) -> None:
         """Take one pull. Raises FormatError and RefusedError."""
@@ -101,27 +106,31 @@ class Pulls:
 
         Thousands may wait for one queue: some are served now, and the others in the next turns.
         """
-        for queue in queues:
-            self._woken.update(self._held.get(queue, {}))
+        self._held.wake(queues)
         self._waking.begin()
+
+    def leader_changed(self) -> None:
+        """Serve the pulls that waited for a leader, if there is one."""
+        if self._member.leader_id is not None:
+            self._held.wake_leaderless()
+            self._waking.begin()
 
     def forget(self, line: object) -> None:
         """Drop the pulls of a connection that is gone."""
-        for pull in list(self._held_by_line.get(line, ())):
-            self._release(pull)
+        for pull in self._held.of_line(line):
+            self._held.release(pull)
+        if self._thread_turns is not None and isinstance(line, BrokerConnection):
+            self._thread_turns.forget(line)
 
     def expire(self) -> None:
         """Answer the pulls that were held long enough: some now, the others in the next turns."""
         self._expiring.begin()
 
     def _expire(self, count: int) -> bool:
-        now_s = self._loop.time()
-        every = itertools.chain.from_iterable(self._held.values())
-        expired = (pull for pull in every if pull.deadline_s <= now_s)
-        answered = list(itertools.islice(expired, count))
+        answered = list(itertools.islice(self._held.expired(self._loop.time()), count))
         for pull in answered:
-            self._release(pull)
-            self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
+            self._held.release(pull)
+            self._ends.late(pull, self._end_offset(pull))
         return len(answered) == count
 
     def cut_off(self, arrived_until_s: float) -> None:
@@ -130,8 +139,7 @@ class Pulls:
         self._cutting.begin()
 
     def _cut_off(self, count: int) -> bool:
-        until_s, lines = self._cut_off_until_s, self._held_by_line.items()
-        late = (line for line, pulls in lines if any(p.call.arrived_s <= until_s for p in pulls))
+        late = self._held.lines_of_late(self._cut_off_until_s)
         cut = list(itertools.islice(late, count))
         for line in cut:
             self.forget(line)
@@ -142,35 +150,41 @@ class Pulls:
     async def close(self) -> None:
         """Hold no further pulls, and answer all held ones, so that clients ask another member."""
         self._is_closed = True
-        held = [pull for of_queue in self._held.values() for pull in of_queue]
-        async for pull in in_slices(held):
-            if pull in self._held.get(pull.queue, ()):
-                self._release(pull)
-                self._answer_nothing(pull, ResponseCode.PULL_RETRY_IMMEDIATELY)
+        async for pull in in_slices(list(self._held)):
+            if pull in self._held:
+                self._held.release(pull)
+                self._ends.closing(pull, self._end_offset(pull))
 
     # -- serving -----------------------------------------------------------------------------------
 
     def _serve_woken(self, count: int) -> bool:
-        for pull in list(itertools.islice(self._woken, count)):
-            self._release(pull)
+        for pull in list(itertools.islice(self._held.woken, count)):
+            self._held.release(pull)
             self._serve(pull)
-        return bool(self._woken)
+        return bool(self._held.woken)
 
     def _serve(self, pull: Pull) -> None:
         """Read, hold, or correct the offset."""
-        end_offset = self._owner.state.next_offset(*pull.queue)
-        offset, line = pull.fields.queue_offset, pull.call.line
+        end_offset = self._end_offset(pull)
+        offset, line = pull.offset, pull.call.line
         if offset < end_offset:
-            if self._cached is not None and isinstance(line, BrokerConnection) and is_short(pull):
+            if self._cached is not None and isinstance(line, BrokerConnection):
                 self._cached.turns.submit(line, partial(self._read_cached, pull))
             else:
-                self._read_in_thread(pull, end_offset)
+                self._read_in_thread(pull)
         elif offset == end_offset:
             self._hold(pull)
-        elif pull.is_proved:
-            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset)
-        else:
+        elif not pull.is_proved:
             self._judge(pull)
+        else:
+            group_offset = self._owner.state.consumer_offset(
+                pull.fields.consumer_group, *pull.queue
+            )
+            pull.offset = min(group_offset or 0, end_offset)
+            if pull.offset == end_offset:
+                answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, end_offset, end_offset)
+            else:
+                self._serve(pull)
 
     def _judge(self, pull: Pull) -> None:
         """Go on with a pull once the state has all that was acknowledged before it, or cannot."""
@@ -180,7 +194,7 @@ class Pulls:
             if is_proved:
                 self._serve_again(pull)
             else:
-                self._hold(pull)
+                self._hold(pull, needs_leader=True)
 
         self._proofs.ask(pull.call, decided, self._loop.time() + PROOF_S)
 
@@ -196,35 +210,52 @@ class Pulls:
                 return
             if pull.door_min_offset is not None:
                 min_offset = min(min_offset, pull.door_min_offset)
-            self._answer_nothing(pull, ResponseCode.PULL_OFFSET_MOVED, min_offset, min_offset)
+            end_offset = self._end_offset(pull)
+            moved = ResponseCode.PULL_OFFSET_MOVED
+            answer_nothing(pull, moved, end_offset, min_offset, min_offset)
         elif call.is_passed_on or call.waiting is not None:
             call.turned(Way.NOT_STORED)
         elif self._member.leader_id is None:
-            self._hold(pull)
-        else:
-            self._pass_on(pull.for_leader(min_offset))
+            self._hold(pull, needs_leader=True)
+        elif not self._ends.outdated(pull, self._end_offset(pull)):
+            self._pass_on(pull.for_leader(min_offset, self._loop.time()))
 
     def _read_cached(self, pull: Pull) -> None:
         """Answer a pull from the page cache, in its turn. What is not there a thread reads."""
         assert self._cached is not None
-        end_offset = self._owner.state.next_offset(*pull.queue)
-        if pull.fields.queue_offset >= end_offset:
+        assert self._thread_turns is not None
+        end_offset = self._end_offset(pull)
+        if pull.offset >= end_offset:
             self._serve_again(pull)  # its topic was deleted meanwhile
             return
         pulled = find_cached(self._cached.reader, pull, end_offset)
         if pulled is None or pulled.found is None:
-            self._read_in_thread(pull, end_offset)
+            self._thread_turns.begin(pull.call.connection, partial(self._read_in_thread, pull))
             return
-        pull.call.counters.values["cached_pulls"] += 1
-        self._answer(pull, pulled.found, pulled.min_offset, end_offset)
+        if self._answer(pull, pulled.found, pulled.min_offset, end_offset):
+            pull.call.counters.values["cached_pulls"] += 1
 
-    def _read_in_thread(self, pull: Pull, end_offset: int) -> None:
+    def _read_in_thread(self, pull: Pull) -> None:
         pull.call.line.reads_waiting += 1
-        self._loop.create_task(self._read(pull, end_offset, self._feed.has_all))
+        self._loop.create_task(self._read_in_its_turn(pull))
 
-    async def _read(self, pull: Pull, end_offset: int, has_all: bool) -> None:
-        line, built_index = pull.call.line, self._feed.built_index
-        rebuilds, created_index = self._feed.rebuilds, self._owner.created_index(pull.queue.topic)
+    async def _read_in_its_turn(self, pull: Pull) -> None:
+        line = pull.call.line
+        try:
+            await self._read(pull)
+        finally:
+            line.reads_waiting -= 1
+            line.go_on()
+            if self._thread_turns is not None and isinstance(line, BrokerConnection):
+                self._thread_turns.done(line)
+
+    async def _read(self, pull: Pull) -> None:
+        end_offset, has_all = self._end_offset(pull), self._feed.has_all
+        built_index, rebuilds = self._feed.built_index, self._feed.rebuilds
+        created_index = self._owner.created_index(pull.queue.topic)
+        if pull.offset >= end_offset:
+            self._serve_again(pull)  # its topic was deleted meanwhile
+            return
         try:
             min_offset, found = await self._loop.run_in_executor(
                 self._threads, partial(find, self._reader, pull, end_offset, has_all=has_all)
@@ -245,9 +276,6 @@ class Pulls:
         except (UnreadableError, QueueFilesError, StoreError, IndexError, OSError) as error:
             pull.call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
             return
-        finally:
-            line.reads_waiting -= 1
-            line.go_on()
         if created_index != self._owner.created_index(pull.queue.topic):
             self._serve_again(pull)
         elif found is None:
@@ -255,7 +283,7 @@ class Pulls:
         elif found.is_complete:
             self._answer(pull, found, min_offset, end_offset)
         elif has_all:
-            self._feed.rebuild(f"{pull.queue} has no unit {pull.fields.queue_offset}", rebuilds)
+            self._feed.rebuild(f"{pull.queue} has no unit {pull.offset}", rebuilds)
             self._hold(pull)
         elif self._feed.built_index != built_index:
             self._serve(pull)
@@ -279,65 +307,43 @@ class Pulls:
         else:
             self._serve(pull)
 
-    def _answer(self, pull: Pull, found: Found, min_offset: int, end_offset: int) -> None:
-        fields = PullAnswerFields(
-            suggest_which_broker_id=0,
-            next_begin_offset=found.next_offset,
-            min_offset=min_offset,
-            max_offset=end_offset,
-        )
-        if not found.records:
-            pull.call.answer(
-                ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark="NO_MATCHED_MESSAGE"
-            )
-            return
-        values = pull.call.counters.values
-        values["messages_pulled"] += len(found.records)
-        values["bytes_pulled"] += sum(map(len, found.records))
-        pull.call.answer(ResponseCode.SUCCESS, fields, remark="FOUND", body=found.records)
+    def _answer(self, pull: Pull, found: Found, min_offset: int, end_offset: int) -> bool:
+        """Answer with what was found, or with where a consumer goes on that was beyond the end. If
+        nothing was found, a pull that was held waits on.
 
-    def _answer_nothing(
-        self, pull: Pull, code: ResponseCode, next_offset: int | None = None, min_offset: int = 0
-    ) -> None:
-        offset = pull.fields.queue_offset if next_offset is None else next_offset
-        end_offset = self._owner.state.next_offset(*pull.queue)
-        fields = PullAnswerFields(
-            suggest_which_broker_id=0,
-            next_begin_offset=offset,
-            min_offset=min_offset,
-            max_offset=end_offset,
-        )
-        pull.call.answer(code, fields, remark=code.name)
+        Otherwise each message of a queue would cost a request of every group that does not want it.
+        Returns whether the pull is answered.
+        """
+        if self._ends.outdated(pull, end_offset):
+            return True
+        if pull.is_beyond:
+            moved = ResponseCode.PULL_OFFSET_MOVED
+            answer_nothing(pull, moved, end_offset, pull.offset, min_offset)
+            return True
+        has_seen_all = not found.records and found.next_offset == end_offset
+        if pull.was_held and has_seen_all and pull.deadline_s > self._loop.time():
+            pull.offset = end_offset
+            self._serve_again(pull)
+            return False
+        answer_found(pull, found, min_offset, end_offset)
+        return True
+
+    def _end_offset(self, pull: Pull) -> int:
+        return self._owner.state.next_offset(*pull.queue)
 
     # -- holding -----------------------------------------------------------------------------------
 
-    def _hold(self, pull: Pull) -> None:
+    def _hold(self, pull: Pull, *, needs_leader: bool = False) -> None:
         """Hold a pull, or answer it if it must not wait."""
         if pull.call.is_passed_on:
             pull.call.turned(Way.NOT_STORED)  # the other member asks again
             return
         if self._is_closed:
-            self._answer_nothing(pull, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            self._ends.closing(pull, self._end_offset(pull))
             return
         if not pull.fields.sys_flag & _SUSPEND or pull.deadline_s <= self._loop.time():
-            self._answer_nothing(pull, ResponseCode.PULL_NOT_FOUND)
+            self._ends.late(pull, self._end_offset(pull))
             return
-        of_line = self._held_by_line.setdefault(pull.call.line, {})
-        if self.held_count >= HELD_MAX or len(of_line) >= HELD_OF_CLIENT_MAX:
-            if not of_line:
-                del self._held_by_line[pull.call.line]
+        pull.was_held = True
+        if not self._held.add(pull, needs_leader=needs_leader):
             pull.call.answer(ResponseCode.SYSTEM_ERROR, remark="too many pulls wait for messages")
-            return
-        self.held_count += 1
-        of_line[pull] = None
-        self._held.setdefault(pull.queue, {})[pull] = None
-
-    def _release(self, pull: Pull) -> None:
-        """Hold a pull no longer."""
-        self.held_count -= 1
-        self._woken.pop(pull, None)
-        table: dict[object, dict[Pull, None]]
-        for table, key in ((self._held, pull.queue), (self._held_by_line, pull.call.line)):  # type: ignore[assignment]
-            del table[key][pull]
-            if not table[key]:
-                del table[key]

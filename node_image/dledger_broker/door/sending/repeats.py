@@ -50,7 +50,7 @@ def way_of(draft: Draft, outcome: Outcome) -> Way | None:
 
 
 def is_repeated(draft: Draft) -> bool:
-    """Tell whether a draft was refused because the log has one of its numbers."""
+    """Return whether a draft was refused because the log has one of its numbers."""
     return draft.refusal is DLedgerResponseCode.SEQUENCES_NOT_NEW
 
 

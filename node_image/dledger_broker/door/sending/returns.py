@@ -62,6 +62,7 @@ class Returns:
     async def _read_and_store(self, call: Call, fields: SendBackFields) -> None:
         try:
             record = await self._loop.run_in_executor(self._threads, self._reader.at, fields.offset)
+            call.check_age(self._loop.time())
             self._store(call, fields, record)
         except (UnreadableError, OSError) as error:
             call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
@@ -94,11 +95,11 @@ class Returns:
                 f"at most {self._member.body_bytes_max} are allowed",
             )
         is_new = owner.topic(topic.topic_name) is None
-        changes = (owner.create_topic(topic),) if is_new else ()
+        changes = [owner.create_topic(topic)] if is_new else []
 
         def ended(draft: RecordDraft, outcome: Outcome) -> None:
             if outcome is Outcome.REFUSED and is_new:
-                owner.forget_topic(topic.topic_name)
+                owner.forget_topic(changes[0])
             self._answer(call, draft, outcome)
 
         draft = RecordDraft(changes, records, (again.topic, again.queue_id), ended)

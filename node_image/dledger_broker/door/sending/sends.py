@@ -8,25 +8,26 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call, Line
-from dledger_broker.door.sending import repeats
+from dledger_broker.door.sending import long_batches, repeats
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
+from dledger_broker.door.sending.long_batches import LongBatches
 from dledger_broker.leading.log_owner import LogOwner
-from dledger_broker.leading.record_draft import RecordDraft
+from dledger_broker.leading.record_draft import Place, RecordDraft
 from dledger_broker.messages import delays, retries, send_checks
 from dledger_broker.messages.send_checks import Hosts, RefusedError
-from dledger_broker.names import routes
+from dledger_broker.registration import routes
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.rocketmq import topic_names
+from dledger_formats.rocketmq import message_id, topic_names
 from dledger_formats.rocketmq.codes import Permission, RequestCode, ResponseCode
-from dledger_formats.rocketmq.message_id import MessageId
 from dledger_formats.rocketmq.sends import (
     LongSendMessageFields,
     SendAnswerFields,
@@ -58,8 +59,8 @@ class SendDraft(RecordDraft):
     queue_id: int
     """The queue that the client is told; a delayed message waits in another one."""
     unique_key: str | None
-    created: str | None
-    """The topic that the draft creates."""
+    created: TopicConfig | None
+    """The topic that the draft creates: its first record does."""
 
 
 class Sends:
@@ -72,6 +73,7 @@ class Sends:
         owner: LogOwner,
         awaited: AwaitedRepeats,
         threads: ThreadPoolExecutor,
+        batch_thread: ThreadPoolExecutor,
         store_host: Callable[[], bytes],
     ) -> None:
         self._settings = settings
@@ -82,12 +84,13 @@ class Sends:
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
         self._answers: dict[Line, list[bytes]] = {}
+        self._long_batches = LongBatches(batch_thread)
         self._lookups: set[asyncio.Task[None]] = set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no place of a repeated send is being looked up, and every answer is written."""
-        return not (self._lookups or self._answers)
+        """Whether no send is in the hands of a thread, and every answer is written."""
+        return not (self._lookups or self._answers) and self._long_batches.is_idle
 
     # -- from a request to a draft -----------------------------------------------------------------
 
@@ -102,26 +105,56 @@ class Sends:
             group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
             topic = retries.dead_letter_topic(group).topic_name
             fields = msgspec.structs.replace(fields, topic=topic, queue_id=0)
-        config = self._owner.topic(fields.topic)
-        created = None
-        if config is None:
-            config = created = self._new_topic(fields)
+        config, created = self._config(fields)
         queue_id = _queue_of(config, fields.queue_id)
+        hosts = Hosts(call.line.born_host, self._store_host())
         is_batch = command.code == _BATCH or fields.batch is True
-        messages = send_checks.messages_of(
-            fields,
-            queue_id,
-            command.body,
-            Hosts(call.line.born_host, self._store_host()),
-            is_batch=is_batch,
-        )
+        if is_batch and long_batches.is_long(command.body):
+            self._long_batches.take(
+                call,
+                partial(send_checks.records_of_batch, fields, queue_id, command.body, hosts),
+                partial(self._propose_batch, call, fields, queue_id),
+            )
+            return
+        messages = send_checks.messages_of(fields, queue_id, command.body, hosts, is_batch=is_batch)
         place = fields.topic, queue_id
         level = 0 if is_batch or is_dead else delays.level_of(messages[0].properties)
         if level:
             messages = [delays.waiting(messages[0], level)]
             place = messages[0].topic, messages[0].queue_id
-        records = send_checks.encode(messages)
-        longest = max(map(len, records)) + (delays.MARGIN_BYTES if level else 0)
+        self._propose(call, fields, queue_id, place, send_checks.encode(messages), created)
+
+    def _propose_batch(
+        self, call: Call, fields: SendMessageFields, queue_id: int, records: list[bytearray]
+    ) -> None:
+        """Propose a batch that a thread has encoded. Raises FormatError and RefusedError."""
+        config, created = self._config(fields)  # again: it may have changed meanwhile
+        place = fields.topic, _queue_of(config, queue_id)
+        self._propose(call, fields, queue_id, place, records, created)
+
+    def _propose(
+        self,
+        call: Call,
+        fields: SendMessageFields,
+        queue_id: int,
+        place: Place,
+        records: list[bytearray],
+        created: TopicConfig | None,
+    ) -> None:
+        """Propose records for a place, which is another one than the message's if it is delayed.
+
+        Raises FormatError and RefusedError.
+        """
+        is_delayed = place != (fields.topic, queue_id)
+        entries, entries_max = len(records), self._member.drafts.entries_max
+        if created is not None:
+            entries += 1
+        if entries > entries_max:
+            raise RefusedError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch needs {entries} entries of the log; at most {entries_max} may wait",
+            )
+        longest = max(map(len, records)) + (delays.MARGIN_BYTES if is_delayed else 0)
         if longest > self._member.body_bytes_max:
             raise RefusedError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -133,17 +166,28 @@ class Sends:
         draft.call, draft.unique_key = call, send_checks.unique_key(fields)
         draft.queue_id, draft.repeats = queue_id, None
         draft.numbers = repeats.numbers_of(call, len(records))
-        draft.created = None if created is None else created.topic_name
+        draft.created = created
         self._owner.propose(draft, call.arrived_s)
 
+    def _config(self, fields: SendMessageFields) -> tuple[TopicConfig, TopicConfig | None]:
+        """Return the settings of a send's topic, and those that must be written first, if it is
+        new. Raises RefusedError.
+        """
+        config = self._owner.topic(fields.topic)
+        if config is not None:
+            return config, None
+        new = self._new_topic(fields)
+        return new, new
+
     def _is_dead(self, fields: SendMessageFields) -> bool:
-        """Tell whether a consumer sends a message again that its group has had too often."""
+        """Return whether a consumer sends a message again that its group has had too often."""
         if not fields.topic.startswith(topic_names.RETRY_PREFIX):
             return False
         group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
-        config = self._owner.state.tables.groups.configs.get(group)
-        times = fields.reconsume_times or 0
-        return times > retries.times_max(config, fields.max_reconsume_times)
+        groups = self._owner.state.tables.groups
+        times_max = retries.times_max(groups.configs.get(group), fields.max_reconsume_times)
+        times, is_ordered = fields.reconsume_times or 0, groups.has_locks(group)
+        return retries.is_sent_too_often(times, times_max, is_ordered=is_ordered)
 
     def _new_topic(self, fields: SendMessageFields) -> TopicConfig:
         for prefix, topic_of in _OF_GROUPS:
@@ -174,7 +218,9 @@ class Sends:
             self._collect(draft.call, self._success(draft))
             return
         if outcome is Outcome.REFUSED and draft.created is not None:
-            self._owner.forget_topic(draft.created)
+            change = draft.bodies[0]
+            assert isinstance(change, bytearray)
+            self._owner.forget_topic(change)
         if draft.numbers is not None and repeats.is_repeated(draft):
             self._answer_repeated(draft, draft.repeats or draft.numbers)
         elif (way := repeats.way_of(draft, outcome)) is not None:
@@ -223,10 +269,17 @@ class Sends:
             draft.call.turned(Way.IN_DOUBT)
             return
         bodies = [by_sequence[sequence] for sequence in missing]
-        changes = draft.bodies[: draft.changes]
+        created = draft.created
+        try:  # what the draft has of its topic was forgotten when it was refused
+            if created is not None and self._owner.topic(created.topic_name) is not None:
+                created = None
+            changes = () if created is None else (self._owner.create_topic(created),)
+        except RefusedError:
+            draft.call.turned(Way.IN_DOUBT)
+            return
         rest = SendDraft(changes, bodies, draft.place, self._ended)  # type: ignore[arg-type]
         rest.call, rest.unique_key, rest.queue_id = draft.call, draft.unique_key, draft.queue_id
-        rest.created, rest.repeats = draft.created, numbers
+        rest.created, rest.repeats = created, numbers
         rest.numbers = Numbers(numbers.producer, missing)
         self._owner.propose(rest, draft.call.arrived_s)
 
@@ -256,13 +309,13 @@ class Sends:
             line.send(b"".join(frames))
 
     def _success(self, draft: SendDraft) -> bytes:
-        host, positions = self._store_host(), draft.positions
-        ids = [str(MessageId(host, pos + ENTRY_HEADER_SIZE)) for pos in positions]
+        positions = draft.positions
+        offsets = (position + ENTRY_HEADER_SIZE for position in positions)
         values = draft.call.counters.values
         values["messages_stored"] += len(positions)
         values["bytes_stored"] += sum(map(len, draft.bodies[draft.changes :]))
         fields = SendAnswerFields(
-            msg_id=",".join(ids),
+            msg_id=",".join(message_id.texts(self._store_host(), offsets)),
             queue_id=draft.queue_id,
             queue_offset=draft.first_offset,
             transaction_id=draft.unique_key,

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.log.checksum import crc32
-from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.membership import MembershipEntry
 from dledger_node.store.derived.membership_bodies import body_of, membership_of
-from dledger_node.store.segments.segment import NO_ROOM
-from dledger_node.store.small_files.whole_file import replace_file
+from dledger_node.store.small_files.whole_file import replace_file, saving
 
 FILE_NAME: Final = "memberships"
 FILE_BYTES_MAX: Final = 64 << 20
@@ -29,17 +28,14 @@ _CHECKSUM: Final = b"#crc32="
 def save(folder: Path, entries: Sequence[MembershipEntry]) -> None:
     """Replace the file atomically and durably; blocks for two fsyncs.
 
-    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
+    Raises StoreError if the file would become too large, and as `saving` does.
     """
     path = folder / FILE_NAME
     raw = encode(entries)
     if len(raw) > FILE_BYTES_MAX:
         raise StoreError(f"{path}: {len(entries)} memberships exceed {FILE_BYTES_MAX} bytes")
-    try:
+    with saving(path):
         replace_file(path, raw)
-    except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"cannot save {path}: {error}") from error
 
 
 def load(folder: Path) -> tuple[MembershipEntry, ...]:

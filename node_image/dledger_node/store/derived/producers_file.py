@@ -27,10 +27,8 @@ from typing import Final
 
 from dledger_formats.log.channels import PRODUCERS_MAX, WINDOW
 from dledger_formats.log.checksum import crc32
-from dledger_node.errors import StoreError, StoreFullError
 from dledger_node.store.derived.producers import NOT_NOTED, Producer
-from dledger_node.store.segments.segment import NO_ROOM
-from dledger_node.store.small_files.whole_file import replace_file
+from dledger_node.store.small_files.whole_file import load_if_sound, replace_file, saving
 
 FILE_NAME: Final = "producers"
 _MAGIC: Final = b"DLPRODUC"
@@ -52,25 +50,15 @@ class Image:
 
 
 def save(folder: Path, image: Image) -> None:
-    """Replace the file atomically and durably; blocks for two fsyncs.
-
-    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
-    """
+    """Replace the file atomically and durably; blocks for two fsyncs. Raises as `saving` does."""
     path = folder / FILE_NAME
-    try:
+    with saving(path):
         replace_file(path, encode(image))
-    except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"cannot save {path}: {error}") from error
 
 
 def load(folder: Path) -> Image | None:
     """Read the file; None if it is missing or damaged."""
-    try:
-        with (folder / FILE_NAME).open("rb") as file:
-            return decode(file.read(_FILE_BYTES_MAX + 1))
-    except (OSError, ValueError):
-        return None
+    return load_if_sound(folder / FILE_NAME, _FILE_BYTES_MAX, decode)
 
 
 def encode(image: Image) -> bytes:

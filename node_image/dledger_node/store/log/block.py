@@ -95,7 +95,7 @@ def _judged_runs(
     pos, chain_crc = link
     while index <= last_index:
         size = disk.unpack_header(data, at).size
-        if size < disk.ENTRY_HEADER_SIZE:  # such an entry would fit behind the end of a segment
+        if size < disk.ENTRY_HEADER_SIZE:  # such an entry would fit beyond the end of a segment
             raise disk.DamagedRecordError("bad_size", f"size {size} at byte {at}")
         pos = disk.place_entry(size, pos, segment_size)
         segment_left = segment_size - pos % segment_size - BLANK_SIZE_MIN

@@ -2,7 +2,7 @@
 
 The chain CRC of the last entry that goes proves the header of the first that stays, so it is kept
 with the beginning of the log. If only one of the two entries has rotted, the other one and its
-neighbours usually still tell that value. If they do not, and no peer can mend the entry that goes,
+neighbors usually still tell that value. If they do not, and no peer can mend the entry that goes,
 the first that stays is believed as it is now, as at the first start with a log of an earlier
 release. It is not believed if its own checksums show that it has rotted as well.
 """
@@ -33,13 +33,15 @@ def beginning_at(
 ) -> Beginning:
     """Return the beginning of a log once the entries before one of its segments are removed.
 
-    Raises StoreDamagedError if the index does not tell where that entry is. With `mend_first`, also
-    raises it if that entry is damaged, and BorderDamagedError if the one before it is.
+    Raises StoreDamagedError if the index does not tell that a segment begins with that entry. With
+    `mend_first`, also raises it if that entry is damaged, and BorderDamagedError if the one before
+    it is.
     """
+    files.check_begins_segment(first_index)
     try:
         first = files.header(first_index)
     except StoreDamagedError:
-        if mend_first or not files.begins_segment(first_index):
+        if mend_first:
             raise
         # The index tells where it is, which is enough to remove what is before it.
         last = _last_removed(files, first_index - 1, begin)
@@ -86,7 +88,7 @@ def _last_removed(files: LogFiles, index: int, begin: Beginning) -> _LastRemoved
 
 
 def _is_sound(files: LogFiles, first: EntryHeader, end_index: int) -> bool:
-    """Tell whether an entry passes its own checksums, and the one after it follows from it."""
+    """Return whether an entry passes its own checksums, and the one after it follows from it."""
     try:
         if sound_header(files, files.pos(first.index), first.index) is None:
             return False

@@ -1,7 +1,8 @@
 """The checkpoints of a running store: the last one saved, and the next one.
 
 A membership that a checkpoint covers is saved to its own file before the checkpoint, and so is the
-removal that its beginning needs.
+removal that its beginning needs. On a full volume, a checkpoint that something must wait for spends
+the ballast: before the log is cut or replaced, or its front is removed, which makes room.
 """
 
 import threading
@@ -11,10 +12,11 @@ from pathlib import Path
 from dledger_formats.http.retention import RemovalRule
 from dledger_node.errors import StoreError
 from dledger_node.raft.membership import Membership
-from dledger_node.store.derived.log_memberships import LogMemberships
+from dledger_node.store.derived.stored_memberships import StoredMemberships
 from dledger_node.store.log.files import Beginning
 from dledger_node.store.log.removals import Grounds, Removals
 from dledger_node.store.log.writer import LogWriter
+from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoint
 
 
@@ -26,7 +28,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: Path, log: LogWriter, memberships: LogMemberships, last: Checkpoint | None
+        self, folder: Path, log: LogWriter, memberships: StoredMemberships, last: Checkpoint | None
     ) -> None:
         self.lock = threading.Lock()
         self.last = last
@@ -64,7 +66,7 @@ class Checkpoints:
     def lower(self, end_index: int) -> None:
         """Lower the durable index, if the last checkpoint has a higher one."""
         if self.last is not None and self.last.end_index > end_index:
-            self.save(self.next(end_index, self.committed_index))
+            self._save_now(self.next(end_index, self.committed_index))
 
     def begin_at(self, begin: Beginning, grounds: Grounds) -> None:
         """Save that the log begins with an entry, and why.
@@ -80,7 +82,7 @@ class Checkpoints:
         self.removals.record(first_index, grounds)
         self._begin = begin
         end_index = self.last.end_index if self.last is not None else -1
-        self.save(self.next(end_index, self.committed_index))
+        self._save_now(self.next(end_index, self.committed_index))
 
     def restart_at(self, begin: Beginning, membership: Membership | None) -> None:
         """Save that the log begins with an entry and that none of it is durable yet.
@@ -92,16 +94,22 @@ class Checkpoints:
         self.removals.record(
             first_index, Grounds(rule=RemovalRule.LEADER_LOG, removed_at_ms=now_ms)
         )
-        saved_index = self._memberships.restart_at(first_index, membership, self.committed_index)
-        self._write(
-            Checkpoint(
-                end_index=-1,
-                committed_index=-1,
-                begin_index=first_index,
-                begin_chain_crc=begin.chain_crc,
-                membership_index=saved_index,
-            )
+        committed_index = self.committed_index
+        saved_index = ballast.spend(
+            self._folder,
+            lambda: self._memberships.restart_at(first_index, membership, committed_index),
         )
+        checkpoint = Checkpoint(
+            end_index=-1,
+            committed_index=-1,
+            begin_index=first_index,
+            begin_chain_crc=begin.chain_crc,
+            membership_index=saved_index,
+        )
+        ballast.spend(self._folder, lambda: self._write(checkpoint))
+
+    def _save_now(self, checkpoint: Checkpoint) -> None:
+        ballast.spend(self._folder, lambda: self.save(checkpoint))
 
     def _write(self, checkpoint: Checkpoint) -> None:
         save_checkpoint(self._folder, checkpoint)

@@ -54,11 +54,6 @@ class DamagedRange:
         """Number of damaged entries."""
         return self.end_index - self.start.index
 
-    @property
-    def byte_count(self) -> int:
-        """Number of bytes between the two sound entries."""
-        return self.end_pos - self.start.pos
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogShape:
@@ -115,7 +110,7 @@ class Scanned:
     """What `scan` found."""
 
     end: Cursor
-    """Where to go on: behind the damaged range, if there is one."""
+    """Where to go on: after the damaged range, if there is one."""
     read_bytes: int
     damaged: DamagedRange | None
     is_whole: bool
@@ -177,7 +172,7 @@ def place_before(files: LogFiles, index: int, begin: Beginning) -> Cursor | None
 
 
 def follows(header: EntryHeader, chain_crc: int | None) -> bool:
-    """Tell whether a header follows from the entry before, as far as anything covers it."""
+    """Return whether a header follows from the entry before, as far as anything covers it."""
     if chain_crc is None or header.chain_crc == 0:
         return True
     return disk.chain_crc_of(header, chain_crc) == header.chain_crc
@@ -295,7 +290,7 @@ def _next_by_header(
 
 
 def _is_followed(files: LogFiles, header: EntryHeader) -> bool:
-    """Tell whether an entry is sound, and the next one follows from it."""
+    """Return whether an entry is sound, and the next one follows from it."""
     place = Cursor(pos=header.pos, index=header.index, term=header.term, chain_crc=None)
     walk = EntryWalk(files, place, [])
     return any(walk.end.index > header.index + 1 for _ in walk)

@@ -73,13 +73,7 @@ class EntryWalk:
             size *= 2
 
     def _take_from(self, window: memoryview, pos: int) -> EntryScan:
-        term = self.end.term
-        scan = self._scan(window, pos, term)
-        if scan.damage and scan.damage.reason == "bad_term" and scan.end == 0:
-            later_term = disk.unpack_header(window, 0).term
-            if later_term > term:
-                term = later_term
-                scan = self._scan(window, pos, term)
+        scan, term = scan_from(self.end, window, pos)
         if scan.end:
             if not self.term_runs or self.term_runs[-1][1] != term:
                 self.term_runs.append((self.end.index, term))
@@ -88,17 +82,32 @@ class EntryWalk:
             )
         return scan
 
-    def _scan(self, window: memoryview, pos: int, term: int) -> EntryScan:
-        return scan_entries(
-            window,
-            0,
-            len(window),
-            index=self.end.index,
-            term=term,
-            pos=pos,
-            chain_crc=self.end.chain_crc,
-            count_max=SCAN_ENTRIES_MAX,
-        )
+
+def scan_from(cursor: Cursor, window: memoryview, pos: int) -> tuple[EntryScan, int]:
+    """Scan the window, which begins at `pos`, for the entries that follow the cursor.
+
+    They are of its term, or of a later one if that begins here. Return that term, too.
+    """
+    scan = _scan_term(cursor, window, pos, cursor.term)
+    if scan.end or scan.damage is None or scan.damage.reason != "bad_term":
+        return scan, cursor.term
+    term = disk.unpack_header(window, 0).term
+    if term <= cursor.term:
+        return scan, cursor.term
+    return _scan_term(cursor, window, pos, term), term
+
+
+def _scan_term(cursor: Cursor, window: memoryview, pos: int, term: int) -> EntryScan:
+    return scan_entries(
+        window,
+        0,
+        len(window),
+        index=cursor.index,
+        term=term,
+        pos=pos,
+        chain_crc=cursor.chain_crc,
+        count_max=SCAN_ENTRIES_MAX,
+    )
 
 
 def before_first(files: LogFiles, checkpoint: Checkpoint | None) -> Cursor:

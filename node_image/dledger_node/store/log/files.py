@@ -7,7 +7,7 @@ and checksums say whether it is there.
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelRun
@@ -32,17 +32,29 @@ class Beginning(NamedTuple):
     """Chain CRC of the entry before; None if it is not known."""
 
 
+BELIEVED_BYTES_MAX: Final = 1 << 20
+"""An entry that is longer by its index unit is read only once its header has said so, too."""
+
+
+class NotCachedError(Exception):
+    """The page cache lacks some of the bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of one log. The caller knows which indexes the log holds."""
 
     data: SegmentList
     index: SegmentList
+    wait: bool = True
+    """Whether entries may be read from the disk. If not, reads of what the page cache lacks raise
+    NotCachedError.
+    """
 
     def unit(self, index: int) -> IndexUnit:
         """Return the index unit of an entry. Raises IndexError if no index file holds it."""
         at = index * INDEX_UNIT_SIZE
-        return disk.unpack_index_unit(self.index.read(at, at + INDEX_UNIT_SIZE), 0)
+        return disk.unpack_index_unit(self._read(self.index, at, at + INDEX_UNIT_SIZE), 0)
 
     def units(self, first_index: int, last_index: int) -> bytes:
         """Return the stored units of these entries; fewer bytes where the index files end."""
@@ -71,13 +83,21 @@ class LogFiles:
         """Return the first of these entries that begins in a segment; else last_index + 1.
 
         It is looked up once. It never changes: a truncation that removes the first entry of a
-        segment removes the segment.
+        segment removes the segment. Raises StoreDamagedError if the index names another place than
+        the segment's beginning: one rotten unit can mislead the search by half of the log.
         """
-        if file.first_index is None:
+        if file.first_index is None and first_index <= last_index:
             found = self.first_from(file.start, first_index, last_index)
-            if found > last_index:
+            unit = self.unit(min(found, last_index))
+            if found > last_index and unit.pos + unit.size <= file.start:
                 return found
+            if found == first_index == unit.index and unit.pos > file.start:
+                return found  # retention is removing the segment
+            if (unit.index, unit.pos) != (found, file.start):
+                self._index_is_wrong(found, unit, f"does not tell what {file.path} begins with")
             file.first_index = found
+        if file.first_index is None:
+            return first_index
         return min(max(file.first_index, first_index), last_index + 1)
 
     def last_within(self, first_index: int, last_index: int, bytes_max: int) -> int:
@@ -125,13 +145,13 @@ class LogFiles:
             self._index_is_wrong(first_index, first, "names a place outside its segment")
         return file, first, last
 
-    def runs(self, first_index: int, last_index: int) -> list[bytes]:
+    def runs(self, first_index: int, last_index: int) -> list[bytes | bytearray]:
         """Return the stored bytes of these entries, one run per segment.
 
         Checks the first and the last entry of each run against the index. Raises StoreDamagedError
         if they disagree.
         """
-        runs: list[bytes] = []
+        runs: list[bytes | bytearray] = []
         index = first_index
         while index <= last_index:
             self.header(index)
@@ -142,12 +162,14 @@ class LogFiles:
             last = self.unit(following - 1)
             if not start < last.pos + last.size <= file.end:
                 self._index_is_wrong(following - 1, last, "names a place after its segment")
-            runs.append(file.read(start - file.start, last.pos + last.size - start))
+            runs.append(self._read(self.data, start, last.pos + last.size))
             index = following
         return runs
 
-    def checked_runs(self, first_index: int, last_index: int, begin: Beginning) -> list[bytes]:
-        """Return the same as `runs`, after verifying every checksum that covers an entry, also the
+    def checked_runs(
+        self, first_index: int, last_index: int, begin: Beginning
+    ) -> list[bytes | bytearray]:
+        """Return what `runs` does, after verifying every checksum that covers an entry, also the
         chain from the entry before.
         """
         previous = self.chain_crc_before(first_index, begin)
@@ -163,7 +185,11 @@ class LogFiles:
             yield from scan.channels
 
     def _scans(
-        self, runs: list[bytes], first_index: int, last_index: int, chain_crc: int | None = None
+        self,
+        runs: list[bytes | bytearray],
+        first_index: int,
+        last_index: int,
+        chain_crc: int | None = None,
     ) -> Iterator[EntryScan]:
         """Verify runs; `chain_crc` is that of the entry before, None if it is not known."""
         index = first_index
@@ -190,14 +216,7 @@ class LogFiles:
         Raises StoreDamagedError if header and unit disagree, IndexError if no index file holds the
         unit.
         """
-        unit = self.unit(index)
-        try:
-            raw = self.data.read(unit.pos, unit.pos + ENTRY_HEADER_SIZE)
-            header = disk.unpack_header(raw, 0)
-        except (IndexError, disk.DamagedRecordError):
-            self._index_is_wrong(index, unit, "names a place outside the data files")
-        self._check_unit(index, unit, header)
-        return header
+        return self._at_unit(index, self.unit(index), ENTRY_HEADER_SIZE)[1]
 
     def begins_segment(self, index: int) -> bool:
         """Whether a data segment begins with this entry, as its index unit says."""
@@ -210,21 +229,28 @@ class LogFiles:
     def checked_entry(self, index: int, begin: Beginning) -> tuple[EntryHeader, bytes]:
         """Read an entry and verify every checksum that covers it. Raises StoreDamagedError."""
         raw = self.checked_bytes(index, begin)
-        return disk.unpack_header(raw, 0), raw[ENTRY_HEADER_SIZE:]
+        return disk.unpack_header(raw, 0), bytes(raw[ENTRY_HEADER_SIZE:])
 
-    def checked_bytes(self, index: int, begin: Beginning) -> bytes:
-        """Read the same as its stored bytes."""
-        header = self.header(index)
-        previous = self.chain_crc_before(index, begin)
-        pos = self.pos(index)
-        file = self.data.file_at(pos)
-        raw = file.read(pos - file.start, max(header.size, ENTRY_HEADER_SIZE))
+    def checked_bytes(self, index: int, begin: Beginning) -> bytes | bytearray:
+        """Read an entry as its stored bytes, and verify every checksum that covers it."""
+        at = index * INDEX_UNIT_SIZE
+        previous: int | None
+        if begin.first_index < index and self.index.file_at(at).start < at:  # in one read
+            units = self._read(self.index, at - INDEX_UNIT_SIZE, at + INDEX_UNIT_SIZE)
+            before = disk.unpack_index_unit(units, 0)
+            unit = disk.unpack_index_unit(units, INDEX_UNIT_SIZE)
+            previous = self._at_unit(index - 1, before, ENTRY_HEADER_SIZE)[1].chain_crc
+        else:
+            unit, previous = self.unit(index), self.chain_crc_before(index, begin)
+        if unit.size > BELIEVED_BYTES_MAX:
+            self.header(index)  # so that no wrong unit makes this read a whole segment
+        raw, _ = self._at_unit(index, unit, max(unit.size, ENTRY_HEADER_SIZE))
         try:
             disk.check_entry(raw, 0, len(raw), previous)
         except disk.DamagedRecordError as error:
             raise StoreDamagedError(
-                f"entry {index} is damaged at {place(self.data, pos)}: {error}. The other members "
-                "have the entry",
+                f"entry {index} is damaged at {place(self.data, unit.pos)}: {error}. The other "
+                "members have the entry",
                 Damage.BAD_ENTRY,
                 index,
             ) from None
@@ -258,10 +284,43 @@ class LogFiles:
             return 0
         return begin.chain_crc if index == begin.first_index else None
 
-    def _check_unit(self, index: int, unit: IndexUnit, header: EntryHeader) -> None:
+    def _read(self, files: SegmentList, start: int, end: int) -> bytes | bytearray:
+        """Read the bytes from `start` to `end`, with as many system calls from either place."""
+        if self.wait:
+            return files.read(start, end)
+        file = files.file_at(start)
+        data = file.read_cached(start - file.start, end - start) if end <= file.end else None
+        if data is None:
+            raise NotCachedError
+        return data
+
+    def _at_unit(
+        self, index: int, unit: IndexUnit, size: int
+    ) -> tuple[bytes | bytearray, EntryHeader]:
+        """Read an entry from its header on, fewer bytes at the end of its segment; and the header.
+
+        Raises StoreDamagedError if header and unit disagree.
+        """
+        try:
+            end = min(unit.pos + size, self.data.file_at(unit.pos).end)
+            raw = self._read(self.data, unit.pos, end)
+            header = disk.unpack_header(raw, 0)
+        except (IndexError, disk.DamagedRecordError):
+            self._index_is_wrong(index, unit, "names a place outside the data files")
         found = (header.magic, header.size, header.index, header.term)
         if unit.index != index or found != (unit.magic, unit.size, index, unit.term):
             self._index_is_wrong(index, unit, "and the entry's header disagree")
+        return raw, header
+
+    def check_begins_segment(self, index: int) -> None:
+        """Raise StoreDamagedError unless a data segment begins with this entry."""
+        if not self.begins_segment(index):
+            raise StoreDamagedError(
+                f"{self.index.folder}: the index does not tell that a segment begins with entry "
+                f"{index}. The next opening that verifies everything rebuilds it",
+                Damage.WRONG_INDEX,
+                index,
+            )
 
     def _index_is_wrong(self, index: int, unit: IndexUnit, how: str) -> NoReturn:
         raise StoreDamagedError(

@@ -1,10 +1,21 @@
 """Read one member's log: what it holds, where entries lie, and their bytes."""
 
+import dataclasses
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar
+
 from dledger_formats.log.disk import Buffer, EntryHeader, IndexUnit
 from dledger_node.errors import StoreDamagedError
-from dledger_node.store.log.files import LogFiles
+from dledger_node.store.log.files import LogFiles, NotCachedError
 from dledger_node.store.log.stored_range import RangeMovedError, StoredRange
 from dledger_node.store.log.writer import LogWriter
+
+ReadT = TypeVar("ReadT")
+Runs: TypeAlias = list[bytes | bytearray]
+"""Stored bytes of consecutive whole entries, one run per segment."""
+
+READ_AHEAD_BYTES: Final = 4 << 20
+"""Bytes after a push that the kernel reads in the background, once the disk had to be read."""
 
 
 class LogReader:
@@ -20,6 +31,7 @@ class LogReader:
         self.generation = 0
         """The number of times that entries were truncated, or the log replaced."""
         self._files = files
+        self._cached_files = dataclasses.replace(files, wait=False)
         self._log = log
         self._verified_index = verified_index
 
@@ -53,7 +65,18 @@ class LogReader:
         try:
             return self._files.unit(index)
         except StoreDamagedError as error:
-            self._note(error, index)
+            self.note_damage(error, index)
+            raise
+
+    def cached_position(self, index: int) -> IndexUnit | None:
+        """Return an entry's index unit as `position` does; None if the disk must be read."""
+        self._check_range(index, index)
+        try:
+            return self._cached_files.unit(index)
+        except NotCachedError:
+            return None
+        except StoreDamagedError as error:
+            self.note_damage(error, index)
             raise
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
@@ -62,7 +85,7 @@ class LogReader:
         try:
             return self._log.positions(first_index, last_index)
         except StoreDamagedError as error:
-            self._note(error, first_index)
+            self.note_damage(error, first_index)
             raise
 
     def entry(self, index: int) -> tuple[EntryHeader, bytes]:
@@ -74,7 +97,7 @@ class LogReader:
         try:
             return self._files.checked_entry(index, self._log.begin)
         except StoreDamagedError as error:
-            self._note(error, index)
+            self.note_damage(error, index)
             raise
 
     def tail(self, first_index: int, last_index: int) -> Buffer | None:
@@ -83,6 +106,25 @@ class LogReader:
         Only the thread that writes may call this.
         """
         return self._log.tail(first_index, last_index)
+
+    def cached_run(self, first_index: int, last_index: int, bytes_max: int) -> bytes | None:
+        """Return the stored bytes of these entries; does not block.
+
+        Returns None unless one segment holds all of them, they are in memory or in the page cache,
+        have at most `bytes_max` bytes, and this process wrote or verified them. Only the thread
+        that writes may call this. Raises RangeMovedError and StoreDamagedError as `stored_range`
+        does.
+        """
+        tail = self._log.tail(first_index, last_index)
+        if tail is not None:
+            return bytes(tail) if len(tail) <= bytes_max else None
+        if first_index < self._verified_index:
+            return None
+        stored = self.stored_range(first_index, last_index, bytes_max, wait=False)
+        if stored is None or stored.last.index < last_index or stored.size > bytes_max:
+            return None
+        data = stored.read_cached()
+        return None if data is None else bytes(data)
 
     def read_range(
         self, first_index: int, last_index: int, bytes_max: int
@@ -95,14 +137,31 @@ class LogReader:
         """
         self._check_range(first_index, last_index)
         try:
-            last_index = self._files.last_within(first_index, last_index, bytes_max)
-            if first_index < self._verified_index:
-                begin = self._log.begin
-                return self._files.checked_runs(first_index, last_index, begin), last_index
-            return self._files.runs(first_index, last_index), last_index
+            runs, last_index = self._runs(self._files, first_index, last_index, bytes_max)
         except StoreDamagedError as error:
-            self._note(error, first_index)
+            self.note_damage(error, first_index)
             raise
+        return [bytes(run) for run in runs], last_index
+
+    def range_to_push(
+        self, first_index: int, last_index: int, bytes_max: int, *, wait: bool
+    ) -> tuple[Runs, int] | None:
+        """Return whole entries as `read_range` does; None if that takes a read of the disk and
+        `wait` is false.
+
+        After a read of the disk, the kernel reads ahead, since more will be pushed. Raises
+        RangeMovedError and StoreDamagedError as `stored_range` does.
+        """
+
+        def read(files: LogFiles) -> tuple[Runs, int]:
+            runs, last_read = self._runs(files, first_index, last_index, bytes_max)
+            if wait and last_read < last_index:
+                end_pos = files.end_pos(last_read)
+                following = files.data.file_at(end_pos)
+                following.read_ahead(end_pos - following.start, READ_AHEAD_BYTES)
+            return runs, last_read
+
+        return self._unless_moved(read, first_index, last_index, wait=wait)
 
     def stored_at(self, pos: int, size: int) -> bytes:
         """Return the stored bytes from a position on, fewer at the end of a segment; blocks.
@@ -130,18 +189,24 @@ class LogReader:
         except (LookupError, ValueError, StoreDamagedError):
             return False
 
-    def checked_range(self, first_index: int, last_index: int, bytes_max: int) -> list[bytes]:
-        """Return the same runs as `read_range`, after verifying every checksum of every entry."""
-        self._check_range(first_index, last_index)
-        try:
-            first = self._files.checked_bytes(first_index, self._log.begin)
+    def checked_range(
+        self, first_index: int, last_index: int, bytes_max: int, *, wait: bool
+    ) -> Runs | None:
+        """Return the runs that `read_range` does, after verifying every checksum of every entry.
+
+        Returns None if that takes a read of the disk and `wait` is false. Raises RangeMovedError
+        and StoreDamagedError as `stored_range` does.
+        """
+
+        def read(files: LogFiles) -> Runs:
+            begin = self._log.begin
+            first = files.checked_bytes(first_index, begin)
             if first_index == last_index or len(first) >= bytes_max:
                 return [first]
-            last_index = self._files.last_within(first_index, last_index, bytes_max)
-            return self._files.checked_runs(first_index, last_index, self._log.begin)
-        except StoreDamagedError as error:
-            self._note(error, first_index)
-            raise
+            last_within = files.last_within(first_index, last_index, bytes_max)
+            return files.checked_runs(first_index, last_within, begin)
+
+        return self._unless_moved(read, first_index, last_index, wait=wait)
 
     def stored_range(
         self, first_index: int, last_index: int, bytes_max: int, *, wait: bool = True
@@ -161,7 +226,7 @@ class LogReader:
         except StoreDamagedError as error:
             if first_index < self.begin_index or generation != self.generation:
                 raise RangeMovedError(str(error)) from error
-            self.damage = error
+            self.note_damage(error, first_index)
             raise
         if run is None:
             return None
@@ -176,8 +241,42 @@ class LogReader:
         """Verify every entry that is stored now each time it is read."""
         self._verified_index = self._log.end_index + 1
 
-    def _note(self, error: StoreDamagedError, first_index: int) -> None:
-        """Remember the damage that a read from this entry on has found."""
+    def _runs(
+        self, files: LogFiles, first_index: int, last_index: int, bytes_max: int
+    ) -> tuple[Runs, int]:
+        last_index = files.last_within(first_index, last_index, bytes_max)
+        if first_index < self._verified_index:
+            return files.checked_runs(first_index, last_index, self._log.begin), last_index
+        return files.runs(first_index, last_index), last_index
+
+    def _unless_moved(
+        self,
+        read: Callable[[LogFiles], ReadT],
+        first_index: int,
+        last_index: int,
+        *,
+        wait: bool,
+    ) -> ReadT | None:
+        """Return what `read` does, in any thread; None if it must not wait, but would have to.
+
+        What it finds is no damage if the log was cut or lost its front meanwhile.
+        """
+        before = self._log.begin, self.generation
+        try:
+            self._check_range(first_index, last_index)
+            return read(self._files if wait else self._cached_files)
+        except NotCachedError:
+            return None
+        except (IndexError, ValueError) as error:
+            raise RangeMovedError(str(error)) from error
+        except StoreDamagedError as error:
+            if before != (self._log.begin, self.generation):
+                raise RangeMovedError(str(error)) from error
+            self.note_damage(error, first_index)
+            raise
+
+    def note_damage(self, error: StoreDamagedError, first_index: int) -> None:
+        """Remember the damage that a read from this entry on has found, and where that is."""
         if error.index is None:
             error.index = first_index
         self.damage = error

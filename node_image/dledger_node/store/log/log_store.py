@@ -22,8 +22,8 @@ from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE, Buffer
 from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
 from dledger_node.raft.membership import Membership
-from dledger_node.store.derived.log_memberships import LogMemberships
 from dledger_node.store.derived.log_producers import LogProducers
+from dledger_node.store.derived.stored_memberships import StoredMemberships
 from dledger_node.store.log import recovery
 from dledger_node.store.log.block import Block, check_block
 from dledger_node.store.log.checkpoints import Checkpoints
@@ -66,7 +66,7 @@ class LogStore(LogReader):
         self._folder, self._lock = folder, lock
         self.segments = ServedSegments(folder, files, log)
         self.producers = LogProducers(folder, files, log)
-        self.memberships = LogMemberships(folder, files, log)
+        self.memberships = StoredMemberships(folder, files, log)
         self.zero_ahead = log.zero_ahead
         overhead = ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
         self.body_bytes_max = min(disk.BODY_SIZE_MAX, files.data.file_size - overhead)
@@ -195,7 +195,7 @@ class LogStore(LogReader):
         try:
             link = self._log.link(previous_index, previous_term)
         except StoreDamagedError as error:
-            self.damage = error
+            self.note_damage(error, previous_index)
             raise
         return check_block(
             data,

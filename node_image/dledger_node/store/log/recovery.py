@@ -52,7 +52,7 @@ class RecoveryReport:
             entries = f"entries {self.begin_index} to {self.end_index}"
             parts = [f"it has {entries}, of which {self.verified_entries} were verified"]
         if self.cut_bytes:
-            parts.append(f"{self.cut_bytes} bytes behind them were cleared: {self.cut_reason}")
+            parts.append(f"{self.cut_bytes} bytes after them were cleared: {self.cut_reason}")
         if self.rebuilt_units:
             parts.append(f"{self.rebuilt_units} index units were rebuilt")
         return f"{'; '.join(parts)} ({self.seconds:.3f} s)"
@@ -188,7 +188,7 @@ def forget_removed(files: LogFiles, checkpoint: Checkpoint | None) -> tuple[Segm
 
 
 def _border_is_known(files: LogFiles, index: int) -> bool:
-    """Tell whether a data segment begins with an entry, by the index and by one more witness."""
+    """Return whether a data segment begins with an entry, by the index and by one more witness."""
     if not files.begins_segment(index):
         return False
     try:

@@ -11,7 +11,7 @@ from dledger_formats.http.status import SegmentFile, foreign_names
 from dledger_formats.log import disk
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE, INDEX_UNIT_SIZE
 from dledger_node import passing_reads
-from dledger_node.errors import Damage, NotYetCommittedError, StoreDamagedError
+from dledger_node.errors import CutShortError, Damage, NotYetCommittedError, StoreDamagedError
 from dledger_node.store.log.damaged_ranges import named_starts
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.retention import SealedSegment
@@ -30,11 +30,12 @@ class ServedSegments:
     def data(self, limit_index: int) -> list[SegmentFile]:
         """List the data files, readable up to entry limit_index (the committed index).
 
-        Raises LookupError if a segment is removed or closed meanwhile.
+        Raises LookupError if a segment is removed or closed meanwhile, and StoreDamagedError if the
+        index cannot be read or does not tell where they begin.
         """
         files, begin_index = self._files, self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
-        with _closed_is_missing():
+        with _closed_is_missing(), _index_is_damaged(begin_index):
             end_pos = self._end_pos("data", limit_index)
             return [
                 _segment_file(
@@ -82,7 +83,7 @@ class ServedSegments:
         file = next((file for file in files if file.start == start), None)
         if file is None:
             return None
-        with _closed_is_missing():
+        with _closed_is_missing(), _index_is_damaged(self._log.begin_index):
             end_pos = self._end_pos(folder, min(limit_index, self._log.end_index))
         return _readable_bytes(file, end_pos)
 
@@ -98,10 +99,19 @@ class ServedSegments:
         """Read bytes of a segment by its name for an auditor; blocks; any thread may call.
 
         The page cache has as much of the file afterwards as before. Raises FileNotFoundError if
-        no such segment exists, or if it has been removed, and
-        StoreDamagedError if it was cut short.
+        no such segment exists, or if it has been removed, and CutShortError with the entry at the
+        cut if it was cut short; for an index file, with the first entry of the file.
         """
-        return read_for_auditor(self._folder / folder, name, start, end)
+        try:
+            return read_for_auditor(self._folder / folder, name, start, end)
+        except CutShortError as error:
+            at = disk.start_offset(name)
+            if folder == "index":
+                error.damage = Damage.WRONG_INDEX
+                error.index = max(at // INDEX_UNIT_SIZE, self._log.begin_index)
+            else:
+                error.index = self._last_index(at + error.size)
+            raise
 
     @property
     def data_bytes(self) -> int:
@@ -117,20 +127,29 @@ class ServedSegments:
                 if file.removed or file.start < self._files.data.start:
                     continue
                 return StoreDamagedError(
-                    f"{file.path} is missing", Damage.MISSING_SEGMENT, self._first_index(file)
+                    f"{file.path} is missing", Damage.MISSING_SEGMENT, self._first_index(file.start)
                 )
             if size < file.size:
-                return StoreDamagedError(
-                    f"{file.path} was cut short: it has {size} bytes of {file.size}",
-                    Damage.UNREADABLE,
-                    self._first_index(file),
+                error = CutShortError(
+                    f"{file.path} was cut short: it has {size} bytes of {file.size}", size
                 )
+                error.index = self._last_index(file.start + size)
+                return error
         return None
 
-    def _first_index(self, file: Segment) -> int | None:
+    def _first_index(self, pos: int) -> int | None:
         with contextlib.suppress(StoreDamagedError, IndexError, SegmentClosedError):
-            return self._files.first_from(file.start, self._log.begin_index, self._log.end_index)
+            return self._files.first_from(pos, self._log.begin_index, self._log.end_index)
         return None
+
+    def _last_index(self, pos: int) -> int | None:
+        """Return the last entry that begins before `pos`; None if the index does not tell.
+
+        It is the damaged one, or the one before, if a file ends at `pos`. The first entry of the
+        file may be far from there, where the mender would find everything sound.
+        """
+        following = self._first_index(pos)
+        return None if following is None else max(following - 1, self._log.begin_index)
 
     def stored(self, name: str, at: int, size: int, limit_index: int, known: bytes = b"") -> bytes:
         """Read bytes of a data file up to entry limit_index; blocks; any thread may call.
@@ -141,7 +160,7 @@ class ServedSegments:
         limit_index = min(limit_index, self._log.end_index)
         end_pos = 0
         if limit_index >= self._log.begin_index:
-            with _closed_is_missing():
+            with _closed_is_missing(), _index_is_damaged(self._log.begin_index):
                 end_pos = self._files.end_pos(limit_index)
         return stored_bytes(self._folder / disk.DATA_FOLDER, name, at, size, end_pos, known)
 
@@ -155,6 +174,19 @@ def _closed_is_missing() -> Iterator[None]:
         raise LookupError(str(error)) from error
 
 
+@contextlib.contextmanager
+def _index_is_damaged(begin_index: int) -> Iterator[None]:
+    """Give damage that is found while only the index is read its kind and a place, so that nobody
+    searches the data files for it.
+    """
+    try:
+        yield
+    except StoreDamagedError as error:
+        error.damage = Damage.WRONG_INDEX
+        error.index = begin_index if error.index is None else error.index
+        raise
+
+
 def read_for_auditor(folder: Path, name: str, start: int, end: int) -> bytes:
     """Read bytes of a data or index file, which need not be open. See `ServedSegments.read`."""
     try:
@@ -164,14 +196,13 @@ def read_for_auditor(folder: Path, name: str, start: int, end: int) -> bytes:
     fd = os.open(folder / name, os.O_RDONLY)
     try:
         data = passing_reads.read(fd, start, end - start)
+        size = start + len(data)
+        if size < end:
+            size = min(size, os.fstat(fd).st_size)  # it may end long before the start
+            raise CutShortError(f"{folder / name} was cut short: it ends at byte {size}", size)
+        return data
     finally:
         os.close(fd)
-    if len(data) < end - start:
-        raise StoreDamagedError(
-            f"{folder / name} was cut short: it ends at byte {start + len(data)}",
-            Damage.UNREADABLE,
-        )
-    return data
 
 
 def stored_bytes(
@@ -218,18 +249,22 @@ def _last_shared(folder: Path, headers: bytes) -> int:
 
 
 def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:
-    """Return all data segments except the last, oldest first; empty for an empty log."""
+    """Return all data segments except the last, oldest first; empty for an empty log.
+
+    Raises StoreDamagedError if the index cannot be read or does not tell where they begin.
+    """
     if end_index < begin_index:
         return []
-    segments = files.data.files_between(files.data.start, files.end_pos(end_index))
-    return [
-        SealedSegment(
-            last_index=files.first_in(following, begin_index, end_index) - 1,
-            size_bytes=file.size,
-            modified_s=file.path.stat().st_mtime,
-        )
-        for file, following in itertools.pairwise(segments)
-    ]
+    with _index_is_damaged(begin_index):
+        segments = files.data.files_between(files.data.start, files.end_pos(end_index))
+        return [
+            SealedSegment(
+                last_index=files.first_in(following, begin_index, end_index) - 1,
+                size_bytes=file.size,
+                modified_s=file.path.stat().st_mtime,
+            )
+            for file, following in itertools.pairwise(segments)
+        ]
 
 
 def _modified_ms(file: Segment) -> int:

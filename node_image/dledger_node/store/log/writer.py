@@ -194,7 +194,7 @@ class LogWriter:
         self._tail = None
         begin, end_index = block.beginning, block.first_index - 1
         # Set first, and both in one step of the interpreter: readers on other threads find no entry
-        # from now on, and never an old one behind the new beginning.
+        # from now on, and never an old one after the new beginning.
         self.begin, self.end_index = begin, end_index
         self.end_pos, self.chain_crc = block.runs[0].pos, 0
         self.term_runs = []

@@ -265,6 +265,12 @@ def final_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+def disk_error(what: str, error: OSError) -> StoreError:
+    """Return the error of work that the disk has refused: StoreFullError if the volume is full."""
+    kind = StoreFullError if error.errno in NO_ROOM else StoreError
+    return kind(f"{what}: {error}")
+
+
 def _allocation_error(path: Path, size: int, error: OSError) -> StoreError:
     if error.errno in NO_ROOM:
         return StoreFullError(

@@ -100,7 +100,7 @@ class SegmentList:
 
     def _not_listed(self) -> set[str]:
         """Leave out what may be a segment that is about to join the list, or has just left it:
-        behind the last one, or before the first one without a gap, since retention removes the
+        after the last one, or before the first one without a gap, since retention removes the
         oldest file first.
         """
         end = self.end

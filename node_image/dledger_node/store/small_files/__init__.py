@@ -3,8 +3,12 @@
 hard_state  term and vote, in DLedger's `currterm`
 checkpoint  the durable and the committed index, in DLedger's `checkpoint`
 group_file  which group the folder belongs to
+removals_file  what was removed from the front of the log
+scrub_file  how far a pass of scrubbing has come
 properties  `key=value` lines as Java's Properties class reads and writes them
-whole_file  atomic replacement of a file
+formats     whether a later release has written the folder in formats that this one lacks
+whole_file  atomic replacement of a file, and its errors
 lock        one process per store
-ballast     blocks kept in reserve, so that term and vote can be saved on a full volume
+ballast     blocks kept in reserve for small files that a full volume must not keep back
+served_files  the small files and the snapshots that an auditor may read
 """

@@ -1,18 +1,22 @@
-"""Ballast: blocks kept in reserve, so that term and vote can be saved on a full volume.
+"""Ballast: blocks kept in reserve for the small files that a full volume must not keep back.
 
 A member that cannot save its vote can neither vote nor follow a new leader, so a full volume would
-take it out of the group. To save its vote it releases the ballast, and restores it once there is
-room.
+take it out of the group. The same goes for the checkpoint before its log is cut, and retention must
+save one before it makes room. For these files the member releases the ballast, and restores it once
+there is room.
 """
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from dledger_node.errors import StoreFullError
 from dledger_node.store.segments.segment import NO_ROOM, final_errors, sync_folder
 from dledger_node.store.small_files.properties import write_properties
+
+T = TypeVar("T")
 
 FILE_NAME: Final = "ballast"
 SIZE_BYTES: Final = 64 * 1024
@@ -73,6 +77,19 @@ def release(folder: Path) -> bool:
         sync_folder(folder)
         return used
     return False
+
+
+def spend(folder: Path, save: Callable[[], T]) -> T:
+    """Call `save`; on a full volume, release the ballast of the folder and call it again; blocks.
+
+    Raises StoreFullError if that does not suffice.
+    """
+    try:
+        return save()
+    except StoreFullError:
+        if not release(folder):
+            raise
+        return save()
 
 
 def save_properties(path: Path, values: Mapping[str, object]) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import StoreDamagedError, StoreError, StoreFullError
-from dledger_node.store.segments.segment import NO_ROOM
+from dledger_node.errors import StoreDamagedError
 from dledger_node.store.small_files.properties import (
     parse_number,
     read_properties,
     write_properties,
 )
+from dledger_node.store.small_files.whole_file import saving
 
 FILE_NAME: Final = "checkpoint"
 _COMMITTED: Final = "committedIndex"
@@ -75,10 +75,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint, durably; blocks for two fsyncs.
-
-    Raises StoreError, or StoreFullError on a full volume; the old checkpoint then stays in place.
-    """
+    """Replace the checkpoint, durably; blocks for two fsyncs. Raises as `saving` does."""
     path = folder / FILE_NAME
     values = {_COMMITTED: checkpoint.committed_index, _END: checkpoint.end_index}
     if checkpoint.begin_index is not None:
@@ -87,8 +84,5 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         values[_BEGIN_CHAIN] = checkpoint.begin_chain_crc
     if checkpoint.membership_index is not None:
         values[_MEMBERSHIP] = checkpoint.membership_index
-    try:
+    with saving(path):
         write_properties(path, values)
-    except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"cannot save {path}: {error}") from error

@@ -22,6 +22,7 @@ from dledger_node.errors import (
 )
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.properties import parse_number, read_properties
+from dledger_node.store.small_files.whole_file import saving
 
 FILE_NAME: Final = "group"
 _GROUP: Final = "group"
@@ -99,19 +100,18 @@ def load_owner(folder: Path) -> FolderOwner | None:
 
 
 def save_owner(folder: Path, owner: FolderOwner) -> None:
-    """Record whose folder this is, durably; blocks for two fsyncs. Raises StoreError.
+    """Record whose folder this is, durably; blocks for two fsyncs.
 
-    Releases the ballast on a full volume.
+    Releases the ballast on a full volume. Raises StoreError, or StoreFullError if that does not
+    suffice.
     """
     path = folder / FILE_NAME
     values = {_GROUP: owner.group}
     values |= {_IDENTITY: owner.identity} if owner.identity else {}
     values |= {_ADOPTED: _TRUE} if owner.adopted else {}
     values |= {_FOREIGN: str(owner.foreign_index)} if owner.foreign_index >= 0 else {}
-    try:
+    with saving(path):
         ballast.save_properties(path, values)
-    except OSError as error:
-        raise StoreError(f"cannot save {path}: {error}") from error
 
 
 def check_owner(folder: Path, group: str, identity: str) -> None:

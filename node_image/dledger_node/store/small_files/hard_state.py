@@ -11,9 +11,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.raft.log_terms import LogEnd, Seed
 from dledger_node.raft.ready import HardState
+from dledger_node.store.segments.segment import disk_error
 from dledger_node.store.small_files import ballast
 from dledger_node.store.small_files.properties import (
     parse_number,
@@ -66,8 +67,8 @@ def begin_hard_state(folder: Path, ledger_end_term: int) -> HardState:
 def save_hard_state(folder: Path, state: HardState) -> None:
     """Save term and vote in a store's folder, durably; blocks for two fsyncs.
 
-    Releases the ballast on a full volume. After a StoreError the file holds the old or the new
-    state: the node must stop.
+    Releases the ballast on a full volume. Raises StoreError, or StoreFullError if that does not
+    suffice. The file then holds the old or the new state: the node must stop.
     """
     path = folder / FILE_NAME
     values: dict[str, object] = {_VOTE: state.vote_for or "", _TERM: state.term}
@@ -78,7 +79,7 @@ def save_hard_state(folder: Path, state: HardState) -> None:
     try:
         ballast.save_properties(path, values)
     except OSError as error:
-        raise StoreError(f"{path}: cannot save term {state.term}: {error}") from error
+        raise disk_error(f"{path}: cannot save term {state.term}", error) from error
 
 
 def seed_values(seed: Seed) -> dict[str, object]:

@@ -14,9 +14,7 @@ from typing import Final
 from dledger_formats import json_objects
 from dledger_formats.http.retention import Removal
 from dledger_formats.log.checksum import crc32
-from dledger_node.errors import StoreError, StoreFullError
-from dledger_node.store.segments.segment import NO_ROOM
-from dledger_node.store.small_files.whole_file import replace_file
+from dledger_node.store.small_files.whole_file import load_if_sound, replace_file, saving
 
 FILE_NAME: Final = "removals"
 REMOVALS_MAX: Final = 100
@@ -25,25 +23,15 @@ _CHECKSUM: Final = b"#crc32="
 
 
 def save(folder: Path, removals: Sequence[Removal]) -> None:
-    """Replace the file atomically and durably; blocks for two fsyncs.
-
-    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
-    """
+    """Replace the file atomically and durably; blocks for two fsyncs. Raises as `saving` does."""
     path = folder / FILE_NAME
-    try:
+    with saving(path):
         replace_file(path, encode(removals))
-    except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"cannot save {path}: {error}") from error
 
 
 def load(folder: Path) -> tuple[Removal, ...] | None:
     """Read the file; None if it is missing or damaged."""
-    try:
-        with (folder / FILE_NAME).open("rb") as file:
-            return decode(file.read(FILE_BYTES_MAX + 1))
-    except (OSError, ValueError):
-        return None
+    return load_if_sound(folder / FILE_NAME, FILE_BYTES_MAX, decode)
 
 
 def encode(removals: Sequence[Removal]) -> bytes:

@@ -8,13 +8,13 @@ damaged or of another log costs a pass, or delays the entries before its place u
 from pathlib import Path
 from typing import Final
 
-from dledger_node.errors import NodeError, StoreError, StoreFullError
-from dledger_node.store.segments.segment import NO_ROOM
+from dledger_node.errors import NodeError
 from dledger_node.store.small_files.properties import (
     parse_number,
     read_properties,
     write_properties,
 )
+from dledger_node.store.small_files.whole_file import saving
 
 FILE_NAME: Final = "scrub"
 _NEXT_INDEX: Final = "nextIndex"
@@ -23,14 +23,11 @@ _NEXT_INDEX: Final = "nextIndex"
 def save(folder: Path, next_index: int) -> None:
     """Save the entry that is read next, 0 between two passes, durably; blocks for two fsyncs.
 
-    Raises StoreError, or StoreFullError on a full volume; the old file then stays in place.
+    Raises as `saving` does.
     """
     path = folder / FILE_NAME
-    try:
+    with saving(path):
         write_properties(path, {_NEXT_INDEX: next_index})
-    except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"cannot save {path}: {error}") from error
 
 
 def load(folder: Path) -> int:

@@ -24,8 +24,8 @@ from typing import BinaryIO, Final
 from dledger_formats.log import snapshot_meta
 from dledger_formats.log.checksum import crc32
 from dledger_formats.log.snapshot_meta import SnapshotMeta
-from dledger_node.errors import Damage, StoreDamagedError, StoreError, StoreFullError
-from dledger_node.store.segments.segment import NO_ROOM, sync_folder
+from dledger_node.errors import Damage, StoreDamagedError, StoreFullError
+from dledger_node.store.segments.segment import disk_error, sync_folder
 from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 
 logger = logging.getLogger(__name__)
@@ -146,13 +146,28 @@ class Snapshots(HeldSnapshots):
         with self._lock:
             self._closed = True
 
-    def installing(self) -> Path:
-        """Return an empty folder for a snapshot that another member sends; blocks."""
+    def installing(self, data_bytes: int) -> Path:
+        """Return an empty folder for a snapshot of this size that another member sends; blocks.
+
+        Raises StoreFullError if the volume has fewer available bytes.
+        """
         path = self._folder / INSTALLING_NAME
         with self._lock, disk_errors(path):
             self._remove(path)
+            available_bytes = _available_bytes(self._folder)
+            if data_bytes > available_bytes:
+                raise StoreFullError(
+                    f"{path}: no room for a snapshot of {data_bytes} bytes: the volume has "
+                    f"{available_bytes} available bytes"
+                )
             os.mkdir(path)
         return path
+
+    def drop_installing(self) -> None:
+        """Remove what has arrived of a snapshot that another member sends; blocks."""
+        path = self._folder / INSTALLING_NAME
+        with self._lock, disk_errors(path):
+            self._remove(path)
 
     def folder_of(self, meta: SnapshotMeta) -> Path:
         """Return the folder of a snapshot."""
@@ -265,11 +280,16 @@ def _write(path: Path, pieces: Iterable[bytes]) -> tuple[int, int]:
     return size, checksum
 
 
+def _available_bytes(folder: Path) -> int:
+    """Return the free bytes of a volume, without those that only root may use."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
     """Turn an OSError into a StoreFullError or StoreError that names the path."""
     try:
         yield
     except OSError as error:
-        kind = StoreFullError if error.errno in NO_ROOM else StoreError
-        raise kind(f"{path}: cannot save or remove a snapshot: {error}") from error
+        raise disk_error(f"{path}: cannot save or remove a snapshot", error) from error

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.api_objects import Problem, TokenEntry, TokenPhase, TokenSecretView
+from dledger_operator.api_objects import TokenEntry, TokenPhase, TokenSecretView
 from dledger_operator.behaviours.admin_tokens.rotation import next_entry
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import RefusedError
+from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL
 
 ROTATING_INTERVAL_S: Final = 5.0

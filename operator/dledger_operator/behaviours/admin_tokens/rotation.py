@@ -67,8 +67,8 @@ def next_entry(
 
 
 def _all_accept(version: str, answers: Sequence[NodeStatus | None]) -> bool:
-    """Tell whether every member accepts the tokens of a version. One that demands no token yet, as
-    before its pod is replaced, reads the newest ones when it starts.
+    """Return whether every member accepts the tokens of a version. One that demands no token yet,
+    as before its pod is replaced, reads the newest ones when it starts.
 
     No answers tell nothing: an operator that has just started has not listed the pods yet.
     """

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dledger_formats.audit import Verdict
 from dledger_formats.json_objects import encode
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.api_objects import JobPodView, Manifest
 from dledger_operator.behaviours.audits.judging import (
     ENDED_PHASES,
@@ -37,7 +37,6 @@ from dledger_operator.spec.spec_reader import InvalidSpecError
 logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=15.0, gap_s=0.5, failure_gap_s_max=30.0)
-INVALID_SPEC: Final = "InvalidSpec"
 JOB_REFUSED: Final = "JobRefused"
 NO_ROLE: Final = "ExecutorsNotAllowed"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
@@ -88,6 +87,10 @@ def build_status(
     return status
 
 
+def _has_ended(body: Mapping[str, Any]) -> bool:
+    return (body.get("status") or {}).get("phase") in ENDED_PHASES
+
+
 def _reason_of(name: str, existing: Sequence[Mapping[str, Any]]) -> str:
     """Return the reason in the condition of one of the audits; empty before it has one."""
     status = next(
@@ -136,12 +139,12 @@ class AuditWorker(OneOffWorker):
         try:
             request = AuditRequest.from_body(self._body)
         except InvalidSpecError as error:
-            return Outcome(phase=FAILED, reason=INVALID_SPEC, message=str(error))
+            return Outcome(phase=FAILED, reason=reasons.INVALID_SPEC, message=str(error))
         name = names.audit_job(request.name)
         job = await self._context.api.job(request.namespace, name)
         if job is None and self._status.get("job"):
             message = f"Job {name} was deleted before its result was read; create another audit"
-            return Outcome(phase=FAILED, reason="ResultLost", message=message, job=name)
+            return Outcome(phase=FAILED, reason=reasons.RESULT_LOST, message=message, job=name)
         if job is None:
             return await self._start(request, name)
         if job.owner_uid != request.uid:
@@ -190,7 +193,7 @@ class AuditWorker(OneOffWorker):
     async def _end_executors(self, outcome: Outcome) -> None:
         """Take the permissions of the audit's account away, which nothing uses from now on."""
         role = self._context.audit_driver_role
-        if not role or outcome.reason == INVALID_SPEC:
+        if not role or outcome.reason == reasons.INVALID_SPEC:
             return
         request = AuditRequest.from_body(self._body)
         if request.executors is None:
@@ -213,18 +216,16 @@ class AuditWorker(OneOffWorker):
             group = Group.from_body(body, self._context.node_image)
         except NotFoundError:
             message = f"{where} does not exist; the audit starts when it is created"
-            return Outcome(phase=PENDING, reason="GroupNotFound", message=message)
+            return Outcome(phase=PENDING, reason=reasons.GROUP_NOT_FOUND, message=message)
         except InvalidSpecError as error:
             message = f"the spec of {where} is invalid: {error}"
-            return Outcome(phase=PENDING, reason="GroupInvalid", message=message)
+            return Outcome(phase=PENDING, reason=reasons.GROUP_INVALID, message=message)
         existing = await self._context.api.custom_objects(self.kind, self.namespace)
-        if first := earlier(
-            self._body, existing, lambda status: status.get("phase") in ENDED_PHASES
-        ):
+        if first := earlier(self._body, existing, _has_ended):
             message = f"{names.AUDIT_KIND} {first} of the same group goes first"
             if reason := _reason_of(first, existing):
                 message += f"; it is {reason}"
-            return Outcome(phase=PENDING, reason="EarlierAudit", message=message)
+            return Outcome(phase=PENDING, reason=reasons.EARLIER_AUDIT, message=message)
         members = audited_members(body.get("status") or {}, group)
         try:
             for manifest in self._manifests(request, group, members, await self._around(request)):
@@ -235,7 +236,7 @@ class AuditWorker(OneOffWorker):
         except RefusedError as error:
             return Outcome(phase=PENDING, reason=JOB_REFUSED, message=str(error))
         return Outcome(
-            phase=PENDING, reason="JobCreated", message=f"Job {job} is starting", job=job
+            phase=PENDING, reason=reasons.JOB_CREATED, message=f"Job {job} is starting", job=job
         )
 
     async def _around(self, request: AuditRequest) -> audit_executors.Surroundings:

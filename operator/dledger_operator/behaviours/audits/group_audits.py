@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from dledger_operator import names
-from dledger_operator.api_objects import Manifest, Problem
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.audits.planning import (
     SCALING_DOWN,
     NewAudit,
@@ -16,13 +16,10 @@ from dledger_operator.behaviours.audits.planning import (
 from dledger_operator.behaviours.audits.records import without_fractions
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
-from dledger_operator.behaviours.leader.leader_history import (
-    LEADER_LOST,
-    LEADER_STEPPED_DOWN,
-    POD_REPLACED,
-)
+from dledger_operator.behaviours.leader.leader_history import LEADER_LOST, LEADER_STEPPED_DOWN
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.clients.errors import ConflictError, NotFoundError, RefusedError
+from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL
 from dledger_operator.resources.metadata import owner
 from dledger_operator.spec.audit_policy import AuditPolicy
@@ -33,7 +30,7 @@ logger = logging.getLogger(__name__)
 AUDIT_CREATED: Final = "AuditCreated"
 INVALID_SCHEDULE: Final = "InvalidSchedule"
 AUDIT_REFUSED: Final = "AuditRefused"
-UNPLANNED: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, POD_REPLACED)
+UNPLANNED: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, reasons.POD_REPLACED)
 
 
 class GroupAudits:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dledger_formats.audit import AuditFailure, AuditSummary
 from dledger_formats.json_objects import FormatError
+from dledger_operator import reasons
 from dledger_operator.api_objects import JobPodView, JobView
 
 PENDING: Final = "Pending"
@@ -85,8 +86,10 @@ def judge(
         return Outcome(phase=PENDING, reason=problem.reason, message=problem.message, job=name)
     if ended:
         message = f"{_last_words(ended)[1]}; Job {name} tries again"
-        return Outcome(phase=PENDING, reason="TryingAgain", message=message, job=name)
-    return Outcome(phase=PENDING, reason="JobCreated", message=f"Job {name} is starting", job=name)
+        return Outcome(phase=PENDING, reason=reasons.TRYING_AGAIN, message=message, job=name)
+    return Outcome(
+        phase=PENDING, reason=reasons.JOB_CREATED, message=f"Job {name} is starting", job=name
+    )
 
 
 def _running(pod: str, executors: Sequence[JobPodView] | None) -> tuple[str, str]:
@@ -127,7 +130,7 @@ def _without_result(job: JobView, ended: Sequence[JobPodView], name: str) -> Out
         return Outcome(reason=failed.reason, message=message, **known)
     if not ended:
         message = f"the pod of Job {name} was deleted before its result was read"
-        return Outcome(reason="ResultLost", message=message, **known)
+        return Outcome(reason=reasons.RESULT_LOST, message=message, **known)
     reason, words = _last_words(ended)
     tries = f" after {len(ended)} tries" if len(ended) > 1 else ""
     message = f"{words}; Job {name} has given up{tries}; see the pod's log"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from dledger_formats.audit import Verdict
 from dledger_operator import names
-from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.audits.records import has_ended
 from dledger_operator.observed_audits import AuditPlan, EndedAudit, Shrinking
+from dledger_operator.problem import Problem
 from dledger_operator.spec.audit_policy import AuditPolicy
 
 SCHEDULE: Final = "Schedule"

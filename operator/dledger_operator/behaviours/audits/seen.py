@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from dledger_formats.audit import Verdict
-from dledger_operator.api_objects import Problem
+from dledger_operator import reasons
 from dledger_operator.behaviours.audits import planning
+from dledger_operator.behaviours.audits.judging import RUNNING
 from dledger_operator.behaviours.audits.records import (
     ended_audit,
     has_ended,
@@ -17,9 +18,10 @@ from dledger_operator.behaviours.audits.records import (
 from dledger_operator.behaviours.report.audit_findings import finding_of, latest, recorded_finding
 from dledger_operator.observed_audits import AuditPlan, EndedAudit, ObservedAudits
 from dledger_operator.observed_state import AuditFinding
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 
-_ON_ITS_WAY: Final = ("", "JobCreated", "Running", "TryingAgain")
+_ON_ITS_WAY: Final = ("", reasons.JOB_CREATED, RUNNING, reasons.TRYING_AGAIN)
 """Reasons of an audit that waits for nothing but its pod."""
 
 
@@ -86,7 +88,7 @@ class SeenAudits:
     def _waiting(self) -> str:
         """Tell which audit waits for more than its turn and its pod, and for what."""
         for body, reason, message in self._unended():
-            if reason not in (*_ON_ITS_WAY, "EarlierAudit"):
+            if reason not in (*_ON_ITS_WAY, reasons.EARLIER_AUDIT):
                 return f"audit {body['metadata']['name']} waits: {reason}: {message}"
         return ""
 

@@ -59,8 +59,10 @@ class Canary:
             self._metrics.forget()
             self._last = None
             return None
-        asleep = snapshot.group is not None and snapshot.group.hibernate
-        if asleep or snapshot.history.leader is None:
+        if snapshot.group is not None and snapshot.group.hibernate:
+            self._metrics.forget_availability()
+            return spec.interval_s
+        if snapshot.history.leader is None:
             return spec.interval_s
         if snapshot.identity != self._identity:
             self._identity, self._last = snapshot.identity, None

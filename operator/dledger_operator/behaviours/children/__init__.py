@@ -1,1 +1,1 @@
-"""Reconciling the objects that a group owns, and finding out how the group was founded."""
+"""Reconciling the objects that a group owns: which exist, which are applied, and why one is not."""

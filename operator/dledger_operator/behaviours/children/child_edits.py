@@ -67,13 +67,13 @@ class ChildEdits:
         return EventNote(severity=WARNING, reason=CHILD_CONTESTED, message=message)
 
     def is_contested(self, body: Mapping[str, Any]) -> bool:
-        """Tell whether the child has been edited so often that it is no longer put back at once."""
+        """Return whether the child is edited so often that it is no longer put back at once."""
         edits = self._edits.get(_key(body))
         return edits is not None and edits.count > AT_ONCE_MAX
 
     def next_may_wait(self, now_s: float) -> bool:
-        """Tell whether there is a child whose next edit is not put back at once, because it has not
-        been left alone for a while. That edit wakes nobody, so it cannot shorten a wait.
+        """Return whether there is a child whose next edit is not put back at once, because it has
+        not been left alone for a while. That edit wakes nobody, so it cannot shorten a wait.
         """
         return any(
             each.count >= AT_ONCE_MAX and now_s - each.last_s < QUIET_S_MIN
@@ -114,7 +114,7 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _has_changed(editor: str, before: Clients, after: Clients) -> bool:
-    """Tell whether a client has written since the event before. When the operator puts a child
+    """Return whether a client has written since the event before. When the operator puts a child
     back, a client loses fields and its time stays.
     """
     time, fields = before.get(editor, ("", frozenset()))

@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from dledger_operator.behaviours.children.child_watch import ChildWatch
-from dledger_operator.behaviours.children.growth import growths
-from dledger_operator.behaviours.children.newest import newest
+from dledger_operator.behaviours.children.newest import generation_of, newest
 from dledger_operator.behaviours.children.next_look import next_look_s
 from dledger_operator.behaviours.children.reconcile import ReconcileResult, reconcile
 from dledger_operator.behaviours.children.reconcile_failed import (
     RECONCILE_FAILED,
-    TOLD_AFTER_S,
     problem_of,
 )
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.lasting_failure import LastingFailure
+from dledger_operator.behaviours.volumes.growth import growths, of_members
 from dledger_operator.clients.errors import GroupGoneError, KubeError
 
 
@@ -30,22 +30,23 @@ class GroupReconcile:
         *,
         status: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         watch: ChildWatch,
+        on_newer: Callable[[Mapping[str, Any]], None],
         on_outcome: Callable[[], None],
     ) -> None:
-        """Create it. `status` returns the current status of an object; `on_outcome` is called with
+        """Create it. `status` returns the current status of an object; `on_newer` is called with a
+        version of it that has another spec than the one to reconcile; `on_outcome` is called with
         each outcome in the snapshot.
         """
         self._context = context
         self._snapshot = snapshot
         self._status = status
         self._watch = watch
+        self._on_newer = on_newer
         self._on_outcome = on_outcome
         self._tried: frozenset[tuple[str, str]] = frozenset()
         """The claims that were to grow at the last reconciliation, and their sizes."""
-        self._failing_since_s: float | None = None
-        """When the first one failed of the reconciliations that have failed in a row, while the API
-        server answered.
-        """
+        self._failure = LastingFailure()
+        """The failure of reconciliations, while the API server itself answers."""
 
     @property
     def growth_is_due(self) -> bool:
@@ -68,7 +69,9 @@ class GroupReconcile:
         except KubeError as error:
             await self._note(error, body)
             raise
-        self._failing_since_s = None
+        self._failure.end()
+        if outcome.generation > generation_of(body):
+            self._take_newer(await newest(self._context.api, body), body)
         self._snapshot.take_reconciled(outcome)
         self._on_outcome()
         led = self._snapshot.history.leader is not None
@@ -107,14 +110,12 @@ class GroupReconcile:
         except GroupGoneError:
             raise
         except KubeError:
-            self._failing_since_s = None
+            self._failure.end()
             return
-        now_s = self._context.clock()
-        if self._failing_since_s is None:
-            self._failing_since_s = now_s
-        if now_s - self._failing_since_s < TOLD_AFTER_S:
+        if not self._failure.failed(self._context.clock()):
             return
-        generation, problem = live["metadata"].get("generation", 1), problem_of(error)
+        self._take_newer(live, body)
+        generation, problem = generation_of(live), problem_of(error)
         before = self._snapshot.reconciled
         failed = before.problem is not None and before.problem.reason == RECONCILE_FAILED
         if before.generation == generation and (not failed or before.problem == problem):
@@ -123,9 +124,18 @@ class GroupReconcile:
         self._snapshot.take_reconciled(outcome)
         self._on_outcome()
 
+    def _take_newer(self, live: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+        """Let all else use the spec that is reconciled: the watch may never tell it, and the status
+        says of this generation what is judged by the spec that is known.
+        """
+        if generation_of(live) > generation_of(known):
+            self._on_newer(live)
+
     def _to_grow(self, now: datetime) -> frozenset[tuple[str, str]]:
         snapshot = self._snapshot
-        if snapshot.group is None:
+        group, shape = snapshot.group, snapshot.reconciled.shape
+        if group is None or shape is None:
             return frozenset()
-        found = growths(snapshot.group.storage, snapshot.claims, snapshot.volume_use, now)
+        claims = of_members(snapshot.claims, group, shape)
+        found = growths(group.storage, claims, snapshot.volume_use, now)
         return frozenset((each.claim.name, each.size) for each in found)

@@ -14,6 +14,11 @@ class GroupApi(Protocol):
         """Get a DLedgerGroup. Raises NotFoundError if it does not exist."""
 
 
+def generation_of(body: Mapping[str, Any]) -> int:
+    """Return the generation of an object's spec."""
+    return int(body["metadata"].get("generation", 1))
+
+
 async def newest(api: GroupApi, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the group as it is now if `body`, which comes from a watch, is of an earlier
     generation: another operator may have applied the newer one. Raises GroupGoneError.
@@ -26,6 +31,6 @@ async def newest(api: GroupApi, body: Mapping[str, Any]) -> Mapping[str, Any]:
         raise GroupGoneError(str(error)) from error
     if live["metadata"]["uid"] != metadata["uid"] or live["metadata"].get("deletionTimestamp"):
         raise GroupGoneError(f"{what} was deleted")
-    if live["metadata"].get("generation", 1) <= metadata.get("generation", 1):
+    if generation_of(live) <= generation_of(body):
         return body
     return {**live, "status": body.get("status") or {}}

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.api_objects import ChildView, Problem
+from dledger_operator.api_objects import ChildView
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 
 NAME_TAKEN: Final = "NameTaken"
-WAITING_FOR_REMAINS: Final = "WaitingForRemains"
 
 
 class Ownership(enum.Enum):
@@ -63,16 +63,5 @@ def name_taken(taken: Iterable[ChildView], *, changed: str) -> Problem:
         message=(
             f"the group needs the names of objects that are not its own: {listed}; {changed}: "
             "create the group under another name, or delete these objects if nobody needs them"
-        ),
-    )
-
-
-def waiting_for(remaining: Iterable[str]) -> Problem:
-    """Return the problem of objects whose deletion the group must wait for."""
-    return Problem(
-        reason=WAITING_FOR_REMAINS,
-        message=(
-            "the group begins when the remains of a deleted group of the same name are gone: "
-            f"{', '.join(remaining)}"
         ),
     )

@@ -20,7 +20,7 @@ class PoliciesApi(Protocol):
 
 
 def wait_for_approval(found: Iterable[ChildView], group: Group, held: Held | None) -> bool:
-    """Tell whether policies that do not exist yet must not be made now.
+    """Return whether policies that do not exist yet must not be made now.
 
     An upgrade of the operator brings policies to groups that had none. That could cut their clients
     off, so the first ones come with the pods of the new release: neither before these are approved,

@@ -6,67 +6,47 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from dledger_formats.settings import GroupState
-from dledger_operator import names
-from dledger_operator.api_objects import (
-    AppliedSpec,
-    ChildView,
-    Manifest,
-    Problem,
-    VolumeClaimView,
-)
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import ChildView, Manifest, VolumeClaimView
 from dledger_operator.behaviours.children import roles
-from dledger_operator.behaviours.children.claim_templates import keep_volume_claim_templates
-from dledger_operator.behaviours.children.founding import (
-    FoundingRecords,
-    blank_ordinals,
-    find_shape,
-)
-from dledger_operator.behaviours.children.founding_reads import (
-    FoundingApi,
-    in_the_way,
-    read_founding_records,
-)
-from dledger_operator.behaviours.children.grow_claims import GrowthApi, grow_claims
-from dledger_operator.behaviours.children.growth import STALLED, VolumeUse
-from dledger_operator.behaviours.children.identity import find_identity, overriding_identity
 from dledger_operator.behaviours.children.newest import newest
-from dledger_operator.behaviours.children.own_claims import CHILD_REFUSED, OwnersApi, own_claims
-from dledger_operator.behaviours.children.ownership import (
-    NAME_TAKEN,
-    WAITING_FOR_REMAINS,
-    foreign,
-    name_taken,
-    remains,
-    waiting_for,
-)
-from dledger_operator.behaviours.children.policies import (
-    KIND as POLICY,
-)
+from dledger_operator.behaviours.children.ownership import NAME_TAKEN, foreign, name_taken, remains
+from dledger_operator.behaviours.children.planned import CONFIG_MAP, STATEFUL_SET, Existing, planned
 from dledger_operator.behaviours.children.policies import (
     PoliciesApi,
     drop_policies,
     needed,
-    wait_for_approval,
 )
-from dledger_operator.behaviours.children.recreation import RecreationApi, recreate_if_outgrown
-from dledger_operator.behaviours.members import founded_again
+from dledger_operator.behaviours.founding.founding import (
+    blank_ordinals,
+    find_shape,
+)
+from dledger_operator.behaviours.founding.founding_reads import (
+    FoundingApi,
+    in_the_way,
+    read_founding_records,
+)
+from dledger_operator.behaviours.founding.identity import find_identity, overriding_identity
+from dledger_operator.behaviours.founding.remains import WAITING_FOR_REMAINS, waiting_for
 from dledger_operator.behaviours.rolls.permission import (
     Cause,
     Held,
     applied_spec,
     approved_revision,
     find_held,
-    keep_pod_template,
-    to_text,
 )
+from dledger_operator.behaviours.volumes.grow_claims import GrowthApi, grow_claims
+from dledger_operator.behaviours.volumes.growth import VolumeUse, of_members
+from dledger_operator.behaviours.volumes.own_claims import CHILD_REFUSED, OwnersApi, own_claims
+from dledger_operator.behaviours.volumes.recreation import RecreationApi, recreate_if_outgrown
 from dledger_operator.clients.errors import (
     RefusedError,
 )
+from dledger_operator.problem import Problem
 from dledger_operator.resources import children
-from dledger_operator.resources.template_in_force import live_in_environment
 from dledger_operator.spec.group import Group, Roles
 from dledger_operator.spec.images import ImageDefaults
 from dledger_operator.spec.revision import Revision
@@ -74,10 +54,6 @@ from dledger_operator.spec.shape import Shape
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
 logger = logging.getLogger(__name__)
-
-INVALID_SPEC: Final = "InvalidSpec"
-NO_VERSION: Final = "1"
-"""No object has this version: an apply with it conflicts unless it creates the object."""
 
 
 class ChildrenApi(FoundingApi, GrowthApi, OwnersApi, PoliciesApi, RecreationApi, Protocol):
@@ -153,7 +129,7 @@ async def reconcile(
     try:
         group = Group.from_body(body, images)
     except InvalidSpecError as error:
-        invalid = Problem(reason=INVALID_SPEC, message=f"{error}; nothing was changed")
+        invalid = Problem(reason=reasons.INVALID_SPEC, message=f"{error}; nothing was changed")
         return ReconcileResult(generation=generation, problem=invalid)
     if group.paused:
         wanted = await _wanted_while_paused(api, group, body, now)
@@ -182,11 +158,12 @@ async def reconcile(
         approved=approved_revision(body),
         now=now,
     )
-    applied = await _apply_children(api, group, shape, found, records, spec, held)
+    existing = Existing(found=found, records=records, spec=spec, held=held)
+    applied = await _apply_children(api, group, shape, existing)
     await drop_policies(api, group, found.values())
     refused = await own_claims(api, group, claims, shape)
-    growth = await grow_claims(api, group, claims, use, now)
-    stalled = growth if growth and growth.reason == STALLED else None
+    growth = await grow_claims(api, group, of_members(claims, group, shape), use, now)
+    stalled = growth if growth and growth.reason == reasons.STALLED else None
     if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
         wanted = children.revision(group, shape)
         await recreate_if_outgrown(api, group, records, wanted, claims)
@@ -225,63 +202,55 @@ def _obstacle(found: Iterable[ChildView], group: Group) -> Problem | None:
     if remaining := remains(found, group):
         return waiting_for(remaining)
     taken = foreign(found, group)
-    made = any(each.kind == "StatefulSet" for each in found if each not in taken)
-    if taken and (not made or any(each.kind == "ConfigMap" for each in taken)):
+    made = any(each.kind == STATEFUL_SET for each in found if each not in taken)
+    if taken and (not made or any(each.kind == CONFIG_MAP for each in taken)):
         return name_taken(taken, changed="nothing was created or changed")
     return None
 
 
 async def _apply_children(
-    api: ChildrenApi,
-    group: Group,
-    shape: Shape,
-    found: Mapping[tuple[str, str], ChildView],
-    records: FoundingRecords,
-    spec: AppliedSpec,
-    held: Held | None,
+    api: ChildrenApi, group: Group, shape: Shape, existing: Existing
 ) -> ReconcileResult:
-    stateful_set = records.stateful_set
+    """Apply what is planned, one after the other, in this order."""
+    found = existing.found
     in_force = roles.roles_in_force(found.get(_master_service(group)), group)
     group = replace(group, roles=roles.to_apply(group, in_force))
     problem = await _role_conflict(api, group, in_force)
     kept = _client_services(group) if problem else ()
     if taken := foreign(found.values(), group):
         problem = name_taken(taken, changed="they were left alone")
-    policies_wait = wait_for_approval(found.values(), group, held)
-    not_live = frozenset(
-        live_in_environment(stateful_set.template) if held and stateful_set else ()
-    )
-    for manifest in children.build(group, shape, not_live):
-        metadata, kind = manifest["metadata"], manifest["kind"]
-        existing = found.get((kind, metadata["name"]))
-        leaving = kind == "StatefulSet" and stateful_set is not None and stateful_set.leaving
-        waits = kind == POLICY and existing is None and policies_wait
-        if existing in taken or metadata["name"] in kept or leaving or waits:
+    for manifest in planned(group, shape, existing):
+        if manifest["metadata"]["name"] in kept:
             continue
-        # The object that was judged, or none: another object of that name is never applied over.
-        metadata |= {"uid": existing.uid} if existing else {"resourceVersion": NO_VERSION}
-        if kind == "ConfigMap":
-            _base_on(records, manifest, group, shape)
-        if kind == "StatefulSet":
-            metadata["annotations"][names.APPLIED_SPEC_ANNOTATION] = to_text(spec)
-        if kind == "StatefulSet" and stateful_set:
-            if held:
-                keep_pod_template(manifest, stateful_set, shape, held)
-            # Scaling may have changed the replicas since they were read; the apply then conflicts.
-            metadata["resourceVersion"] = stateful_set.resource_version
-            keep_volume_claim_templates(manifest, stateful_set.volume_claim_templates)
-        try:
-            await api.apply(manifest)
-        except RefusedError as error:
-            # Apply the others: an invalid annotation of one Service must not block the pods.
-            logger.warning("%s/%s: %s", group.namespace, group.name, error)
-            problem = problem or Problem(reason=CHILD_REFUSED, message=str(error))
-            if roles.differ(group.roles, in_force):
-                kept = _client_services(group)  # they must not select by different roles
-            if kind == "ConfigMap":
-                # The ConfigMap records that the group is new. A StatefulSet without that record
-                # would be mistaken for an existing group's.
-                return ReconcileResult(problem=problem)
+        refusal = await _refusal(api, group, manifest)
+        if refusal is None:
+            continue
+        # Apply the others: an invalid annotation of one Service must not block the pods.
+        problem = problem or refusal
+        if roles.differ(group.roles, in_force):
+            kept = _client_services(group)  # they must not select by different roles
+        if manifest["kind"] == CONFIG_MAP:
+            # The ConfigMap records that the group is new. A StatefulSet without that record would
+            # be mistaken for an existing group's.
+            return ReconcileResult(problem=problem)
+    return _applied(group, shape, existing, problem)
+
+
+async def _refusal(api: ChildrenApi, group: Group, manifest: Manifest) -> Problem | None:
+    """Apply a child; return why the API server refuses it, None if it does not."""
+    try:
+        await api.apply(manifest)
+    except RefusedError as error:
+        logger.warning("%s/%s: %s", group.namespace, group.name, error)
+        return Problem(reason=CHILD_REFUSED, message=str(error))
+    return None
+
+
+def _applied(
+    group: Group, shape: Shape, existing: Existing, problem: Problem | None
+) -> ReconcileResult:
+    """Return the outcome once every child was tried."""
+    held, stateful_set = existing.held, existing.records.stateful_set
     wanted: Revision | None = children.revision(group, shape)
     made_now = stateful_set.revision if held and stateful_set else wanted
     if held and held.cause is Cause.OPERATOR:
@@ -291,24 +260,9 @@ async def _apply_children(
         wanted=wanted,
         in_force=made_now,
         held=held,
-        not_live=not_live,
+        not_live=existing.not_live,
         problem=problem,
     )
-
-
-def _base_on(records: FoundingRecords, manifest: Manifest, group: Group, shape: Shape) -> None:
-    """Complete the ConfigMap by what was read of it."""
-    metadata, settings, made = manifest["metadata"], records.settings, records.stateful_set
-    if settings is not None:
-        # Pods of an earlier release read all their settings from it when they restart.
-        manifest["data"] = {**settings.data, **manifest["data"]}
-        # A founding may have been recorded since (`founded_again`); the apply then conflicts.
-        if shape.state is GroupState.NEW and settings.resource_version and "uid" in metadata:
-            metadata["resourceVersion"] = settings.resource_version
-    uid, known = (each or "" for each in (made and made.uid, settings and settings.stateful_set))
-    again = founded_again.applies(group.replicas, shape)
-    if named := founded_again.fence(uid, known, again=again):
-        metadata["annotations"] = {names.STATEFUL_SET_ANNOTATION: named}
 
 
 async def _role_conflict(api: ChildrenApi, group: Group, in_force: Roles) -> Problem | None:

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from dledger_operator.api_objects import Problem
 from dledger_operator.clients.errors import (
     ConflictError,
     InvalidError,
@@ -10,12 +9,9 @@ from dledger_operator.clients.errors import (
     NotFoundError,
     RefusedError,
 )
+from dledger_operator.problem import Problem
 
 RECONCILE_FAILED: Final = "ReconcileFailed"
-TOLD_AFTER_S: Final = 5.0
-"""For how long reconciling has failed when it is told. A conflict and a single fault of the API
-server end before, with the next attempts.
-"""
 MESSAGE_LENGTH_MAX: Final = 512
 _PERMISSION: Final = (
     "give the operator this permission: the roles of its chart, in its release, have all that it "

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.api_objects import ChildView, PodView, Problem
+from dledger_operator.api_objects import ChildView, PodView
 from dledger_operator.behaviours.children.ownership import Ownership, ownership
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group, Roles
 
 ROLE_IN_USE: Final = "RoleInUse"
@@ -71,8 +72,8 @@ def _recorded(text: str, group: Group) -> Roles | None:
 
 
 def _is_role_label(key: object) -> bool:
-    """Tell whether the CRD allows this label for roles; the operator removes former ones from pods,
-    so no other label of a pod may pass for one.
+    """Return whether the CRD allows this label for roles; the operator removes former ones from
+    pods, so no other label of a pod may pass for one.
     """
     if not isinstance(key, str) or len(key) > LABEL_LENGTH_MAX or not _LABEL.fullmatch(key):
         return False

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_formats.http.status import NodeStatus, PeerStatus, StorageState
-from dledger_operator.api_objects import PodView, Problem
+from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_operator import reasons
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.members.membership import proven_leader
 from dledger_operator.observed_state import Leader
+from dledger_operator.problem import Problem
 
 NOT_A_VOTER: Final = "NotAVoter"
 MEMBER_MISSING: Final = "MemberMissing"
-MEMBER_SILENT: Final = "MemberSilent"
-MEMBER_NOT_READY: Final = "MemberNotReady"
 MEMBER_LEAVING: Final = "MemberLeaving"
-MEMBER_LAGS: Final = "MemberLags"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ def find_candidates(
             member_id=pod.member_id,
             pod=pod.name,
             problem=_problem(pod, told.get(pod.uid), leading, staying),
-            lag_entries=_lag_entries(pod.member_id, leading),
+            lag_entries=leading.lacks_committed(pod.member_id) if leading else None,
             behind=pod.name in rolling_out,
         )
         for pod in pods
@@ -90,7 +89,7 @@ def lags(candidate: Candidate, entries_max: int) -> Problem | None:
         if candidate.lag_entries is not None
         else "is not reached by the leader, which therefore cannot say how many entries it lacks"
     )
-    return Problem(reason=MEMBER_LAGS, message=f"{candidate.member_id} {lacks}")
+    return Problem(reason=reasons.MEMBER_LAGS, message=f"{candidate.member_id} {lacks}")
 
 
 def _problem(
@@ -106,28 +105,13 @@ def _problem(
         message = f"pod {pod.name} of {name} is being deleted"
         return Problem(reason=MEMBER_LEAVING, message=message)
     if answer is None:
-        return Problem(reason=MEMBER_SILENT, message=f"{name} does not answer")
-    peer = _peer(name, leading)
+        return Problem(reason=reasons.MEMBER_SILENT, message=f"{name} does not answer")
+    peer = leading.follower(name) if leading else None
     full = answer.storage is StorageState.FULL or (peer is not None and peer.full)
     if answer.joining or full or not answer.ready:
         why = "its volume is full" if full else answer.reason or "it does not serve its role yet"
-        return Problem(reason=MEMBER_NOT_READY, message=f"{name} is not ready: {why}")
+        return Problem(reason=reasons.MEMBER_NOT_READY, message=f"{name} is not ready: {why}")
     if not pod.ready:
         message = f"{name} is not ready: the readiness probe of pod {pod.name} does not succeed"
-        return Problem(reason=MEMBER_NOT_READY, message=message)
+        return Problem(reason=reasons.MEMBER_NOT_READY, message=message)
     return None
-
-
-def _peer(member_id: str, leading: NodeStatus | None) -> PeerStatus | None:
-    followers = leading.followers if leading else []
-    return next((peer for peer in followers if peer.peer_id == member_id), None)
-
-
-def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:
-    if leading is None:
-        return None
-    if leading.self_id == member_id:
-        return 0
-    peer = _peer(member_id, leading)
-    reached = peer is not None and peer.reachable
-    return max(0, leading.committed_index - peer.match_index) if peer and reached else None

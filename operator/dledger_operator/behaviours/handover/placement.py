@@ -16,26 +16,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from dledger_operator.api_objects import PodView, Problem
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
+from dledger_operator import reasons
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.handover.candidates import Candidate, Candidates, lags
 from dledger_operator.behaviours.handover.nodes import Nodes
 from dledger_operator.behaviours.handover.settling import settle_s
+from dledger_operator.behaviours.steps import Wait
 from dledger_operator.observed_state import Leader
+from dledger_operator.problem import Problem
 from dledger_operator.spec.preferred_leader import PreferredLeader
-from dledger_operator.spec.switchover_request import LAG_ENTRIES_MAX
 
 NO_PREFERENCE: Final = "NoPreference"
 PREFERRED: Final = "Preferred"
 NODE_EMPTIED: Final = "NodeEmptied"
 PREFERRED_LEADER: Final = "PreferredLeader"
-NO_LEADER: Final = "NoLeader"
-NO_SUCCESSOR: Final = "NoSuccessor"
 NODES_UNKNOWN: Final = "NodesUnknown"
 PREFERRED_UNABLE: Final = "PreferredUnable"
 SETTLING: Final = "Settling"
-PAUSED: Final = "Paused"
-ROLL_UNDER_WAY: Final = "RollUnderWay"
-SCALING: Final = "Scaling"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +90,8 @@ class Stay:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """The leader should be another member, and the leadership cannot be moved now."""
-
-    reason: str
-    message: str
-
-
 Decision: TypeAlias = Move | Stay | Wait
+"""`Wait`: the leader should be another member, and the leadership cannot be moved now."""
 
 
 def find_places(
@@ -128,7 +119,7 @@ def decide(state: PlacementState) -> Decision:
     """Return where the leadership should go, or why it stays."""
     leader = state.candidates.leader
     if leader is None:
-        return Wait(reason=NO_LEADER, message="no member leads")
+        return Wait(Problem(reason=reasons.NO_LEADER, message="no member leads"))
     here = state.places.get(leader.member_id, Place())
     if here.emptied:
         decision = _off_the_node(state, leader, here)
@@ -142,7 +133,7 @@ def decide(state: PlacementState) -> Decision:
         decision = _to_the_preferred(state, leader, state.preference)
     if isinstance(decision, Move) and state.paused:
         message = f"spec.paused is true, so the leadership stays: {decision.message}"
-        return Wait(reason=PAUSED, message=message)
+        return Wait(Problem(reason=reasons.PAUSED, message=message))
     return decision
 
 
@@ -171,13 +162,13 @@ def _off_the_node(state: PlacementState, leader: Leader, here: Place) -> Decisio
     able = [each for each in _others(state, leader) if not _obstacle(state, each)]
     if not able:
         message = f"{why}; no other member can take over: {_obstacles(state, leader)}"
-        return Wait(reason=NO_SUCCESSOR, message=message)
+        return Wait(Problem(reason=reasons.NO_SUCCESSOR, message=message))
     goes_on = state.rolling and not state.roll_halted
     lasting = [each for each in able if not (goes_on and each.behind)]
     if not lasting:
         listed = ", ".join(each.member_id for each in able)
         message = f"{why}; a roll is under way and replaces the pod of {listed} first"
-        return Wait(reason=ROLL_UNDER_WAY, message=message)
+        return Wait(Problem(reason=reasons.ROLL_UNDER_WAY, message=message))
 
     def rank(each: Candidate) -> tuple[bool, bool, int, str]:
         preferred = state.places[each.member_id].preferred
@@ -197,16 +188,18 @@ def _to_the_preferred(
             f"{why}; the operator does not read Nodes, so it does not know where members run: "
             "install the chart with watchNodes=true, or prefer a member by its id"
         )
-        return Wait(reason=NODES_UNKNOWN, message=message)
+        return Wait(Problem(reason=NODES_UNKNOWN, message=message))
     preferred = [each for each in _others(state, leader) if state.places[each.member_id].preferred]
     able = [each for each in preferred if not _obstacle(state, each)]
     if not able:
         listed = "; ".join(filter(None, (_obstacle(state, each) for each in preferred)))
         message = f"{why}; {listed or 'no other member is one'}"
-        return Wait(reason=PREFERRED_UNABLE, message=message)
+        return Wait(Problem(reason=PREFERRED_UNABLE, message=message))
     if state.rolling or state.scaling:
-        reason, what = (ROLL_UNDER_WAY, "a roll") if state.rolling else (SCALING, "scaling")
-        return Wait(reason=reason, message=f"{why}; {what} is under way and goes first")
+        reason, what = (
+            (reasons.ROLL_UNDER_WAY, "a roll") if state.rolling else (reasons.SCALING, "scaling")
+        )
+        return Wait(Problem(reason=reason, message=f"{why}; {what} is under way and goes first"))
     steady = [
         each
         for each in able
@@ -214,7 +207,7 @@ def _to_the_preferred(
     ]
     if not steady:
         listed = "; ".join(_when_settled(state, preference, each) for each in able)
-        return Wait(reason=SETTLING, message=f"{why}; {listed}")
+        return Wait(Problem(reason=SETTLING, message=f"{why}; {listed}"))
     best = min(steady, key=lambda each: (each.behind, each.lag_entries or 0, each.member_id))
     return Move(leader=leader, to=best.member_id, reason=PREFERRED_LEADER, message=why)
 
@@ -248,7 +241,7 @@ def _others(state: PlacementState, leader: Leader) -> list[Candidate]:
 
 def _obstacle(state: PlacementState, candidate: Candidate) -> str:
     """Return why a member should not get the leadership; empty if it may."""
-    problem = candidate.problem or lags(candidate, LAG_ENTRIES_MAX)
+    problem = candidate.problem or lags(candidate, TRANSFER_LAG_ENTRIES_MAX)
     if problem:
         return problem.message
     place = state.places.get(candidate.member_id, Place())

@@ -8,20 +8,18 @@ from dataclasses import replace
 from typing import Final
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.handover.candidates import Candidates, find_candidates
 from dledger_operator.behaviours.handover.placement import (
-    NO_LEADER,
     NODES_UNKNOWN,
     SETTLING,
     Decision,
     Move,
     PlacementState,
     Stay,
-    Wait,
     able_members,
     decide,
     find_places,
@@ -32,15 +30,15 @@ from dledger_operator.behaviours.loops import Lasting, backoff_s
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.number_changes import without_numbers
+from dledger_operator.behaviours.steps import Wait
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Placement
+from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL
 from dledger_operator.spec.group import Group
 
 logger = logging.getLogger(__name__)
 
-LEADERSHIP_MOVED: Final = "LeadershipMoved"
-TRANSFER_REFUSED: Final = "TransferRefused"
 # How soon the operator looks again while the leader should be another member.
 LOOK_AGAIN_S: Final = 1.0
 SETTLING_S_MAX: Final = 5.0
@@ -116,7 +114,7 @@ class Placer:
         leader = snapshot.followed.leader
         seen = Candidates(leader=leader, members=(), membership_changing=False)
         decision = decide(self._state(group, snapshot.followed.pods, seen))
-        if not isinstance(decision, Wait) or decision.reason in (NO_LEADER, NODES_UNKNOWN):
+        if not isinstance(decision, Wait) or decision.reason in (reasons.NO_LEADER, NODES_UNKNOWN):
             if isinstance(decision, Stay):
                 # Members are not asked now. A leader that stalls and loses an election is to settle
                 # before it leads again, although its pod was ready all the time.
@@ -171,7 +169,7 @@ class Placer:
             losses=recent_losses(self._snapshot.history.changes, self._context.now()),
             paused=group.paused,
             rolling=bool(self._snapshot.pods_to_replace),
-            roll_halted=self._snapshot.roll_halted,
+            roll_halted=self._snapshot.roll_halt is not None,
             scaling=self._snapshot.is_scaling,
         )
 
@@ -197,14 +195,14 @@ class Placer:
             pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._context.random)
             self._retry_at_s = self._context.clock() + pause_s
             message = f"{move.message}; it did not hand over to {to}: {refusal}"
-            self._refused = Wait(reason=TRANSFER_REFUSED, message=message)
+            self._refused = Wait(Problem(reason=reasons.TRANSFER_REFUSED, message=message))
             return self._refused
         self._failures, self._refused = 0, None
         self._times.forget(to)  # it settles again if it loses the leadership before the next look
         self._context.metrics.handovers.labels(move.reason).inc()
         message = f"{leader.member_id} transferred its leadership to {to}: {move.message}"
         logger.info("%s/%s: %s", group.namespace, group.name, message)
-        self._on_event(EventNote(severity=NORMAL, reason=LEADERSHIP_MOVED, message=message))
+        self._on_event(EventNote(severity=NORMAL, reason=reasons.LEADERSHIP_MOVED, message=message))
         return move
 
     def _note(self, decision: Decision) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from dledger_operator import reasons
 from dledger_operator.behaviours.leader.leader_history import (
     CHANGES_MAX,
     LEADER_LOST,
     LEADER_STEPPED_DOWN,
-    POD_REPLACED,
 )
 from dledger_operator.observed_state import LeaderChange
 
@@ -25,7 +25,7 @@ FACTOR: Final = 4.0
 """The history has room for five such losses, since each follows a change to the member."""
 SETTLE_S_MAX: Final = 3600.0
 """Beyond this, only `spec.preferredLeader.stableFor` counts."""
-_LOSSES: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, POD_REPLACED)
+_LOSSES: Final = (LEADER_LOST, LEADER_STEPPED_DOWN, reasons.POD_REPLACED)
 
 
 def recent_losses(changes: Sequence[LeaderChange], now: datetime) -> Mapping[str, int]:

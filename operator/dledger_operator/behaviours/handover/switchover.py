@@ -4,13 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_operator import names
-from dledger_operator.api_objects import Problem
+from dledger_operator import names, reasons
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.handover.candidates import Candidates, find_candidates
 from dledger_operator.behaviours.handover.placement import PlacementState, find_places, moved_back
 from dledger_operator.behaviours.handover.switchover_steps import (
-    HandOver,
     RecordLeader,
     Step,
     SwitchoverState,
@@ -20,15 +18,16 @@ from dledger_operator.behaviours.leader import endpoints
 from dledger_operator.behaviours.loops import Pace, backoff_s
 from dledger_operator.behaviours.members.group_now import GroupNow, look
 from dledger_operator.behaviours.one_off.stepped import RUNNING, SteppedWorker
-from dledger_operator.behaviours.one_off.steps import End, Wait
+from dledger_operator.behaviours.one_off.steps import End
+from dledger_operator.behaviours.steps import HandOver, Wait
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader, ObservedEndpoints
+from dledger_operator.problem import Problem
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 
 # A leader takes no appends while it hands over, so a transfer that fails is not repeated at once.
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 10.0
-TRANSFER_REFUSED: Final = "TransferRefused"
 
 
 class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
@@ -115,7 +114,9 @@ class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
             await self._record(RUNNING, message, **{"from": step.leader.member_id})
             return 0.0
         if isinstance(step, HandOver):
-            return await self._hand_over(state, step.leader, now)
+            leader = state.candidates.leader
+            assert leader is not None
+            return await self._hand_over(state, leader, now)
         succeeded = isinstance(step, End) and step.succeeded
         if succeeded or state.endpoints is not None:
             self._times.note("led")
@@ -147,7 +148,7 @@ class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
             pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._context.random)
             self._retry_at_s = self._context.clock() + pause_s
             message = f"{leader.member_id} did not hand over to {target}: {refusal}"
-            self._refused = Wait(reason=TRANSFER_REFUSED, message=message)
+            self._refused = Wait(Problem(reason=reasons.TRANSFER_REFUSED, message=message))
         else:
             self._times.note("led")
         return 0.0

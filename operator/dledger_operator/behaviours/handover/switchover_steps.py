@@ -14,23 +14,18 @@ which refuses.
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dledger_operator.api_objects import Problem
+from dledger_operator import reasons
 from dledger_operator.behaviours.handover.candidates import MEMBER_MISSING, Candidates, lags
-from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
+from dledger_operator.behaviours.one_off.steps import TIMED_OUT, Begin, End
+from dledger_operator.behaviours.steps import HandOver, Wait
 from dledger_operator.observed_state import Leader, ObservedEndpoints
+from dledger_operator.problem import Problem
 from dledger_operator.spec.switchover_request import SwitchoverRequest
 
 ALREADY_LEADER: Final = "AlreadyLeader"
 SWITCHED_OVER: Final = "SwitchedOver"
 OTHER_SWITCHOVER: Final = "OtherSwitchover"
-GROUP_NOT_FOUND: Final = "GroupNotFound"
-PAUSED: Final = "Paused"
-HIBERNATED: Final = "Hibernated"
-NO_LEADER: Final = "NoLeader"
-MEMBERSHIP_CHANGING: Final = "MembershipChanging"
-ROLL_UNDER_WAY: Final = "RollUnderWay"
 SERVICE_FOLLOWS: Final = "ServiceFollows"
-TIMED_OUT: Final = "TimedOut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +58,6 @@ class RecordLeader:
     leader: Leader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
-    """Ask the leader to hand over to the target."""
-
-    leader: Leader
-
-
 Step: TypeAlias = Begin | RecordLeader | HandOver | Wait | End
 
 
@@ -78,12 +66,12 @@ def next_step(state: SwitchoverState) -> Step:
     request, leader = state.request, state.candidates.leader
     if state.first:
         message = f"{state.first} is another switchover of the group and goes first"
-        return Wait(reason=OTHER_SWITCHOVER, message=message)
+        return Wait(Problem(reason=OTHER_SWITCHOVER, message=message))
     if not state.begun:
         return Begin(message="checks the target")
     if not state.group_exists:
         message = f"{request.namespace}/{request.group_name} does not exist"
-        return End(succeeded=False, reason=GROUP_NOT_FOUND, message=message)
+        return End(succeeded=False, reason=reasons.GROUP_NOT_FOUND, message=message)
     if leader is not None and leader.member_id == request.target:
         return _led_by_target(state, leader)
     refusal = _refusal(state)
@@ -92,12 +80,13 @@ def next_step(state: SwitchoverState) -> Step:
     if state.elapsed_s >= request.timeout_s:
         return _timed_out(state)
     if leader is None:
-        return Wait(reason=NO_LEADER, message="no member leads; waits for one to ask")
+        message = "no member leads; waits for one to ask"
+        return Wait(Problem(reason=reasons.NO_LEADER, message=message))
     if refusal:
-        return Wait(reason=refusal.reason, message=refusal.message)
+        return Wait(refusal)
     if not state.from_member:
         return RecordLeader(leader=leader)
-    return HandOver(leader=leader)
+    return HandOver(leader_id=leader.member_id, to=request.target)
 
 
 def _led_by_target(state: SwitchoverState, leader: Leader) -> Step:
@@ -107,7 +96,7 @@ def _led_by_target(state: SwitchoverState, leader: Leader) -> Step:
         why = endpoints.message if endpoints else "its endpoints are not known yet"
         if state.elapsed_s < request.timeout_s:
             message = f"{request.target} leads; the master Service follows: {why}"
-            return Wait(reason=SERVICE_FOLLOWS, message=message)
+            return Wait(Problem(reason=SERVICE_FOLLOWS, message=message))
         message = (
             f"{request.target} leads term {leader.term}, but the master Service has not followed "
             f"within {request.timeout_s:g} s: {why}"
@@ -140,15 +129,15 @@ def _refusal(state: SwitchoverState) -> Problem | None:
             "spec.paused is true, so the operator changes nothing in the group; resume it first, "
             "or use the command `dledger transfer`"
         )
-        return Problem(reason=PAUSED, message=message)
+        return Problem(reason=reasons.PAUSED, message=message)
     if state.hibernate:
         message = "spec.hibernate is true, so the group has no pods, or none soon; wake it first"
-        return Problem(reason=HIBERNATED, message=message)
+        return Problem(reason=reasons.HIBERNATED, message=message)
     if state.candidates.leader is None:
         return None
     if state.candidates.membership_changing:
         message = "a change of members is not committed yet; try again when Progressing is False"
-        return Problem(reason=MEMBERSHIP_CHANGING, message=message)
+        return Problem(reason=reasons.MEMBERSHIP_CHANGING, message=message)
     return _target_problem(state) or state.moved_back or _roll_problem(state)
 
 
@@ -176,4 +165,4 @@ def _roll_problem(state: SwitchoverState) -> Problem | None:
         f"leadership from {target.member_id} again; choose {' or '.join(sorted(replaced))}, or "
         "wait until the roll is done"
     )
-    return Problem(reason=ROLL_UNDER_WAY, message=message)
+    return Problem(reason=reasons.ROLL_UNDER_WAY, message=message)

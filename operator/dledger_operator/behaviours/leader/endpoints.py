@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 
+from dledger_operator import reasons
 from dledger_operator.api_objects import EndpointView
 from dledger_operator.observed_state import ObservedEndpoints
 
 
-def judge(endpoints: Sequence[EndpointView], *, service: str, leader_pod: str) -> ObservedEndpoints:
-    """Compare the ready endpoints with the leader's pod, which is empty without a leader.
+def judge(
+    endpoints: Sequence[EndpointView] | None, *, service: str, leader_pod: str
+) -> ObservedEndpoints:
+    """Compare the ready endpoints with the leader's pod, which is empty without a leader. They are
+    None while nobody has read them.
 
     Endpoints that are not ready receive no traffic, so they are ignored.
     """
+    if endpoints is None:
+        message = f"the endpoints of {service} have not been read yet"
+        return _observed(None, "EndpointsUnknown", message)
     ready = sorted({endpoint.pod for endpoint in endpoints if endpoint.ready})
     if ready == [leader_pod]:
         return _observed(
@@ -18,7 +25,7 @@ def judge(endpoints: Sequence[EndpointView], *, service: str, leader_pod: str) -
         )
     found = ", ".join(ready) or "none"
     if not leader_pod:
-        reason = "StaleEndpoints" if ready else "NoLeader"
+        reason = "StaleEndpoints" if ready else reasons.NO_LEADER
         return _observed(
             False, reason, f"no leader is known; ready endpoints of {service}: {found}"
         )
@@ -37,5 +44,5 @@ def judge(endpoints: Sequence[EndpointView], *, service: str, leader_pod: str) -
     )
 
 
-def _observed(synced: bool, reason: str, message: str) -> ObservedEndpoints:
+def _observed(synced: bool | None, reason: str, message: str) -> ObservedEndpoints:
     return ObservedEndpoints(synced=synced, reason=reason, message=message)

@@ -30,14 +30,10 @@ from dledger_operator.behaviours.children.roles import roles_in_force
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import overstated
 from dledger_operator.behaviours.leader.pod_list import ListApi, PodList
-from dledger_operator.behaviours.leader.role_decision import (
-    Decision,
-    RolePatch,
-    decide,
-    taken_back,
-)
+from dledger_operator.behaviours.leader.role_decision import Decision, RolePatch, decide, taken_back
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
 from dledger_operator.observed_state import Leader, Membership, Observation
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group, Roles
 
 logger = logging.getLogger(__name__)
@@ -70,10 +66,12 @@ class PodApi(ListApi, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowResult:
-    """The outcome of a run: the relabeled pods and their leader."""
+    """The outcome of a run: the pods, and their leader. While a run fails, it is what is known."""
 
     pods: tuple[PodView, ...] = ()
     leader: Leader | None = None
+    labeled: Leader | None = None
+    """The leader that the labels were right for last."""
     leader_pod: str = ""
     """The leader's pod; empty without a leader."""
     master_pod: str = ""
@@ -85,6 +83,18 @@ class FollowResult:
     """Pods that carry the group's label and are not its members'."""
     overstated: tuple[str, ...] = ()
     """Pods whose term annotation is above every member's term."""
+    problem: Problem | None = None
+    """Why the pods cannot be listed or labeled, if that lasts."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the pods were listed once."""
+        return self.roles is not None or bool(self.pods)
+
+    @property
+    def awaits_labels(self) -> bool:
+        """Whether the master Service does not send to the leader yet, so that no member may go."""
+        return self.leader not in (None, self.labeled)
 
 
 class LeaderFollower:
@@ -118,6 +128,8 @@ class LeaderFollower:
         self._ask = ask
         self._stands_by = stands_by
         self._list = PodList(api)
+        self.unsettled: FollowResult | None = None
+        """What the last run has decided, if it has left patches to make."""
         self._told = False
         """Whether a watch event has told of a pod since the last run began."""
         self._seen: frozenset[Observation] = frozenset()
@@ -146,7 +158,7 @@ class LeaderFollower:
         # A run that nothing called for looks for what no event has told.
         seen = frozenset(self._polls.observations())
         cached = self._told or seen != self._seen
-        self._told, self._seen = False, seen
+        self._told, self._seen, self.unsettled = False, seen, None
         for _ in range(ATTEMPTS_MAX):
             pods = await self._list.members(group, cached=cached)
             cached = False
@@ -206,23 +218,21 @@ class LeaderFollower:
                 not_following=self._not_following(pods),
             )
             self._on_decision(decision)
+            above = overstated(pods, self._polls.observations(), membership)
+            found = replace(
+                _result(group, decision, pods),
+                foreign=self._list.foreign,
+                overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
+            )
             if not decision.patches:
                 self._remember_followers(decision.leader, pods)
-                above = overstated(pods, self._polls.observations(), membership)
-                settled = _result(group, decision, pods)
-                self._calm = settled.leader is not None and not (
-                    above or self._list.foreign or settled.disputed
+                self._calm = found.leader is not None and not (
+                    above or self._list.foreign or found.disputed
                 )
-                self._left_since_s = None
-                self._on_settled(
-                    replace(
-                        settled,
-                        roles=group.roles,
-                        foreign=self._list.foreign,
-                        overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
-                    )
-                )
+                self._left_since_s = self.unsettled = None
+                self._on_settled(replace(found, labeled=found.leader))
                 return True
+            self.unsettled = found
             if self._leaves_it():
                 return True
             changed = await asyncio.gather(
@@ -318,13 +328,19 @@ class LeaderFollower:
         }
 
 
+def pod_of(group_name: str, leader: Leader | None) -> str:
+    """Return the name of the leader's pod; empty without a leader."""
+    return names.pod(group_name, names.ordinal(leader.member_id)) if leader else ""
+
+
 def _result(group: Group, decision: Decision, pods: Sequence[PodView]) -> FollowResult:
     masters = [pod.name for pod in pods if pod.role(group.roles) == group.roles.master]
     leader = decision.leader
     return FollowResult(
         pods=tuple(pods),
         leader=leader,
-        leader_pod=names.pod(group.name, names.ordinal(leader.member_id)) if leader else "",
+        leader_pod=pod_of(group.name, leader),
         master_pod=masters[0] if masters else "",
         disputed=decision.disputed,
+        roles=group.roles,
     )

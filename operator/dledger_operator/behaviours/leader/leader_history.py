@@ -25,6 +25,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dledger_formats.http.status import StoodBecause
+from dledger_operator import reasons
 from dledger_operator.api_objects import PodView
 from dledger_operator.observed_state import Leader, LeaderChange, Observation, Victory
 
@@ -34,7 +35,6 @@ FOUND_AT_START: Final = "FoundAtStart"
 LEADER_LOST: Final = "LeaderLost"
 LEADER_STEPPED_DOWN: Final = "LeaderSteppedDown"
 LEADERSHIP_TRANSFERRED: Final = "LeadershipTransferred"
-POD_REPLACED: Final = "PodReplaced"
 _REASONS: Final = {
     StoodBecause.TRANSFER: LEADERSHIP_TRANSFERRED,
     StoodBecause.NO_HEARTBEAT: LEADER_LOST,
@@ -167,7 +167,7 @@ class LeaderHistory:
         if not self._seen_leading and (victory is None or told is None):
             return change, ()
         outage = self._outage
-        replaced = outage is not None and outage.reason == POD_REPLACED
+        replaced = outage is not None and outage.reason == reasons.POD_REPLACED
         # A leader that hands over as its pod ends was not lost.
         if told and (told == LEADERSHIP_TRANSFERRED or not replaced):
             reason = told
@@ -225,10 +225,10 @@ def _sign_of_loss(
 ) -> str | None:
     pod = next((each for each in pods if each.member_id == leader.member_id), None)
     if pod is None or pod.leaving:
-        return POD_REPLACED
+        return reasons.POD_REPLACED
     own = next((each for each in observations if each.pod_uid == pod.uid), None)
     if own is None:
-        return POD_REPLACED
+        return reasons.POD_REPLACED
     if not own.answers:
         return LEADER_LOST
     if not own.master or own.term != leader.term:

@@ -70,6 +70,12 @@ class LeaderPolls:
         """Return the latest observation of every pod that has one."""
         return [poll.observation for poll in self._polls.values() if poll.observation is not None]
 
+    def strangers(self) -> dict[str, str]:
+        """Return the other groups that answer in place of pods, by the pods' uids: the name and
+        the identity of each.
+        """
+        return {uid: poll.stranger for (uid, _), poll in self._polls.items() if poll.stranger}
+
     def victory_of(self, leader: Leader) -> Victory | None:
         """Return how this leader won; None if it has not told."""
         return next((each.victory for each in self.observations() if each.leads(leader)), None)
@@ -109,6 +115,10 @@ class _Poll:
         clock: Callable[[], float],
     ) -> None:
         self.observation: Observation | None = None
+        self.stranger = ""
+        """Name and identity of the other group that answered last; empty if none did, and once
+        nobody answers.
+        """
         self.retry = Wake()
         self._client = client
         self._pod = pod
@@ -147,11 +157,14 @@ class _Poll:
             await asyncio.sleep(ANSWER_GAP_S)
 
     async def _ask(self, since: str) -> LeaderView:
-        view = await self._client.leader(self._pod.ip, since)
+        try:
+            view = await self._client.leader(self._pod.ip, since)
+        finally:  # one that has fallen silent answers no longer
+            self.stranger = ""
         if self._is_stranger(view):
+            self.stranger = f"{view.group} {view.group_identity}".strip()
             raise MemberSilentError(
-                f"{self._pod.ip} answers as a member of another group: {view.group} "
-                f"{view.group_identity}"
+                f"{self._pod.ip} answers as a member of another group: {self.stranger}"
             )
         if view.self_id != self._pod.member_id:
             raise MemberSilentError(f"{self._pod.ip} answers as member {view.self_id}")

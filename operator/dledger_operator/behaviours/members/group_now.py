@@ -7,8 +7,8 @@ from typing import Any
 from dledger_formats.http.status import NodeStatus, is_stranger
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, StatefulSetView
-from dledger_operator.behaviours.children.identity import IDENTITY_KEY
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.founding.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.members import observe
 from dledger_operator.clients.errors import NotFoundError

@@ -13,8 +13,8 @@ from dledger_operator.api_objects import (
     StatefulSetView,
     VolumeClaimView,
 )
-from dledger_operator.behaviours.children.claims import DELETE
-from dledger_operator.behaviours.members.founded_again import Unbegun
+from dledger_operator.behaviours.founding.founded_again import Unbegun
+from dledger_operator.behaviours.volumes.claim_owners import DELETE
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.spec.group import Group
 

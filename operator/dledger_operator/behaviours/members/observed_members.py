@@ -6,17 +6,15 @@ from datetime import datetime
 from typing import Final
 
 from dledger_formats.http.status import NodeStatus
-from dledger_operator import names
-from dledger_operator.api_objects import CreationFailure, PodView, Problem, VolumeClaimView
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviours.members import stuck_pods
 from dledger_operator.behaviours.members.settings_in_force import WantedSettings
 from dledger_operator.observed_state import Membership, ObservedMember
+from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision, why_behind
 
-FAILED_CREATE: Final = "FailedCreate"
-"""The reason of the StatefulSet controller's Event about a pod that it could not create."""
-VOLUME_TERMINATING: Final = "VolumeTerminating"
 VOLUME_LOST: Final = "VolumeLost"
 """The reason of a claim in the phase Lost: its PersistentVolume is gone."""
 VOLUME_ELSEWHERE: Final = ("PersistentVolume's node affinity", "volume node affinity conflict")
@@ -36,6 +34,10 @@ class MemberReads:
     """The members' own status by the uid of their pod, without those of silent members."""
     failures: Sequence[CreationFailure] = ()
     """Why pods could not be created, latest first."""
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """The other groups that answer in place of pods, by the pods' uids: name and identity of
+    each.
+    """
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class _Parts:
     claim: VolumeClaimView | None
     status: NodeStatus | None
     failure: CreationFailure | None
+    stranger: str
 
 
 class MemberJudge:
@@ -89,6 +92,7 @@ class MemberJudge:
                 claim=claims.get(names.volume_claim(pod_name)),
                 status=reads.answers.get(pod.uid) if pod else None,
                 failure=latest_failures.get(pod_name),
+                stranger=reads.strangers.get(pod.uid, "") if pod else "",
             )
 
         count = max(self._group.replicas, 1 + max(existing, default=-1))
@@ -100,7 +104,7 @@ class MemberJudge:
 
     def _member(self, member_id: str, pod_name: str, parts: _Parts) -> ObservedMember:
         pod, claim, status = parts.pod, parts.claim, parts.status
-        reason = _why_not_ready(pod, status)
+        reason = _why_not_ready(pod, status, parts.stranger)
         return ObservedMember(
             member_id=member_id,
             pod=pod_name,
@@ -134,7 +138,7 @@ class MemberJudge:
             if late:
                 return late
         if pod is None and parts.failure:
-            return Problem(reason=FAILED_CREATE, message=parts.failure.message)
+            return Problem(reason=reasons.FAILED_CREATE, message=parts.failure.message)
         found = claim.problem if claim and claim.problem else pod.problem if pod else None
         return _with_advice(found) if found else None
 
@@ -154,16 +158,16 @@ def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | Non
             f"{names.REPLACE_KIND} {claim.replaced_by} gives {pod.member_id} a new volume, and "
             "its status says how far it is"
         )
-        return Problem(reason=VOLUME_TERMINATING, message=message)
+        return Problem(reason=reasons.VOLUME_TERMINATING, message=message)
     message = (
         f"volume claim {claim.name} was deleted and is gone as soon as pod {pod.name} ends, and "
         "the member's log with it; once all other members are ready, delete the pod: the member "
         "comes back empty and the leader sends it the log"
     )
-    return Problem(reason=VOLUME_TERMINATING, message=message)
+    return Problem(reason=reasons.VOLUME_TERMINATING, message=message)
 
 
-def _why_not_ready(pod: PodView | None, status: NodeStatus | None) -> str:
+def _why_not_ready(pod: PodView | None, status: NodeStatus | None, stranger: str) -> str:
     if pod is None:
         return "the pod does not exist"
     if pod.leaving:
@@ -172,6 +176,11 @@ def _why_not_ready(pod: PodView | None, status: NodeStatus | None) -> str:
         return f"{pod.problem.reason}: {pod.problem.message}"
     if not pod.ip:
         return "the pod is starting"
+    if status is None and stranger:
+        return (
+            f"a member of another group answers: {stranger}; if the pod was made before the "
+            "identity of this group changed, delete the pod"
+        )
     if status is None:
         return f"no answer on port {names.HTTP_PORT}"
     if not status.ready:

@@ -9,23 +9,18 @@ from typing import Final, Protocol
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.protocol.requests import Message
-from dledger_operator import names
-from dledger_operator.api_objects import Problem, SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeClaimView
+from dledger_operator.behaviours.founding.founded_again import Watch
 from dledger_operator.behaviours.loops import backoff_s
-from dledger_operator.behaviours.members.founded_again import Watch
 from dledger_operator.behaviours.members.leader_client import LeaderClient
 from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
-from dledger_operator.behaviours.members.steps import (
-    ChangeMember,
-    DeleteClaims,
-    FoundAgain,
-    SetPods,
-    Transfer,
-    Wait,
-)
+from dledger_operator.behaviours.members.steps import ChangeMember, DeleteClaims
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.steps import FoundAgain, HandOver, SetPods, Wait
 from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.problem import Problem
 from dledger_operator.resources import config_map
 from dledger_operator.resources.event import NORMAL
 from dledger_operator.spec.group import Group
@@ -38,10 +33,8 @@ RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 10.0
 SCALED: Final = "Scaled"
 FOUNDED_AGAIN: Final = "FoundedAgain"
-HIBERNATED: Final = "Hibernated"
 WOKEN: Final = "Woken"
 VOLUME_DELETED: Final = "VolumeDeleted"
-LEADERSHIP_MOVED: Final = "LeadershipMoved"
 NO_ANSWER: Final = "NoAnswer"
 _MEMBER_EVENTS: Final = {
     ChangeKind.ADD_LEARNER: ("MemberAdded", "was added as a learner"),
@@ -140,7 +133,7 @@ class Scaler:
         step = next_step(state)
         self.idle = step is None
         if step is None or isinstance(step, Wait):
-            self.problem = Problem(reason=step.reason, message=step.message) if step else None
+            self.problem = step.problem if step else None
             self._failures = 0
             return False
         if self._clock() < self._retry_at_s:
@@ -174,13 +167,13 @@ class Scaler:
         leader: Leader,
         ips: Mapping[str, str],
         stateful_set: StatefulSetView,
-        step: ChangeMember | Transfer,
+        step: ChangeMember | HandOver,
         identity: str,
     ) -> None:
         ip = ips.get(leader.member_id)
         if ip is None:
             raise MemberSilentError(f"the leader {leader.member_id} has no pod IP")
-        if isinstance(step, Transfer):
+        if isinstance(step, HandOver):
             transferred = await self._requests.transfer(
                 ip, group.name, leader, step.to, identity=identity
             )
@@ -189,7 +182,7 @@ class Scaler:
                     f"{leader.member_id} transferred its leadership to {step.to}, because "
                     f"{leader.member_id} will be removed"
                 )
-                self._record_event(group, LEADERSHIP_MOVED, message)
+                self._record_event(group, reasons.LEADERSHIP_MOVED, message)
             return
         changed = await self._requests.change(
             ip, group.name, leader, step.kind, step.member_id, identity=identity
@@ -244,7 +237,7 @@ class Scaler:
             message += (
                 ", because spec.hibernate is true; the members stay voters, and their volumes stay"
             )
-        reason = HIBERNATED if replicas == 0 else SCALED if before else WOKEN
+        reason = reasons.HIBERNATED if replicas == 0 else SCALED if before else WOKEN
         self._record_event(group, reason, message)
 
     def _is_success(self, answer: Message, request: str) -> bool:
@@ -253,9 +246,9 @@ class Scaler:
             self._record_success()
             return True
         explanation = _EXPLANATIONS.get(answer.code)
-        reason = "".join(word.capitalize() for word in answer.code.name.split("_"))
         refused = f"the leader refuses {request}: {answer.code.name}"
-        self._record_failure(reason, f"{refused}: {explanation}" if explanation else refused)
+        message = f"{refused}: {explanation}" if explanation else refused
+        self._record_failure(reasons.of_refusal(answer.code), message)
         return False
 
     def _record_success(self) -> None:

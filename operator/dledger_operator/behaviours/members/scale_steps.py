@@ -20,35 +20,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_formats.http.status import NodeStatus
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
 from dledger_formats.protocol.membership_change import ChangeKind
 from dledger_formats.settings import GroupState
-from dledger_operator import names
-from dledger_operator.api_objects import Problem
-from dledger_operator.behaviours.members import founded_again
-from dledger_operator.behaviours.members.empty_members import never_elected
-from dledger_operator.behaviours.members.founded_again import Unbegun
-from dledger_operator.behaviours.members.steps import (
-    ChangeMember,
-    DeleteClaims,
-    SetPods,
-    Step,
-    Transfer,
-    Wait,
-)
+from dledger_operator import names, reasons
+from dledger_operator.behaviours.founding import founded_again
+from dledger_operator.behaviours.founding.empty_members import never_elected
+from dledger_operator.behaviours.founding.founded_again import Unbegun
+from dledger_operator.behaviours.members.steps import ChangeMember, DeleteClaims, Step
+from dledger_operator.behaviours.steps import HandOver, SetPods, Wait
 from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.problem import Problem
 from dledger_operator.spec.shape import Shape
 
-NO_LEADER: Final = "NoLeader"
 CHANGE_UNDER_WAY: Final = "ChangeUnderWay"
-NO_SUCCESSOR: Final = "NoSuccessor"
 MEMBER_STARTING: Final = "MemberStarting"
-MEMBER_SILENT: Final = "MemberSilent"
 PODS_OUTDATED: Final = "PodsOutdated"
-MEMBER_NOT_READY: Final = "MemberNotReady"
-MEMBER_LAGS: Final = "MemberLags"
-ROLL_UNDER_WAY: Final = "RollUnderWay"
-HIBERNATION_LAG_ENTRIES_MAX: Final = 1000
-"""The bound is that of a leadership transfer (`dledger_node.raft.config`)."""
+HIBERNATION_LAG_ENTRIES_MAX: Final = TRANSFER_LAG_ENTRIES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +60,8 @@ class ScaleState:
     """`spec.hibernate`."""
     rolling: bool = False
     """Whether pods are to be replaced."""
+    roll_halt: Problem | None = None
+    """Why they are not replaced before somebody acts, or a window opens."""
     held_back: Problem | None = None
     """Why no member may be removed yet. Pods that are no members may go."""
     emptied: frozenset[str] = frozenset()
@@ -81,7 +71,7 @@ class ScaleState:
     first voters.
     """
     absent_s: float = 0.0
-    """See `founded_again.Absence`."""
+    """See `founded_again.Watch.absent_s`."""
 
     @property
     def leading(self) -> NodeStatus | None:
@@ -104,9 +94,8 @@ def next_step(state: ScaleState) -> Step | None:
     if state.shape.pods < _pods_needed(members):
         return SetPods(replicas=_pods_needed(members))
     if leading.membership_index > leading.committed_index:
-        return Wait(
-            reason=CHANGE_UNDER_WAY, message="the last membership change is not committed yet"
-        )
+        message = "the last membership change is not committed yet"
+        return Wait(Problem(reason=CHANGE_UNDER_WAY, message=message))
     if max(state.shape.pods, _pods_needed(members)) > state.replicas:
         return _shrink(state, leading)
     step = _grow(state, leading)
@@ -122,22 +111,25 @@ def _hibernate(state: ScaleState, leading: NodeStatus) -> Step:
     told = {each: state.answers.get(each) for each in leading.voters}
     if silent := [each for each, answer in told.items() if answer is None]:
         message = f"no answer from {', '.join(silent)}; hibernation needs one from all voters"
-        return Wait(reason=MEMBER_SILENT, message=message)
+        return Wait(Problem(reason=reasons.MEMBER_SILENT, message=message))
     unready = [each for each, answer in told.items() if answer and not answer.ready]
     if unready:
         message = f"{', '.join(unready)} is not ready; hibernation needs all voters to be"
-        return Wait(reason=MEMBER_NOT_READY, message=message)
-    missing = {
-        peer.peer_id: leading.committed_index - peer.match_index
+        return Wait(Problem(reason=reasons.MEMBER_NOT_READY, message=message))
+    lacking = {
+        peer.peer_id: leading.lacks_committed(peer.peer_id, last_known=True) or 0
         for peer in leading.followers
         if peer.peer_id in told
     }
-    if late := [each for each, lag in missing.items() if lag > HIBERNATION_LAG_ENTRIES_MAX]:
+    if late := [each for each, lacks in lacking.items() if lacks > HIBERNATION_LAG_ENTRIES_MAX]:
         message = f"{', '.join(late)} lacks more than {HIBERNATION_LAG_ENTRIES_MAX} entries"
-        return Wait(reason=MEMBER_LAGS, message=message)
+        return Wait(Problem(reason=reasons.MEMBER_LAGS, message=message))
+    if state.rolling and (halt := state.roll_halt):
+        message = f"pods are to be replaced before the group hibernates; {halt.message}"
+        return Wait(Problem(reason=halt.reason, message=message))
     if state.rolling:
         message = "pods are being replaced; the group hibernates afterwards"
-        return Wait(reason=ROLL_UNDER_WAY, message=message)
+        return Wait(Problem(reason=reasons.ROLL_UNDER_WAY, message=message))
     return SetPods(replicas=0)
 
 
@@ -170,13 +162,13 @@ def _without_leader(state: ScaleState) -> Step | None:
             f"; the group has not begun: it begins with {first} members once all of them run, and "
             f"grows to {state.replicas} afterwards"
         )
-    return Wait(reason=NO_LEADER, message=message)
+    return Wait(Problem(reason=reasons.NO_LEADER, message=message))
 
 
 def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
     members = {*leading.voters, *leading.learners}
     if state.held_back and any(names.ordinal(each) >= state.replicas for each in members):
-        return Wait(reason=state.held_back.reason, message=state.held_back.message)
+        return Wait(state.held_back)
     if names.ordinal(leading.self_id) >= state.replicas:
         return _transfer(state, leading)
     last = max(state.shape.pods, _pods_needed(members)) - 1
@@ -197,12 +189,12 @@ def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
     ]
     if staying:
         best = max(staying, key=lambda peer: (peer.peer_id not in state.emptied, peer.match_index))
-        return Transfer(to=best.peer_id)
-    return Wait(
-        reason=NO_SUCCESSOR,
-        message=f"{leading.self_id} is to be removed but is the leader, and it reaches no "
-        "voter that stays and could take over",
+        return HandOver(leader_id=leading.self_id, to=best.peer_id)
+    message = (
+        f"{leading.self_id} is to be removed but is the leader, and it reaches no "
+        "voter that stays and could take over"
     )
+    return Wait(Problem(reason=reasons.NO_SUCCESSOR, message=message))
 
 
 def _grow(state: ScaleState, leading: NodeStatus) -> Step | None:
@@ -218,7 +210,7 @@ def _grow(state: ScaleState, leading: NodeStatus) -> Step | None:
     if first in leading.learners:
         return ChangeMember(kind=ChangeKind.PROMOTE, member_id=first)
     if first not in state.answers:
-        return Wait(reason=MEMBER_STARTING, message=f"{first} does not answer yet")
+        return Wait(Problem(reason=MEMBER_STARTING, message=f"{first} does not answer yet"))
     return ChangeMember(kind=ChangeKind.ADD_LEARNER, member_id=first)
 
 
@@ -243,23 +235,24 @@ def _growth_blocker(state: ScaleState, leading: NodeStatus, to_add: list[str]) -
     to it.
     """
     if state.shape.state is GroupState.NEW:
-        return Wait(reason=NO_LEADER, message="the group's founding is not recorded yet")
+        message = "the group's founding is not recorded yet"
+        return Wait(Problem(reason=reasons.NO_LEADER, message=message))
     silent = [voter_id for voter_id in leading.voters if voter_id not in state.answers]
     if silent:
         message = f"no answer from {', '.join(silent)}; scaling up needs an answer from all voters"
-        return Wait(reason=MEMBER_SILENT, message=message)
+        return Wait(Problem(reason=reasons.MEMBER_SILENT, message=message))
     outdated = [
         voter_id
         for voter_id in leading.voters
         if not set(to_add) <= _known_to(state.answers[voter_id])
     ]
     if outdated:
-        return Wait(
-            reason=PODS_OUTDATED,
-            message=f"{', '.join(outdated)} started with settings that do not name "
+        message = (
+            f"{', '.join(outdated)} started with settings that do not name "
             f"{', '.join(to_add)}; set spec.restartedAt to the current time: the operator then "
-            "replaces them one at a time",
+            "replaces them one at a time"
         )
+        return Wait(Problem(reason=PODS_OUTDATED, message=message))
     return None
 
 

@@ -4,20 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dledger_formats.protocol.membership_change import ChangeKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPods:
-    """Set the replicas of the StatefulSet."""
-
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundAgain:
-    """Make the StatefulSet and its pods again, for a group that begins with fewer first voters."""
-
-    first_voters: int
+from dledger_operator.behaviours.steps import FoundAgain, HandOver, SetPods, Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +16,10 @@ class ChangeMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """Ask the leader to transfer its leadership."""
-
-    to: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteClaims:
     """Delete the volume claims of these ordinals, whose members were removed."""
 
     ordinals: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """No step is possible now."""
-
-    reason: str
-    message: str
-
-
-Step: TypeAlias = SetPods | FoundAgain | ChangeMember | Transfer | DeleteClaims | Wait
+Step: TypeAlias = SetPods | FoundAgain | ChangeMember | HandOver | DeleteClaims | Wait

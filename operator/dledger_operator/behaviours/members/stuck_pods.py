@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dledger_operator import names
-from dledger_operator.api_objects import PodView, Problem
+from dledger_operator.api_objects import PodView
+from dledger_operator.problem import Problem
 
 POD_TERMINATING: Final = "PodTerminating"
 LATE_MIN: Final = timedelta(seconds=30)

@@ -29,7 +29,7 @@ def earlier(
         for each in existing
         if group_of(each) == group_of(body)
         and each["metadata"]["uid"] != body["metadata"]["uid"]
-        and not is_out_of_the_way(each.get("status") or {})
+        and not is_out_of_the_way(each)
         and order(each) < order(body)
     ]
     return str(min(rivals, key=order)["metadata"]["name"]) if rivals else ""

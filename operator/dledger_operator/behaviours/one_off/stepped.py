@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.api_objects import Manifest
 from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.lasting_failure import LastingFailure
 from dledger_operator.behaviours.one_off.order import earlier
 from dledger_operator.behaviours.one_off.phase_times import PhaseTimes
-from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
+from dledger_operator.behaviours.one_off.steps import TIMED_OUT, Begin, End
 from dledger_operator.behaviours.one_off.worker import OneOffWorker
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.steps import Wait
+from dledger_operator.clients.errors import KubeError
 from dledger_operator.conditions.condition import Judgment
+from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.spec_reader import InvalidSpecError
 
@@ -25,7 +29,7 @@ RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 ENDED_PHASES: Final = (SUCCEEDED, FAILED)
-INVALID_SPEC: Final = "InvalidSpec"
+REQUEST_FAILS: Final = "RequestFails"
 # How soon the operator looks again while an earlier object goes first.
 WAITING_S: Final = 1.0
 
@@ -36,6 +40,10 @@ class Request(Protocol):
     @property
     def ttl_after_finished_s(self) -> float:
         """How long the object is kept after its end."""
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the work may take from its recorded beginning."""
 
 
 R = TypeVar("R", bound=Request)
@@ -62,6 +70,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
         """Create a worker; `on_gone` is called when the object no longer exists."""
         super().__init__(body, context, on_gone)
         self._times = PhaseTimes(context.clock, self.phases)
+        self._failure = LastingFailure()
 
     @abc.abstractmethod
     def _parse(self, body: Mapping[str, Any]) -> R:
@@ -77,9 +86,9 @@ class SteppedWorker(OneOffWorker, Generic[R]):
     def _count(self, end: End) -> None:
         """Count the end in the metrics."""
 
-    def _is_out_of_the_way(self, status: Mapping[str, Any]) -> bool:
-        """Return whether an earlier object about the same group lets others begin."""
-        return status.get("phase") in self.ended_phases
+    def _is_out_of_the_way(self, first: Mapping[str, Any]) -> bool:
+        """Return whether an earlier object about the same group lets this one begin."""
+        return (first.get("status") or {}).get("phase") in self.ended_phases
 
     def _ttl_s(self) -> float | None:
         try:
@@ -105,9 +114,26 @@ class SteppedWorker(OneOffWorker, Generic[R]):
         try:
             request = self._parse(body)
         except InvalidSpecError as error:
-            await self._end(End(succeeded=False, reason=INVALID_SPEC, message=str(error)))
+            await self._end(End(succeeded=False, reason=reasons.INVALID_SPEC, message=str(error)))
             return None
-        return await self._advance(request, self._first(existing))
+        try:
+            again_s = await self._advance(request, self._first(existing))
+        except (KubeError, InvalidSpecError) as error:
+            await self._tell_failure(request, error)
+            raise
+        self._failure.end()
+        return again_s
+
+    async def _tell_failure(self, request: R, error: KubeError | InvalidSpecError) -> None:
+        """Say why nothing goes on, and end with the time: other objects may wait for the end."""
+        if not self._failure.failed(self._context.clock()) or not self._begun:
+            return
+        if self._elapsed_s() < request.timeout_s:
+            reason = reasons.GROUP_INVALID if isinstance(error, InvalidSpecError) else REQUEST_FAILS
+            await self._show(Wait(Problem(reason=reason, message=str(error))))
+            return
+        message = f"it did not end within {request.timeout_s:g} s, and requests fail: {error}"
+        await self._end(End(succeeded=False, reason=TIMED_OUT, message=message))
 
     def _first(self, existing: Sequence[Mapping[str, Any]]) -> str:
         return earlier(self._body, existing, self._is_out_of_the_way)

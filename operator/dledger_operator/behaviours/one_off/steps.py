@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+TIMED_OUT: Final = "TimedOut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,14 +13,6 @@ class Begin:
 
     message: str
     """What is done first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """No step is possible now."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from dledger_operator import names
+from dledger_operator import names, reasons
 from dledger_operator.api_objects import VolumeClaimView
 from dledger_operator.behaviours.loops import Pace
 from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.members.group_now import GroupNow, look
 from dledger_operator.behaviours.members.membership import proven_leader
 from dledger_operator.behaviours.one_off.stepped import RUNNING, SteppedWorker
-from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
+from dledger_operator.behaviours.one_off.steps import Begin, End
 from dledger_operator.behaviours.replacement.replacement_steps import (
     DeleteClaim,
     RecordClaim,
@@ -22,17 +22,18 @@ from dledger_operator.behaviours.replacement.replacement_steps import (
     in_time,
     next_step,
 )
+from dledger_operator.behaviours.steps import Wait
 from dledger_operator.clients.errors import (
     ConflictError,
     EvictionRefusedError,
     NotFoundError,
     RefusedError,
 )
+from dledger_operator.problem import Problem
 from dledger_operator.spec.replace_request import ReplaceRequest
 
 logger = logging.getLogger(__name__)
 
-DISRUPTION_BUDGET: Final = "DisruptionBudget"
 REFUSED: Final = "RequestRefused"
 
 
@@ -54,9 +55,14 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
     def _parse(self, body: Mapping[str, Any]) -> ReplaceRequest:
         return ReplaceRequest.from_body(body)
 
-    def _is_out_of_the_way(self, status: Mapping[str, Any]) -> bool:
-        """A member that joins may wait for another lost one, which needs a new volume first."""
-        return super()._is_out_of_the_way(status) or "newVolume" in status
+    def _is_out_of_the_way(self, first: Mapping[str, Any]) -> bool:
+        """A member that joins may wait for another lost one, which needs a new volume first. The
+        new volume of this member itself is not lost before the earlier replacement has ended.
+        """
+        if super()._is_out_of_the_way(first):
+            return True
+        is_of_another = first["spec"].get("member") != self._body["spec"].get("member")
+        return is_of_another and "newVolume" in (first.get("status") or {})
 
     async def _advance(self, request: ReplaceRequest, first: str) -> float | None:
         now, claim = None, None
@@ -71,8 +77,11 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             logger.info("replacement %s/%s: %s", self.namespace, self.name, error)
             return self.look_again_s
         except (EvictionRefusedError, RefusedError) as error:
-            reason = DISRUPTION_BUDGET if isinstance(error, EvictionRefusedError) else REFUSED
-            return await self._take(in_time(state, Wait(reason=reason, message=str(error))))
+            reason = (
+                reasons.DISRUPTION_BUDGET if isinstance(error, EvictionRefusedError) else REFUSED
+            )
+            refused = Wait(Problem(reason=reason, message=str(error)))
+            return await self._take(in_time(state, refused))
 
     async def _claim(self, request: ReplaceRequest) -> VolumeClaimView | None:
         """Get the claim that the member's pod uses: by its name, since somebody may have removed

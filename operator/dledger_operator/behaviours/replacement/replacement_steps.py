@@ -10,9 +10,10 @@ the leader calls committed. A member that serves, or that is joining already, is
 
 The uid of the volume claim is recorded before the claim is deleted, and only that claim is deleted.
 The claim goes first and the pod second, because the StatefulSet would make the pod again over the
-old claim. Kubernetes keeps the claim until the pod has ended. The operator never removes a pod
-whose end no kubelet has confirmed: its member may still run, and two members of one id would be
-two votes.
+old claim. Kubernetes keeps the claim until the pod has ended. Once the time of the replacement is
+over, the claim stays: somebody may have taken the replacement for failed, and mend the volume. The
+operator never removes a pod whose end no kubelet has confirmed: its member may still run, and two
+members of one id would be two votes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,32 +21,24 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_formats.http.status import NodeStatus
-from dledger_operator.api_objects import PodView, Problem, VolumeClaimView
+from dledger_formats.protocol.leadership_transfer import TRANSFER_LAG_ENTRIES_MAX
+from dledger_operator import reasons
+from dledger_operator.api_objects import PodView, VolumeClaimView
 from dledger_operator.behaviours.handover.candidates import MEMBER_LEAVING, NOT_A_VOTER
 from dledger_operator.behaviours.members import stuck_pods
-from dledger_operator.behaviours.one_off.steps import Begin, End, Wait
+from dledger_operator.behaviours.one_off.steps import TIMED_OUT, Begin, End
+from dledger_operator.behaviours.steps import Wait
+from dledger_operator.problem import Problem
 from dledger_operator.spec.replace_request import ReplaceRequest
 
 REPLACED: Final = "Replaced"
 OTHER_REPLACEMENT: Final = "OtherReplacement"
-GROUP_NOT_FOUND: Final = "GroupNotFound"
-GROUP_INVALID: Final = "GroupInvalid"
-PAUSED: Final = "Paused"
-HIBERNATED: Final = "Hibernated"
-NO_LEADER: Final = "NoLeader"
-MEMBERSHIP_CHANGING: Final = "MembershipChanging"
 NOT_A_MEMBER: Final = "NotAMember"
 MEMBER_SERVES: Final = "MemberServes"
 MEMBER_JOINING: Final = "MemberJoining"
-QUORUM_AT_RISK: Final = "QuorumAtRisk"
 STATEFUL_SET_MISSING: Final = "StatefulSetMissing"
 CLAIM_TERMINATING: Final = "ClaimTerminating"
 NEW_VOLUME: Final = "NewVolume"
-POD_STARTING: Final = "PodStarting"
-MEMBER_LAGS: Final = "MemberLags"
-TIMED_OUT: Final = "TimedOut"
-LAG_ENTRIES_MAX: Final = 1000
-"""The bound is that of a leadership transfer (`dledger_node.raft.config`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +84,11 @@ class ReplaceState:
         return self.answers.get(self.request.member)
 
     @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self.elapsed_s >= self.request.timeout_s
+
+    @property
     def is_removed(self) -> bool:
         """Whether the member's claim is gone, or is going and cannot be kept."""
         if self.claim_uid is None:
@@ -134,19 +132,24 @@ def next_step(state: ReplaceState) -> Step:
     request = state.request
     if state.first and not state.begun:
         message = f"{state.first} is another replacement in the group and goes first"
-        return Wait(reason=OTHER_REPLACEMENT, message=message)
+        return Wait(Problem(reason=OTHER_REPLACEMENT, message=message))
     if not state.begun:
         return Begin(message="checks the group")
     if not state.group_exists:
         message = f"{request.namespace}/{request.group_name} does not exist"
-        return End(succeeded=False, reason=GROUP_NOT_FOUND, message=message)
+        return End(succeeded=False, reason=reasons.GROUP_NOT_FOUND, message=message)
     step = _after_removal(state) if state.is_removed else _before_removal(state)
-    return in_time(state, step) if isinstance(step, Wait) else step
+    if isinstance(step, Wait):
+        return in_time(state, step)
+    if isinstance(step, RecordClaim | DeleteClaim) and state.is_late:
+        why = f"the check after which the volume of {request.member} may go succeeded only later"
+        return _timed_out(state, why)
+    return step
 
 
 def in_time(state: ReplaceState, wait: Wait) -> Wait | End:
     """Return `wait`, or the end if the time is over."""
-    return wait if state.elapsed_s < state.request.timeout_s else _timed_out(state, wait)
+    return _timed_out(state, wait.message) if state.is_late else wait
 
 
 def _before_removal(state: ReplaceState) -> Step:
@@ -154,17 +157,18 @@ def _before_removal(state: ReplaceState) -> Step:
     if refusal := _refusal(state):
         return End(succeeded=False, reason=refusal.reason, message=refusal.message)
     if not state.has_stateful_set:
-        return Wait(reason=STATEFUL_SET_MISSING, message="the StatefulSet is being made again")
+        message = "the StatefulSet is being made again"
+        return Wait(Problem(reason=STATEFUL_SET_MISSING, message=message))
     if state.leading is None:
         message = "no member leads, so nothing shows that the others have every entry"
-        return Wait(reason=NO_LEADER, message=message)
+        return Wait(Problem(reason=reasons.NO_LEADER, message=message))
     member = state.request.member
-    if state.answer is None and _lacks(state.leading, member) is not None:
+    if state.answer is None and state.leading.lacks_committed(member) is not None:
         message = (
             f"the leader reaches {member}, although its page does not answer the operator; it is "
             "not lost, so find out what keeps the operator from it"
         )
-        return Wait(reason=MEMBER_SERVES, message=message)
+        return Wait(Problem(reason=MEMBER_SERVES, message=message))
     if state.claim_uid is None or state.claim is None:
         return RecordClaim(claim=state.claim)
     return DeleteClaim(claim=state.claim)
@@ -176,32 +180,46 @@ def _after_removal(state: ReplaceState) -> Step:
         message = f"{member} is to be removed: spec.replicas asks for {len(state.staying)} members"
         return End(succeeded=False, reason=MEMBER_LEAVING, message=message)
     if state.paused:
-        return Wait(reason=PAUSED, message="spec.paused is true; resume the group")
+        return Wait(Problem(reason=reasons.PAUSED, message="spec.paused is true; resume the group"))
     if state.hibernate:
-        return Wait(reason=HIBERNATED, message="spec.hibernate is true; wake the group")
+        message = "spec.hibernate is true; wake the group"
+        return Wait(Problem(reason=reasons.HIBERNATED, message=message))
+    if pod := _pod_in_the_way(state):
+        return _remove_pod(state, pod)
     if claim is not None and claim.uid == state.claim_uid:
-        return _remove_pod(state, claim)
+        message = f"volume claim {claim.name} is being deleted"
+        return Wait(Problem(reason=CLAIM_TERMINATING, message=message))
     if claim is None or not claim.volume or claim.problem:
         why = claim.problem.message if claim and claim.problem else "the StatefulSet makes a claim"
-        return Wait(reason=NEW_VOLUME, message=f"{member} gets a new volume: {why}")
+        return Wait(Problem(reason=NEW_VOLUME, message=f"{member} gets a new volume: {why}"))
     if not state.has_volume:
         return RecordVolume(claim=claim)
     return _join(state, claim)
 
 
-def _remove_pod(state: ReplaceState, claim: VolumeClaimView) -> Step:
-    """Remove the pod, without which Kubernetes does not let the deleted claim go."""
-    pod = state.pod
-    if pod is None:
-        message = f"volume claim {claim.name} is being deleted"
-        return Wait(reason=CLAIM_TERMINATING, message=message)
+def _pod_in_the_way(state: ReplaceState) -> PodView | None:
+    """Return the member's pod if it was made for a claim that goes or is gone.
+
+    Somebody may have taken the claim away without its pod. The StatefulSet makes a claim before the
+    pod, and Kubernetes binds it before it chooses the pod's node. The claim was read after the pod.
+    """
+    pod, claim = state.pod, state.claim
+    if pod is None or claim is None or claim.uid == state.claim_uid:
+        return pod
+    return pod if pod.node and not claim.volume else None
+
+
+def _remove_pod(state: ReplaceState, pod: PodView) -> Step:
+    """Remove the pod: until it is gone, Kubernetes does not let the deleted claim go, and the
+    StatefulSet may make no new one.
+    """
     if pod.leaving:
         message = f"{stuck_pods.where(pod)} is terminating. "
         message += stuck_pods.cure(pod, state.node_ready)
-        return Wait(reason=stuck_pods.POD_TERMINATING, message=message)
+        return Wait(Problem(reason=stuck_pods.POD_TERMINATING, message=message))
     # Its volume cannot be kept any more, but the member has come back and may be needed for now.
     if pod.ready and (risk := quorum_risk(state)):
-        return Wait(reason=risk.reason, message=risk.message)
+        return Wait(risk)
     return RemovePod(pod=pod)
 
 
@@ -210,24 +228,26 @@ def _join(state: ReplaceState, claim: VolumeClaimView) -> Step:
     member, answer, leading, pod = state.request.member, state.answer, state.leading, state.pod
     if pod is None or pod.leaving or answer is None:
         why = f": {pod.problem.message}" if pod and pod.problem else ""
-        return Wait(reason=POD_STARTING, message=f"{member} does not answer yet{why}")
+        message = f"{member} does not answer yet{why}"
+        return Wait(Problem(reason=reasons.POD_STARTING, message=message))
     if answer.joining or not answer.ready or not pod.ready:
         why = answer.reason or "it does not serve its role yet"
-        return Wait(reason=MEMBER_JOINING, message=f"{member} joins again: {why}")
+        return Wait(Problem(reason=MEMBER_JOINING, message=f"{member} joins again: {why}"))
     if leading is None:
-        return Wait(reason=NO_LEADER, message="no member leads")
+        return Wait(Problem(reason=reasons.NO_LEADER, message="no member leads"))
     if member not in leading.voters:
-        return Wait(reason=NOT_A_VOTER, message=f"{member} is no voter of the group yet")
-    lacks = _lacks(leading, member)
-    if lacks is None or lacks > LAG_ENTRIES_MAX:
+        return Wait(Problem(reason=NOT_A_VOTER, message=f"{member} is no voter of the group yet"))
+    lacks = leading.lacks_committed(member)
+    if lacks is None or lacks > TRANSFER_LAG_ENTRIES_MAX:
         known = "an unknown number of" if lacks is None else str(lacks)
-        message = f"{member} lacks {known} committed entries, and may lack {LAG_ENTRIES_MAX}"
-        return Wait(reason=MEMBER_LAGS, message=message)
+        allowed = TRANSFER_LAG_ENTRIES_MAX
+        message = f"{member} lacks {known} committed entries, and may lack {allowed}"
+        return Wait(Problem(reason=reasons.MEMBER_LAGS, message=message))
     message = f"{member} has the new volume {claim.volume} and votes again"
     return End(succeeded=True, reason=REPLACED, message=message)
 
 
-def _timed_out(state: ReplaceState, wait: Wait) -> End:
+def _timed_out(state: ReplaceState, why: str) -> End:
     request = state.request
     within = f"within {request.timeout_s:g} s"
     if state.is_removed:
@@ -237,7 +257,7 @@ def _timed_out(state: ReplaceState, wait: Wait) -> End:
         )
     else:
         happens = f"the replacement could not begin {within}; nothing was removed"
-    return End(succeeded=False, reason=TIMED_OUT, message=f"{happens}: {wait.message}")
+    return End(succeeded=False, reason=TIMED_OUT, message=f"{happens}: {why}")
 
 
 def _refusal(state: ReplaceState) -> Problem | None:
@@ -247,13 +267,13 @@ def _refusal(state: ReplaceState) -> Problem | None:
     member, answer, leading = state.request.member, state.answer, state.leading
     if state.group_invalid:
         message = f"the spec of the group is invalid: {state.group_invalid}"
-        return Problem(reason=GROUP_INVALID, message=message)
+        return Problem(reason=reasons.GROUP_INVALID, message=message)
     if state.paused:
         message = "spec.paused is true, so the operator changes nothing; resume the group first"
-        return Problem(reason=PAUSED, message=message)
+        return Problem(reason=reasons.PAUSED, message=message)
     if state.hibernate:
         message = "spec.hibernate is true, so the group has no pods, or none soon; wake it first"
-        return Problem(reason=HIBERNATED, message=message)
+        return Problem(reason=reasons.HIBERNATED, message=message)
     if member not in state.staying:
         message = f"{member} is no member: spec.replicas asks for {len(state.staying)}"
         return Problem(reason=NOT_A_MEMBER, message=message)
@@ -261,7 +281,7 @@ def _refusal(state: ReplaceState) -> Problem | None:
         return None
     if leading.membership_index > leading.committed_index:
         message = "a change of members is not committed yet; try again when Progressing is False"
-        return Problem(reason=MEMBERSHIP_CHANGING, message=message)
+        return Problem(reason=reasons.MEMBERSHIP_CHANGING, message=message)
     if member not in leading.voters:
         message = f"{member} is no voter, so scaling adds it; Progressing says what it waits for"
         return Problem(reason=NOT_A_VOTER, message=message)
@@ -283,7 +303,7 @@ def quorum_risk(state: ReplaceState) -> Problem | None:
     """
     leading, member = state.leading, state.request.member
     if leading is None:
-        return Problem(reason=NO_LEADER, message="no member leads")
+        return Problem(reason=reasons.NO_LEADER, message="no member leads")
     others = [voter for voter in leading.voters if voter != member]
     lacking = {voter: why for voter in others if (why := _why_not_whole(state, leading, voter))}
     needed = len(leading.voters) // 2 + 1
@@ -291,18 +311,18 @@ def quorum_risk(state: ReplaceState) -> Problem | None:
         return None
     whole = [voter for voter in others if voter not in lacking]
     listed = f"only {', '.join(whole)} would be" if whole else "nobody would be"
-    reasons = "; ".join(lacking.values()) or f"{', '.join(leading.voters)} is the only voter"
+    lack = "; ".join(lacking.values()) or f"{', '.join(leading.voters)} is the only voter"
     message = (
         f"without {member}, {listed} whole, and {needed} of {len(leading.voters)} voters must be: "
-        f"{reasons}. Repair the other members first. If a majority is lost for good, see "
+        f"{lack}. Repair the other members first. If a majority is lost for good, see "
         '"After the loss of a majority" in the operations guide'
     )
-    return Problem(reason=QUORUM_AT_RISK, message=message)
+    return Problem(reason=reasons.QUORUM_AT_RISK, message=message)
 
 
 def _why_not_whole(state: ReplaceState, leading: NodeStatus, voter: str) -> str:
     """Return why a voter does not serve with every committed entry; empty if it does."""
-    answer, lacks = state.answers.get(voter), _lacks(leading, voter)
+    answer, lacks = state.answers.get(voter), leading.lacks_committed(voter)
     if answer is None:
         return f"{voter} does not answer"
     if answer.joining or not answer.ready:
@@ -310,13 +330,3 @@ def _why_not_whole(state: ReplaceState, leading: NodeStatus, voter: str) -> str:
     if lacks is None:
         return f"the leader does not reach {voter}"
     return f"{voter} lacks {lacks} committed entries" if lacks else ""
-
-
-def _lacks(leading: NodeStatus, voter: str) -> int | None:
-    """Return how many committed entries a voter lacks; None if the leader does not reach it."""
-    if voter == leading.self_id:
-        return 0
-    peer = next((each for each in leading.followers if each.peer_id == voter), None)
-    if peer is None or not peer.reachable:
-        return None
-    return max(0, leading.committed_index - peer.match_index)

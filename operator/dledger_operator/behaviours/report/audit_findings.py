@@ -11,10 +11,9 @@ from typing import Any, Final
 from dledger_formats.audit import Verdict
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.observed_state import AuditFinding
+from dledger_operator.observed_state import DECIDING, AuditFinding
 
 AUDIT_KEY: Final = "audit"
-DECIDING: Final = (Verdict.SOUND, Verdict.DAMAGED, Verdict.DIVERGED)
 
 
 def finding_of(audit: Mapping[str, Any]) -> AuditFinding | None:

@@ -21,7 +21,6 @@ OWN_EVENT_EVERY_S: Final = 60.0
 COMBINED: Final = "(combined from similar Events)"
 """What the message of the Event begins with that the others share."""
 LEADER_CHANGED: Final = "LeaderChanged"
-QUORUM_LOST: Final = "QuorumLost"
 QUORUM_RESTORED: Final = "QuorumRestored"
 ENDPOINTS_MISMATCH: Final = "EndpointsMismatch"
 SEED_UNUSED: Final = "SeedUnused"
@@ -56,8 +55,8 @@ class _Allowance:
     left: float
     at: datetime
 
-    def grown(self, now: datetime) -> "_Allowance":
-        """Return what it has become by now."""
+    def refilled(self, now: datetime) -> "_Allowance":
+        """Return the allowance with what has been refilled since."""
         passed_s = max(0.0, (now - self.at).total_seconds())
         return _Allowance(min(OWN_EVENTS_MAX, self.left + passed_s / OWN_EVENT_EVERY_S), now)
 
@@ -80,7 +79,7 @@ class EventRecorder:
         """Record an Event about `body`. A failure is only logged: Events are informational."""
         metadata = body["metadata"]
         about, now = (metadata["uid"], note.reason), self._now()
-        allowance = self._allowances.get(about, _Allowance(OWN_EVENTS_MAX, now)).grown(now)
+        allowance = self._allowances.get(about, _Allowance(OWN_EVENTS_MAX, now)).refilled(now)
         is_known = (*about, note.message) in self._recorded
         combined = not is_known and allowance.left < 1
         key = (*about, COMBINED if combined else note.message)

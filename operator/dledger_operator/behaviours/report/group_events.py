@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dledger_formats.settings import GroupState
+from dledger_operator import reasons
 from dledger_operator.behaviours.report.event_recorder import (
     ENDPOINTS_MISMATCH,
     LEADER_CHANGED,
@@ -61,7 +62,7 @@ class EndpointEvents:
         """Return the Events to record about a group that has these conditions."""
         synced = find(conditions, endpoints_synced.TYPE)
         asleep = find(conditions, quorum_healthy.TYPE).get("reason") in quorum_healthy.ON_PURPOSE
-        if synced["status"] == "True" or synced["reason"] == "NoLeader" or asleep:
+        if synced["status"] != "False" or synced["reason"] == reasons.NO_LEADER or asleep:
             self._mismatched = False
             return []
         age = now - datetime.fromisoformat(synced["lastTransitionTime"])

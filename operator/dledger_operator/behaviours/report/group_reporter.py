@@ -83,7 +83,8 @@ class GroupReporter:
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
         self._pending_events += self._endpoint_events.on_report(status["conditions"], now)
-        self._context.metrics.update_group(observed, status["conditions"])
+        if observed.pods_known:  # what is not known raises no alert about the group
+            self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
         # A status that could not be written is not the one before the next.
         self._pending_events += quorum_events(previous, status)
@@ -96,6 +97,6 @@ class GroupReporter:
 
 
 def is_calm(conditions: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether nothing is under way, so that no time that passes changes the status."""
+    """Return whether nothing is under way, so that no time that passes changes the status."""
     told = {each["type"]: each["status"] for each in conditions}
     return all(told.get(kind) == wanted for kind, wanted in _CALM.items())

@@ -1,4 +1,4 @@
-"""Tells a status that counts something up from one that tells something new. Pure.
+"""Distinguishes a status in which only a number has changed from one with news. Pure.
 
 Messages have numbers: how far a member has healed, how many entries it lacks. A status in which
 only such a number differs is not written at each look.

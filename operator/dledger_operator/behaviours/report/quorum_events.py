@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from dledger_operator import reasons
 from dledger_operator.api_objects import Manifest
-from dledger_operator.behaviours.report.event_recorder import (
-    QUORUM_LOST,
-    QUORUM_RESTORED,
-    EventNote,
-)
+from dledger_operator.behaviours.report.event_recorder import QUORUM_RESTORED, EventNote
 from dledger_operator.conditions import quorum_healthy
 from dledger_operator.conditions.condition import find
 from dledger_operator.resources.event import NORMAL, WARNING
@@ -37,14 +34,24 @@ def quorum_loss_to_json(
     healthy = find(conditions, quorum_healthy.TYPE)
     if healthy.get("status") == "True":
         return None
+    if healthy.get("status") == "Unknown":
+        return dict(loss) or None
     if healthy.get("reason") in quorum_healthy.ON_PURPOSE:
         return dict(loss) if loss.get(_REPORTED) else None
-    had = find(before.get("conditions") or [], quorum_healthy.TYPE).get("status") == "True"
-    if not loss and not had:
+    if not loss and not _had_majority(before):
         return None
     since = loss.get("since") or now.astimezone(UTC).isoformat()
     is_due = now - datetime.fromisoformat(since) >= LOSS_AGE_MIN
     return {"since": since, _REPORTED: bool(loss.get(_REPORTED)) or is_due}
+
+
+def _had_majority(before: Mapping[str, Any]) -> bool:
+    """Return whether the group had a majority when its pods were last known. While they are not,
+    the condition is Unknown, and the status keeps how many failures the group tolerated before.
+    """
+    told = find(before.get("conditions") or [], quorum_healthy.TYPE).get("status")
+    kept: int = before.get("toleratedFailures", -1)
+    return told == "True" or (told == "Unknown" and kept >= 0)
 
 
 def quorum_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[EventNote]:
@@ -54,7 +61,7 @@ def quorum_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[E
     )
     message = find(after["conditions"], quorum_healthy.TYPE)["message"]
     if is_lost and not was_lost:
-        return [EventNote(severity=WARNING, reason=QUORUM_LOST, message=message)]
+        return [EventNote(severity=WARNING, reason=reasons.QUORUM_LOST, message=message)]
     if was_lost and not is_lost:
         return [EventNote(severity=NORMAL, reason=QUORUM_RESTORED, message=message)]
     return []

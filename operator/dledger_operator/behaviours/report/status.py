@@ -13,8 +13,8 @@ from dledger_operator.behaviours.audits.records import (
     last_to_json,
     plan_to_json,
 )
-from dledger_operator.behaviours.children.founding import FIRST_VOTERS_KEY
-from dledger_operator.behaviours.children.identity import IDENTITY_KEY
+from dledger_operator.behaviours.founding.founding import FIRST_VOTERS_KEY
+from dledger_operator.behaviours.founding.identity import IDENTITY_KEY
 from dledger_operator.behaviours.leader.leader_history import LeaderHistory
 from dledger_operator.behaviours.report.audit_findings import AUDIT_KEY, finding_to_json
 from dledger_operator.behaviours.report.broker_status import BROKER_KEY, broker_to_json
@@ -40,6 +40,11 @@ _PHASE_KEYS: Final = {
     "endpointsSeconds": "endpoints_s",
     "firstWriteSeconds": "first_write_s",
 }
+_OF_PODS: Final = (
+    "replicas", "readyReplicas", "membersReady", "toleratedFailures", "flushDiskType", "members",
+    "leader", "plan", BROKER_KEY,
+)  # fmt: skip
+"""What stays as it was while the pods are not known."""
 
 
 class StatusApi(Protocol):
@@ -128,6 +133,8 @@ def build_status(
         status[IDENTITY_KEY] = observed.identity
     if leader := _leader(observed, history, previous, now):
         status["leader"] = leader
+    if not observed.pods_known:
+        status |= {key: previous[key] for key in _OF_PODS if key in previous}
     return status
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dledger_formats.http.status import NodeStatus
-from dledger_operator.api_objects import PodView, Problem
+from dledger_operator import reasons
+from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.loops import LASTING_S_MAX
@@ -13,15 +14,17 @@ from dledger_operator.behaviours.members import observe
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.permission import (
     WAITING_FOR_WINDOW,
+    Cause,
     approved_revision,
     closed_window,
 )
 from dledger_operator.behaviours.rolls.roll import REMOVAL_REFUSED, Roller
 from dledger_operator.behaviours.rolls.roll_or_scale import scaling_goes_first
-from dledger_operator.behaviours.rolls.roll_steps import ROLL_HALTED, STALLED
+from dledger_operator.behaviours.rolls.roll_steps import ROLL_HALTED
 from dledger_operator.conditions import progressing
+from dledger_operator.problem import Problem
 
-HALTS: Final = (ROLL_HALTED, STALLED, REMOVAL_REFUSED, WAITING_FOR_WINDOW)
+HALTS: Final = (ROLL_HALTED, reasons.STALLED, REMOVAL_REFUSED, WAITING_FOR_WINDOW)
 """Reasons for which a roll takes no step until somebody acts, or its window opens."""
 
 
@@ -63,8 +66,20 @@ class GroupRoll:
         Returns in how many seconds to look again; None if nothing is left.
         """
         again_s = await self._take_step(body, led, scaling_problem)
-        self._snapshot.roll_halted = self.problem is not None and self.problem.reason in HALTS
+        self._snapshot.roll_halt = self._halt()
         return again_s
+
+    def _halt(self) -> Problem | None:
+        """Return why no pod is replaced until somebody acts, or a window opens; None if that is not
+        so. A revision that is held stops a roll in the middle, too.
+        """
+        snapshot, problem = self._snapshot, self.problem
+        if not snapshot.pods_to_replace:
+            return None
+        held = snapshot.reconciled.held
+        if held and held.cause is Cause.SPEC:
+            return held.problem
+        return problem if problem and problem.reason in HALTS else snapshot.reconciled.problem
 
     async def _take_step(
         self, body: Mapping[str, Any], led: bool, scaling_problem: Problem | None
@@ -99,7 +114,7 @@ class GroupRoll:
 
 
 def _was_settled(body: Mapping[str, Any]) -> bool:
-    """Tell whether an earlier operator has reported that nothing of the group was in progress."""
+    """Return whether an earlier operator has reported that nothing of the group was in progress."""
     conditions = (body.get("status") or {}).get("conditions") or []
     return any(
         one.get("type") == progressing.TYPE and one.get("status") == "False" for one in conditions

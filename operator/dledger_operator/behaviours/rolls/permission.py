@@ -15,7 +15,8 @@ from typing import Any, Final
 from dledger_formats import live_settings
 from dledger_formats.settings import GroupState
 from dledger_operator import names
-from dledger_operator.api_objects import AppliedSpec, Manifest, Problem, StatefulSetView
+from dledger_operator.api_objects import AppliedSpec, Manifest, StatefulSetView
+from dledger_operator.problem import Problem
 from dledger_operator.resources.seed import without_archive
 from dledger_operator.resources.stateful_set import with_identity
 from dledger_operator.resources.template_in_force import live_in_environment, reads_live_settings
@@ -107,7 +108,7 @@ def find_held(
 
 
 def _only_new_pods_take_settings(group: Group, template: Manifest) -> bool:
-    """Tell whether the spec asks for a live setting that pods of an earlier release cannot take."""
+    """Return whether the spec asks for a live setting that pods of an older release cannot take."""
     if not reads_live_settings(template):
         return bool(group.live_settings)
     wanted = live_settings.in_force(group.node_settings(Shape.of_new(group.replicas)))

@@ -8,11 +8,12 @@ from dledger_formats.http.status import NodeStatus
 from dledger_formats.settings import GroupState
 from dledger_operator import names
 from dledger_operator.api_objects import PodView, VolumeClaimView
-from dledger_operator.behaviours.members.empty_members import holds_nothing
+from dledger_operator.behaviours.founding.empty_members import holds_nothing
 from dledger_operator.behaviours.members.membership import proven_leader, reported_membership
 from dledger_operator.behaviours.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
 from dledger_operator.spec.revision import Revision, why_behind
+from dledger_operator.spec.seed import SeedSpec
 
 
 def roll_state(
@@ -30,11 +31,13 @@ def roll_state(
     template_hash: str = "",
     since_s: Mapping[str, float] = MappingProxyType({}),
     leaderless_s_min: float = LEADERLESS_S_MIN,
+    seed: SeedSpec | None = None,
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid. `begins`:
     members must be told to begin the group. `emptied` has the uids of the pods whose nodes are
     being emptied. `template_hash` is that of the template which makes pods of `wanted`; `since_s`
-    tells by pod uid for how many seconds the pod has been ready or not, as it is now.
+    tells by pod uid for how many seconds the pod has been ready or not, as it is now. `seed` is the
+    spec's.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
     told = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
@@ -42,7 +45,14 @@ def roll_state(
     return RollState(
         pods=[
             replace(
-                _pod(pod, told.get(pod.uid), leading, _behind(pod, wanted, begins), template_hash),
+                _pod(
+                    pod,
+                    told.get(pod.uid),
+                    leading,
+                    _behind(pod, wanted, begins),
+                    template_hash,
+                    seed,
+                ),
                 emptied=pod.uid in emptied,
                 volume_leaving=names.volume_claim(pod.name) in leaving,
                 ready_s=since_s.get(pod.uid, 0.0) if pod.ready else 0.0,
@@ -65,6 +75,7 @@ def _pod(
     leading: NodeStatus | None,
     behind: str,
     template_hash: str,
+    seed: SeedSpec | None,
 ) -> RollPod:
     healthy = pod.ready and answer is not None and answer.ready and not pod.leaving
     return RollPod(
@@ -75,9 +86,9 @@ def _pod(
         leaving=pod.leaving,
         runs=pod.runs,
         healthy=healthy,
-        blank=answer is not None and is_blank(answer),
+        blank=answer is not None and is_blank(answer, seed),
         altered=bool(behind and template_hash and pod.template_hash == template_hash),
-        lag_entries=_lag_entries(pod.member_id, leading),
+        lag_entries=leading.lacks_committed(pod.member_id) if leading else None,
         reason=answer.reason if answer else "",
         problem=f"{pod.problem.reason}: {pod.problem.message}" if pod.problem else "",
     )
@@ -90,33 +101,23 @@ def _behind(pod: PodView, wanted: Revision | None, begins: bool) -> str:
 
 
 def blank_claims(
-    claims: Sequence[VolumeClaimView], pods: Sequence[PodView], answers: Mapping[str, NodeStatus]
+    claims: Sequence[VolumeClaimView],
+    pods: Sequence[PodView],
+    answers: Mapping[str, NodeStatus],
+    seed: SeedSpec | None,
 ) -> frozenset[str]:
-    """Return the names of the volume claims whose member says that its volume holds nothing."""
+    """Return the names of the volume claims whose members are blank (`is_blank`)."""
     holders = {
         names.volume_claim(pod.name): answers.get(pod.uid) for pod in pods if not pod.leaving
     }
     held = [(claim, holders.get(claim.name)) for claim in claims if not claim.leaving]
-    return frozenset(claim.name for claim, answer in held if answer and is_blank(answer))
+    return frozenset(claim.name for claim, answer in held if answer and is_blank(answer, seed))
 
 
-def is_blank(answer: NodeStatus) -> bool:
+def is_blank(answer: NodeStatus, seed: SeedSpec | None) -> bool:
     """Return whether a member says that it has promised nothing and that its volume holds nothing,
-    or nothing but the archive that its group is to begin with.
+    or nothing but the archive that its group is to begin with, by `seed` of the spec.
     """
+    if answer.seed_sha256 and not (seed and seed.copy_sha256 in ("", answer.seed_sha256)):
+        return False  # the copy of an earlier group of this name
     return answer.joining and holds_nothing(answer)
-
-
-def _lag_entries(member_id: str, leading: NodeStatus | None) -> int | None:
-    if leading is None:
-        return None
-    if leading.self_id == member_id:
-        return 0
-    return next(
-        (
-            max(0, leading.committed_index - peer.match_index)
-            for peer in leading.followers
-            if peer.peer_id == member_id and peer.reachable
-        ),
-        None,
-    )

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_operator import names
-from dledger_operator.api_objects import PodView, Problem, StatefulSetView, VolumeClaimView
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import PodView, StatefulSetView, VolumeClaimView
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import Lasting, backoff_s
 from dledger_operator.behaviours.members.leader_client import TransferClient
@@ -19,16 +19,13 @@ from dledger_operator.behaviours.rolls.readiness import Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
     ELECTIONS_MIN,
     LEADERLESS_S_MIN,
-    POD_STARTING,
     ROLL_HALTED,
-    STALLED,
-    HandOver,
     ReplacePod,
     RollState,
-    Wait,
     next_step,
     unproven,
 )
+from dledger_operator.behaviours.steps import HandOver, Wait
 from dledger_operator.clients.errors import (
     ConflictError,
     EvictionRefusedError,
@@ -37,18 +34,15 @@ from dledger_operator.clients.errors import (
     RefusedError,
 )
 from dledger_operator.observed_state import Leader, Membership
+from dledger_operator.problem import Problem
 from dledger_operator.resources.event import NORMAL, WARNING
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision
 
 logger = logging.getLogger(__name__)
 
-POD_REPLACED: Final = "PodReplaced"
-LEADERSHIP_MOVED: Final = "LeadershipMoved"
 ROLL_COMPLETED: Final = "RollCompleted"
-BUDGET_KEEPS_POD: Final = "DisruptionBudget"
 REMOVAL_REFUSED: Final = "RemovalRefused"
-TRANSFER_REFUSED: Final = "TransferRefused"
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 30.0
 
@@ -170,6 +164,7 @@ class Roller:
             emptied=frozenset(pod.uid for pod in pods if self._why_emptied(pod)),
             template_hash=existing.template_hash,
             since_s=since_s,
+            seed=group.seed,
             leaderless_s_min=max(LEADERLESS_S_MIN, elections_s),
         )
         if current:
@@ -220,7 +215,7 @@ class Roller:
             return
         except EvictionRefusedError as error:
             message = f"{error}; the roll goes on as soon as the budget permits it"
-            self.problem = Problem(reason=BUDGET_KEEPS_POD, message=message)
+            self.problem = Problem(reason=reasons.DISRUPTION_BUDGET, message=message)
             return
         except RefusedError as error:
             message = f"the API server refuses to remove {pod.name}: {error}"
@@ -232,9 +227,9 @@ class Roller:
         self._refused = ""
         self._rolling = wanted.name
         waits = f"waits for {pod.name}, which is being replaced"
-        self.problem = Problem(reason=POD_STARTING, message=waits)
+        self.problem = Problem(reason=reasons.POD_STARTING, message=waits)
         message = f"replaced pod {pod.name} for revision {wanted.name}: {step.why}"
-        self._record(group, NORMAL, POD_REPLACED, message)
+        self._record(group, NORMAL, reasons.POD_REPLACED, message)
 
     async def _hand_over(
         self, group: Group, pod: PodView, leader: Leader, to: str, identity: str
@@ -251,7 +246,7 @@ class Roller:
             pause_s = backoff_s(self._failures, RETRY_S_MIN, RETRY_S_MAX, self._random)
             self._retry_at_s = self._clock() + pause_s
             message = f"{leader.member_id} did not transfer its leadership to {to}: {refusal}"
-            self.problem = Problem(reason=TRANSFER_REFUSED, message=message)
+            self.problem = Problem(reason=reasons.TRANSFER_REFUSED, message=message)
             return
         self._failures = 0
         self.problem = None
@@ -259,10 +254,10 @@ class Roller:
             f"{leader.member_id} transferred its leadership to {to}, because its pod is to be "
             "replaced"
         )
-        self._record(group, NORMAL, LEADERSHIP_MOVED, message)
+        self._record(group, NORMAL, reasons.LEADERSHIP_MOVED, message)
 
     def _wait(self, group: Group, step: Wait | None) -> None:
-        self.problem = Problem(reason=step.reason, message=step.message) if step else None
+        self.problem = step.problem if step else None
         self._note_halt(group, step)
 
     def _done(self, group: Group, wanted: Revision) -> None:
@@ -275,7 +270,7 @@ class Roller:
             self._record(group, NORMAL, ROLL_COMPLETED, message)
 
     def _note_halt(self, group: Group, step: Wait | None) -> None:
-        if step is None or step.reason not in (ROLL_HALTED, STALLED):
+        if step is None or step.reason not in (ROLL_HALTED, reasons.STALLED):
             self._halted = ""
         elif self._halted != step.message:
             self._halted = step.message

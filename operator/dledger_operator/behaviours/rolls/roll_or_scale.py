@@ -1,12 +1,8 @@
 """Decides whether a group that is to be rolled and to be scaled is scaled first. Pure."""
 
-from typing import Final
-
-from dledger_operator.api_objects import Problem
+from dledger_operator import reasons
 from dledger_operator.behaviours.members.scale_steps import CHANGE_UNDER_WAY
-
-MEMBERSHIP_CHANGING: Final = "MembershipChanging"
-"""The leader's refusal of a change while another one is not committed (`members.scale`)."""
+from dledger_operator.problem import Problem
 
 
 def scaling_goes_first(problem: Problem | None) -> bool:
@@ -19,4 +15,4 @@ def scaling_goes_first(problem: Problem | None) -> bool:
     the majority by itself. A roll waits for scaling only while a change of members is not committed
     yet, which ends without the operator.
     """
-    return problem is None or problem.reason in (CHANGE_UNDER_WAY, MEMBERSHIP_CHANGING)
+    return problem is None or problem.reason in (CHANGE_UNDER_WAY, reasons.MEMBERSHIP_CHANGING)

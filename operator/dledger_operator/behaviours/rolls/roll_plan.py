@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from dledger_operator.api_objects import Problem
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.rolls.permission import Cause
 from dledger_operator.behaviours.rolls.roll_steps import RollPod
 from dledger_operator.observed_state import RollPlan
+from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import IMAGE, Revision
 from dledger_operator.spec.update_window import UpdateWindow
 

@@ -23,24 +23,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dledger_operator import names
+from dledger_formats.protocol.membership_change import PROMOTION_LAG_ENTRIES_MAX
+from dledger_operator import names, reasons
+from dledger_operator.behaviours.steps import HandOver, Wait
+from dledger_operator.problem import Problem
 
 READY_S_MIN: Final = 5.0
 LEADERLESS_S_MIN: Final = 30.0
 """Members elect within a few election timeouts, of which the default is 1 s."""
 ELECTIONS_MIN: Final = 5
 """How many election timeouts members have at least to elect before they may be replaced."""
-LAG_ENTRIES_MAX: Final = 1000
-"""The bound is that of a learner's promotion (`dledger_node.raft.changes`)."""
+LAG_ENTRIES_MAX: Final = PROMOTION_LAG_ENTRIES_MAX
 
-NO_LEADER: Final = "NoLeader"
-QUORUM_AT_RISK: Final = "QuorumAtRisk"
-POD_STARTING: Final = "PodStarting"
 ROLL_HALTED: Final = "RollHalted"
-SCALING: Final = "Scaling"
-NO_SUCCESSOR: Final = "NoSuccessor"
-STALLED: Final = "Stalled"
-VOLUME_TERMINATING: Final = "VolumeTerminating"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,22 +124,6 @@ class ReplacePod:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
-    """Ask the leader to transfer its leadership."""
-
-    leader_id: str
-    to: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """No step is possible now."""
-
-    reason: str
-    message: str
-
-
 Step: TypeAlias = ReplacePod | HandOver | Wait
 
 
@@ -178,14 +157,15 @@ def next_step(state: RollState) -> Step | None:
         return blocker
     behind = [pod for pod in behind if not pod.leaving]  # a removed member's pod, on its way out
     if not behind:
-        return Wait(reason=POD_STARTING, message="the pods of removed members are being deleted")
+        message = "the pods of removed members are being deleted"
+        return Wait(Problem(reason=reasons.POD_STARTING, message=message))
     first = behind[0]
     if first.volume_leaving and not _all_others_are_steady(state, first):
         message = (
             f"{first.name} is not replaced: its volume's claim was deleted, so the log would go "
             "with the pod, and not all other voters are healthy"
         )
-        return Wait(reason=VOLUME_TERMINATING, message=message)
+        return Wait(Problem(reason=reasons.VOLUME_TERMINATING, message=message))
     if len(state.voters) > 1 and first.member_id == state.leader_id:
         return _hand_over(state, first)
     if len(state.voters) > 1 and first.member_id in state.voters:
@@ -195,7 +175,7 @@ def next_step(state: RollState) -> Step | None:
                 f"{first.name} is not replaced: of the other voters only {len(left)} are healthy, "
                 f"and {state.others_min} must be"
             )
-            return Wait(reason=QUORUM_AT_RISK, message=message)
+            return Wait(Problem(reason=reasons.QUORUM_AT_RISK, message=message))
     return _replace(first)
 
 
@@ -215,7 +195,7 @@ def _stalled(altered: Sequence[RollPod]) -> Wait:
         f"annotations {names.REVISION_ANNOTATION} or {names.FOUNDING_ANNOTATION}: let it leave "
         "these as they are, then delete these pods one at a time"
     )
-    return Wait(reason=STALLED, message=message)
+    return Wait(Problem(reason=reasons.STALLED, message=message))
 
 
 def _stuck(state: RollState, behind: Sequence[RollPod]) -> RollPod | None:
@@ -252,7 +232,7 @@ def _before_the_first_leader(behind: Sequence[RollPod]) -> Step:
         if not pod.leaving and (not pod.runs or pod.blank):
             return _replace(pod)
     message = f"the group has had no leader yet; {behind[0].name} runs and does not say it is empty"
-    return Wait(reason=NO_LEADER, message=message)
+    return Wait(Problem(reason=reasons.NO_LEADER, message=message))
 
 
 def _may_replace_what_is_down(state: RollState) -> bool:
@@ -280,13 +260,15 @@ def _blocker(state: RollState) -> Wait | None:
     if unsteady:
         return _unsteady(unsteady)
     if leaving := [pod.name for pod in judged if pod.leaving]:
-        return Wait(reason=POD_STARTING, message=f"{', '.join(leaving)} is being replaced")
+        message = f"{', '.join(leaving)} is being replaced"
+        return Wait(Problem(reason=reasons.POD_STARTING, message=message))
     if absent := _absent(state):
         return absent
     if state.scaling:
-        return Wait(reason=SCALING, message="members are being added or removed")
+        return Wait(Problem(reason=reasons.SCALING, message="members are being added or removed"))
     if state.leader_id is None:
-        return Wait(reason=NO_LEADER, message="no member leads; running members are left alone")
+        message = "no member leads; running members are left alone"
+        return Wait(Problem(reason=reasons.NO_LEADER, message=message))
     return None
 
 
@@ -295,7 +277,7 @@ def _absent(state: RollState) -> Wait | None:
     if not absent:
         return None
     message = f"the pod of {', '.join(absent)} does not exist yet"
-    return Wait(reason=POD_STARTING, message=message)
+    return Wait(Problem(reason=reasons.POD_STARTING, message=message))
 
 
 def _unsteady(pods: Sequence[RollPod]) -> Wait:
@@ -303,9 +285,10 @@ def _unsteady(pods: Sequence[RollPod]) -> Wait:
     if failed:
         listed = "; ".join(f"{pod.name}: {pod.problem}" for pod in failed)
         message = f"no further pod is replaced until these are ready or the spec changes: {listed}"
-        return Wait(reason=ROLL_HALTED, message=message)
+        return Wait(Problem(reason=ROLL_HALTED, message=message))
     listed = ", ".join(pod.name + (f" ({pod.reason})" if pod.reason else "") for pod in pods)
-    return Wait(reason=POD_STARTING, message=f"waits for {listed} to be ready and to catch up")
+    message = f"waits for {listed} to be ready and to catch up"
+    return Wait(Problem(reason=reasons.POD_STARTING, message=message))
 
 
 def _hand_over(state: RollState, leader: RollPod) -> Step:
@@ -319,7 +302,7 @@ def _hand_over(state: RollState, leader: RollPod) -> Step:
             f"the leader {leader.name} does not hand over: only {len(able)} of the other voters "
             f"are healthy, and {state.others_min} must be"
         )
-        return Wait(reason=NO_SUCCESSOR, message=message)
+        return Wait(Problem(reason=reasons.NO_SUCCESSOR, message=message))
 
     def rank(pod: RollPod) -> tuple[bool, bool, bool, int, str]:
         # Scaling would take the leadership from a member that is to be removed, and hand it back.

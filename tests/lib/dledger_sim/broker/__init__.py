@@ -11,6 +11,9 @@
     ports       the connections of clients, with their requests and answers
     ordered     consumers that lock queues
     clients     producers, consumers, and a reader of everything in the end
+    returners   consumers that return messages which they could not use
+    administrators  clients that create and delete a topic and groups that others use
+    name_servers    name servers: good ones, slow ones, and those that lie or are down
 
 The judges are `judges.broker_log` and `judges.broker_rules`; `faults.broker_lives` draws conditions
 and requests.

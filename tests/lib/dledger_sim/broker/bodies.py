@@ -20,7 +20,7 @@ _NO_CHANNEL: Final = 0
 
 
 class Stored(NamedTuple):
-    """What stands behind the number of a body."""
+    """What stands after the number of a body."""
 
     body: bytes
     channel: int

@@ -7,6 +7,8 @@ some time later. Everything ends with the life of the member.
 import asyncio
 import contextlib
 import contextvars
+import inspect
+import weakref
 from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -51,6 +53,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
         self._us_per_s = 1e6 / seconds_per_s
         self._ready: deque[asyncio.Handle] = deque()
         self._turn_is_due = self._is_closed = False
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -70,7 +73,9 @@ class MemberLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """Run nothing any longer."""
         self._is_closed = True
-        self._ready.clear()
+        for task in self._tasks:
+            _drop_unbegun(task)
+        self._ready.clear()  # what is ready may be all that holds a task that has not begun
 
     # -- asyncio -----------------------------------------------------------------------------------
 
@@ -140,7 +145,11 @@ class MemberLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Any = None
     ) -> "asyncio.Task[T]":
         """See `asyncio`."""
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.add(task)
+        if self._is_closed:
+            _drop_unbegun(task)
+        return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
@@ -227,3 +236,11 @@ def _finish(future: "asyncio.Future[Any]", result: Any) -> None:
 def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _drop_unbegun(task: "asyncio.Task[Any]") -> None:
+    """Close the coroutine of a task that never began, since Python warns of one nobody awaits."""
+    coroutine = task.get_coro()
+    assert inspect.iscoroutine(coroutine)
+    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        coroutine.close()

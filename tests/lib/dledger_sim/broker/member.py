@@ -25,7 +25,7 @@ from dledger_sim.broker.numbers import SAVE_RATE, ProducersFile, SimProducers
 from dledger_sim.broker.program import Program
 from dledger_sim.broker.stand_ins import SimLogStore
 from dledger_sim.broker.wires import Wires
-from dledger_sim.group.conditions import Conditions
+from dledger_sim.group.conditions import SKEW_MS_MAX, Conditions
 from dledger_sim.group.disk import SimDisk
 from dledger_sim.group.keeper import SimKeeper
 from dledger_sim.group.member import SimMember
@@ -33,8 +33,8 @@ from dledger_sim.group.store import SimStore
 from dledger_sim.group.world import World
 from dledger_sim.judges.history import Answer as Outcome
 from dledger_sim.judges.history import Asked, Operation
+from dledger_sim.judges.violation import ViolationError
 
-SKEW_MS_MAX: Final = 2000
 DAMAGE_RATE: Final = 0.5
 """Probability that the death of a member damages its consume queues, which the log has as well."""
 
@@ -257,6 +257,8 @@ class BrokerMember(SimMember):
         """See `SimMember`."""
         super().on_turn(committed_index)
         assert self.raft is not None
+        if self.program is not None and self.program.has_rebuilt and not self.was_damaged:
+            raise ViolationError("sound queues are not built again", self.member_id)
         self.producers.table.mark_stable(min(committed_index, self.raft.durable_index))
         if self._broker_world.choices.chance(self._site_numbers, SAVE_RATE):
             self.producers.save()

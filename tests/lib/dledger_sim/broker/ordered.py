@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class OrderedConsumers:
-    """All of them; each asks for one thing at a time."""
+    """The consumers of ordered messages; each asks for one thing at a time."""
 
     def __init__(
         self, clock: Clock, rules: BrokerRules, ports: Ports, us_of: Callable[[float], int]

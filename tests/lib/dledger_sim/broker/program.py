@@ -27,8 +27,10 @@ from dledger_node.remoting.input_turns import InputTurns
 from dledger_node.remoting.limits import Limits, Reason
 from dledger_node.remoting.native import Hello
 from dledger_node.remoting.read_turns import ReadTurns
+from dledger_node.services.disk_reads import DiskReads
 from dledger_node.services.drafts import Drafts
 from dledger_node.services.idempotent import IdempotentAppends
+from dledger_node.services.program_reads import ProgramReads
 from dledger_node.services.refusals import Prove
 from dledger_node.shell.loop import TurnListener
 from dledger_node.shell.server import DLedgerServer
@@ -171,7 +173,8 @@ class Program:
             self.drafts = Drafts(node, core, log_store, room=room, drive=member.drive)
             self.idempotent = IdempotentAppends(
                 core, log_store, group=GROUP, waiters_max=PENDING_MAX, room=room,
-                drive=member.drive, prove=member.prove,
+                disk_reads=DiskReads(ReadTurns(loop.call_soon)), drive=member.drive,
+                prove=member.prove,
             )  # fmt: skip
             server = self._server(node, core, store, member.prove)
             embedding = SimEmbedding(server, loop, skew_ms)
@@ -179,7 +182,8 @@ class Program:
             settings = BrokerSettings(
                 node=node, addresses=addresses, name=GROUP, name_servers=name_servers
             )
-            self.broker = Broker(settings, embedding, BrokerCounters(), loop.accept_at)
+            self._counters = BrokerCounters()
+            self.broker = Broker(settings, embedding, self._counters, loop.accept_at)
             wires.listen(loop, member.member_id, NODE_PORT, self._accept)
             self._serving = self.broker.run()
             loop.create_task(self._serving).add_done_callback(self._ended)
@@ -188,6 +192,11 @@ class Program:
     def listeners(self) -> tuple[TurnListener, ...]:
         """The parts that follow the core's turns."""
         return (self.idempotent, self.drafts, self._view)
+
+    @property
+    def has_rebuilt(self) -> bool:
+        """Whether a reader has found that the consume queues contradict the log."""
+        return self._counters.values["queue_rebuilds"] > 0
 
     def end(self) -> None:
         """End with the life of the member: nothing that still runs has an effect."""
@@ -228,9 +237,10 @@ class Program:
             gate=gate,
             read_turns=ReadTurns(self.loop.call_soon, lambda: _NEVER_S),
             drafts=self.drafts,
+            program_reads=ProgramReads(),
             idempotent=self.idempotent,
-            reads=SimpleNamespace(prove_read=lambda _consistency, answer: prove(answer)),
-            appends=SimpleNamespace(closed=False),
+            proofs=SimpleNamespace(prove_read=lambda _consistency, answer: prove(answer)),
+            appends=SimpleNamespace(is_owned_by_program=False),
             peer_requests=self._peer_requests,
             # It matters for an address of the group only, which these members do not have.
             peers=SimpleNamespace(hello=hello, call_when_link_lost=lambda _: None),

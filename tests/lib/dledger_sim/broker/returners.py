@@ -29,7 +29,7 @@ _UNSURE: Final = (ResponseCode.SYSTEM_ERROR,)
 
 
 class Returners:
-    """All of them: what they have pulled, and what they have returned."""
+    """The consumers that return messages: what they have pulled, and what they have returned."""
 
     def __init__(
         self, rules: BrokerRules, ports: Ports, make_group: Callable[[str, str], None]

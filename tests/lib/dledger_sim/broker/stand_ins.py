@@ -1,10 +1,11 @@
 """What stands under a simulated broker: the log, the state and the room in the log."""
 
 import contextlib
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol
 
 from dledger_formats.log import disk
 from dledger_formats.log.disk import EntryHeader
@@ -12,6 +13,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.services.waiting import Answer
 from dledger_node.state_machine.keeper import StateKeeper
 from dledger_node.state_machine.machine import StateMachine
+from dledger_node.store.log.stored_range import RangeMovedError
 from dledger_sim.broker.bodies import Bodies
 from dledger_sim.broker.numbers import SimProducers
 from dledger_sim.group.disk import SimDisk
@@ -20,7 +22,7 @@ BODY_BYTES_MAX: Final = 1 << 20
 
 
 def is_cached(at: int) -> bool:
-    """Tell whether the page cache has what is stored there: mostly, and the same in each run."""
+    """Return whether the page cache has what is stored there: mostly, and the same in each run."""
     return at % 7 != 1
 
 
@@ -92,6 +94,16 @@ class SimLogStore:
             index += 1
         return runs, index - 1
 
+    def cached_run(self, first_index: int, last_index: int, bytes_max: int) -> bytes | None:
+        """See `LogReader`. Raises RangeMovedError."""
+        try:
+            runs, read_index = self.read_range(first_index, last_index, bytes_max)
+        except IndexError as error:
+            raise RangeMovedError(str(error)) from error
+        run = b"".join(runs)
+        is_short = read_index == last_index and len(run) <= bytes_max
+        return run if is_short and is_cached(first_index) else None
+
     def stored_at(self, pos: int, size: int) -> bytes:
         """See `LogReader`. Raises LookupError."""
         log, begin = self._disk.cached, self._disk.begin_index
@@ -123,7 +135,7 @@ class SimState(StateKeeper):
         self._member = member
         self.covered: Callable[[], int] = lambda: 1 << 62
         self.listeners: list[Callable[[int], None]] = []
-        self.reading = cast("Any", contextlib.nullcontext())
+        self.reading = threading.Lock()
 
     @property
     def machine(self) -> StateMachine:
@@ -134,6 +146,10 @@ class SimState(StateKeeper):
     def applied_index(self) -> int:
         """See `StateKeeper`."""
         return self._member.applied[1]
+
+    @property
+    def just_applied(self) -> None:
+        """See `StateKeeper`."""
 
     @property
     def is_applying(self) -> bool:

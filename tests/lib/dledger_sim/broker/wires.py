@@ -288,14 +288,6 @@ class Wires:
                     self._ends[side.member_id].pop(side, None)
                     self._world.when_up(side.member_id, side.lose)
 
-    def reset_clients(self, member_id: str) -> None:
-        """Break the connections between a member and all clients."""
-        for end in list(self._ends[member_id]):
-            if end.peer.member_id == OUTSIDE:
-                del self._ends[member_id][end]
-                end.peer.lose()
-                self._world.when_up(member_id, end.lose)
-
     def heal(self) -> None:
         """Let arrive what cuts have held back."""
         held, self._held = self._held, []

@@ -37,7 +37,7 @@ def drawn(rng: random.Random) -> Conditions:
 
 
 def rot_apart(cluster: SimCluster, _: str, rng: random.Random) -> Planned:
-    """Let neighbouring entries rot, each on some members but not on all; some members restart."""
+    """Let neighboring entries rot, each on some members but not on all; some members restart."""
     member_ids = cluster.conditions.member_ids
     committed_index = max(member.disk.checkpoint for member in cluster.members.values())
     last_index = committed_index - rng.choice((0, 0, rng.randint(0, max(0, committed_index))))

@@ -11,6 +11,8 @@ TICK_US = 10_000
 RECALL_FOREVER_TICKS = 1_000_000
 CLOCK_DRIFT_MAX = 100
 """In thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
+SKEW_MS_MAX = 2000
+"""The wall clock of a broker is wrong by at most so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

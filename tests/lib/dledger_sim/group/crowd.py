@@ -56,7 +56,9 @@ class _CountingStore:
         self._entry_bytes = HEADER_BYTES + body_bytes
         self.read_us = READ_US
 
-    def checked_range(self, first_index: int, last_index: int, stored_bytes: int) -> list[bytes]:
+    def checked_range(
+        self, first_index: int, last_index: int, stored_bytes: int, *, wait: bool
+    ) -> list[bytes]:
         """Note the cost of a read, and return nothing."""
         count = min(last_index, LOG_ENTRIES) - first_index + 1
         count = max(1, min(count, stored_bytes // self._entry_bytes))
@@ -68,7 +70,7 @@ class _CountingStore:
 def _read_us(kind: str) -> float:
     """Return the work of one greedy GET, as the node's bounds permit it."""
     store = _CountingStore(BODY_BYTES[kind])
-    entries.read_entries(cast("LogStore", store), 0, LOG_ENTRIES, GREED_BYTES)
+    entries.read_entries(cast("LogStore", store), 0, LOG_ENTRIES, GREED_BYTES, wait=False)
     return store.read_us
 
 

@@ -31,11 +31,11 @@ class Commits:
     asked: int = -1
     acknowledged: int = -1
     doubtful: set[int] = field(default_factory=set)
-    """Those whose end is not known, and which may still have their effect."""
+    """Commits whose end is not known, and which may still have their effect."""
     gone: int = -1
-    """Those up to here were acknowledged before the topic or the group was deleted."""
+    """Commits up to this one were acknowledged before the topic or the group was deleted."""
     perhaps_gone: int = -1
-    """Those up to here may have been, since they were asked for before the deletion ended."""
+    """Commits up to this one may have been, since they were asked for before the deletion ended."""
 
     def allows(self, offset: int) -> bool:
         """Return whether the group may continue there; -1 stands for no offset."""

@@ -62,7 +62,7 @@ class DrawnChoices:
 
 
 class RecordedChoices(DrawnChoices):
-    """The same draws, recorded for a tape."""
+    """Draws as `DrawnChoices` does, and records the draws for a tape."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)

@@ -126,7 +126,7 @@ def _repeat(stage: Stage, words: list[str]) -> None:
 
 
 def _delay(stage: Stage, words: list[str]) -> None:
-    """Put messages behind all others in transit."""
+    """Put messages after all others in transit."""
     for message in _chosen(stage, words):
         stage.travelling.remove(message)
         stage.travelling.append(message)

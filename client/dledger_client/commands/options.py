@@ -1,0 +1,202 @@
+"""The options that several commands share, and how their values are parsed."""
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+from dledger_client.calls.member_reads import ReadFrom
+from dledger_client.client import IN_FLIGHT_MAX
+from dledger_client.cluster.addresses import PORT_MAX, parse_servers
+from dledger_client.cluster.arguments import SECONDS_MAX
+from dledger_client.cluster.members import Timing
+from dledger_client.commands import profiles, streams
+from dledger_client.commands.exits import ExitCode
+from dledger_client.commands.printing import terminal_columns
+from dledger_client.commands.profiles import GROUP_VARIABLE, SERVERS_VARIABLE
+from dledger_client.errors import AddressError
+from dledger_client.read.indexes import INDEX_MAX
+from dledger_formats.protocol.requests import Consistency
+
+HELP_COLUMNS: Final = 70
+"""The width of texts in the help, unless the terminal is narrower."""
+HELP_COLUMNS_MIN: Final = 20
+TEXT_SHOWN_MAX: Final = 40
+"""Length to which a wrong value is cut in a message."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports errors in one line, and takes options by their whole names:
+    else `--form 0` would mean `--format 0`, and not what was to be `--from 0`.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **given})
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and a pointer to the help, and exit."""
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write the help or the version; argparse would ignore an error of the output."""
+        if file is sys.stdout:
+            streams.write(message)
+        else:
+            super()._print_message(message, file)
+
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[Any]
+else:
+    Commands: TypeAlias = Any
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select a group and control the requests to it."""
+    parser.add_argument(
+        "--servers",
+        metavar="HOST:PORT,…",
+        help="addresses of one or more members, as ID=HOST:PORT for Java servers "
+        f"(default: those of the profile, or ${SERVERS_VARIABLE})",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        help=f"name of the group (default: that of the profile, or ${GROUP_VARIABLE})",
+    )
+    profiles.add_option(parser)
+    parser.add_argument(
+        "--deadline",
+        metavar="SECONDS",
+        type=seconds,
+        default=Timing().deadline_s,
+        help="timeout of one operation in seconds, including all attempts (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-follow",
+        action="store_true",
+        help="send requests only to --servers; a follower passes plain appends on to its leader "
+        "(default: follow the leader)",
+    )
+
+
+def new_parser(
+    commands: Commands,
+    name: str,
+    *,
+    summary: str,
+    description: str,
+    examples: Mapping[str, str],
+    exit_codes: str,
+) -> argparse.ArgumentParser:
+    """Add a command whose help ends with examples and exit codes.
+
+    `examples` maps command lines to their descriptions.
+    """
+    width = max(map(len, examples))
+    columns = max(HELP_COLUMNS_MIN, min(HELP_COLUMNS, terminal_columns() - 2))
+    lines = [f"  {example:{width}}  {meaning}" for example, meaning in examples.items()]
+    if max(map(len, lines)) > terminal_columns():
+        lines = [f"  {example}\n    {meaning}" for example, meaning in examples.items()]
+    codes = textwrap.wrap(f"Exit codes: {exit_codes}", columns)
+    epilog = "\n".join(["examples:", *lines, "", *codes])
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=textwrap.fill(description, columns),
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_read_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which members answer reads, and what they must see."""
+    parser.add_argument(
+        "--read-from",
+        choices=[one.value for one in ReadFrom],
+        default=ReadFrom.LEADER.value,
+        help="members that answer reads (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--consistency",
+        choices=[one.value for one in Consistency],
+        default=Consistency.LINEARIZABLE.value,
+        help="stale: answer from what the member has, without asking the leader "
+        "(default: %(default)s)",
+    )
+
+
+def add_output_option(
+    parser: argparse.ArgumentParser, description: str, human_format: str = "text"
+) -> None:
+    """Add `-o`: a human-readable format, or lines of JSON."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=[human_format, "json"],
+        default=human_format,
+        help=f"{description} (default: %(default)s)",
+    )
+
+
+def seconds(text: str) -> float:
+    """Parse a time above 0, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"{text[:TEXT_SHOWN_MAX]!a} is invalid; expected a number of seconds, above 0 and at "
+            f"most {SECONDS_MAX}"
+        )
+    return number
+
+
+def addresses(text: str) -> str:
+    """Check addresses, for argparse. An empty text stands for none."""
+    try:
+        if text:
+            parse_servers(text)
+    except AddressError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def index(text: str) -> int:
+    """Parse the index of an entry, for argparse."""
+    return whole_number(text, 0, INDEX_MAX)
+
+
+def positive_int(text: str) -> int:
+    """Parse an integer above 0, for argparse."""
+    return whole_number(text, 1, INDEX_MAX)
+
+
+def in_flight(text: str) -> int:
+    """Parse a number of appends in flight, for argparse."""
+    return whole_number(text, 1, IN_FLIGHT_MAX)
+
+
+def port(text: str) -> int:
+    """Parse a port, for argparse."""
+    return whole_number(text, 1, PORT_MAX)
+
+
+def whole_number(text: str, smallest: int, largest: int) -> int:
+    """Parse a whole number of a range, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = smallest - 1
+    if not smallest <= number <= largest:
+        if largest == INDEX_MAX and number <= INDEX_MAX:
+            allowed = f"{smallest} or more"
+        else:
+            allowed = f"{smallest} to {largest}"
+        raise argparse.ArgumentTypeError(
+            f"{text[:TEXT_SHOWN_MAX]!a} is invalid; expected a whole number, {allowed}"
+        )
+    return number

@@ -1,0 +1,115 @@
+"""Writing to a file whose other end may pause: a thread writes, and the event loop goes on.
+
+A loop that waits in a write would take no answer, and no signal, until the other end reads on.
+"""
+
+import asyncio
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import Final
+
+HELD_BYTES_MAX: Final = 256 * 1024
+"""Bytes that wait for the other end before `write` waits, too."""
+THREAD_NAME: Final = "dledger-write"
+
+
+class PacedFile:
+    """A file that a daemon thread writes: all that has come meanwhile at once, in order."""
+
+    def __init__(self, file: int) -> None:
+        """Take over a descriptor, which `close` closes. The first write starts the thread."""
+        self._file = file
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+        # Only with `_changed`: what the thread takes next, and whether it must end.
+        self._held: list[bytes] = []
+        self._is_closed = False
+        # Only in the event loop: bytes that were put and not written, and why a write failed.
+        self._unwritten_bytes = 0
+        self._error: OSError | None = None
+        self._progress = asyncio.Event()
+
+    async def write(self, content: bytes) -> None:
+        """Put content, and wait while more than HELD_BYTES_MAX are not written. Raises OSError."""
+        self.put(content)
+        if self._unwritten_bytes > HELD_BYTES_MAX:
+            await self._wait(HELD_BYTES_MAX)
+
+    def put(self, content: bytes) -> None:
+        """Have content written after all that was put before. Raises the OSError of that."""
+        if self._error is not None:
+            raise self._error
+        if not content:
+            return
+        self._unwritten_bytes += len(content)
+        with self._changed:
+            self._held.append(content)
+            self._changed.notify()
+        if self._thread is None:
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(
+                target=self._work, name=THREAD_NAME, args=(loop,), daemon=True
+            )
+            self._thread.start()
+
+    async def flush(self) -> None:
+        """Wait until all that was put is written. Raises OSError."""
+        await self._wait(0)
+
+    def close(self) -> None:
+        """Close the file once the thread's current write has ended; what is left is dropped."""
+        with self._changed:
+            self._held.clear()
+            self._is_closed = True
+            self._changed.notify()
+        if self._thread is None:
+            os.close(self._file)
+        elif self._error is not None or not self._unwritten_bytes:
+            self._thread.join()  # it is in no write, and a lock of the file must end here
+
+    async def _wait(self, unwritten_bytes_max: int) -> None:
+        while self._error is None and self._unwritten_bytes > unwritten_bytes_max:
+            self._progress.clear()
+            await self._progress.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        error: OSError | None = None
+        try:
+            while error is None and (contents := self._take()):
+                raw = b"".join(contents)
+                try:
+                    _write_all(self._file, raw)
+                except OSError as failed:
+                    error = failed
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self._note, len(raw), error)
+        finally:
+            os.close(self._file)
+
+    def _take(self) -> list[bytes]:
+        """Wait for contents and take all; return nothing once the file is closed."""
+        with self._changed:
+            while not self._held and not self._is_closed:
+                self._changed.wait()
+            taken, self._held = self._held, []
+            return taken
+
+    def _note(self, written_bytes: int, error: OSError | None) -> None:
+        self._unwritten_bytes -= written_bytes
+        self._error = error
+        self._progress.set()
+
+
+def _write_all(file: int, raw: bytes) -> None:
+    view = memoryview(raw)
+    while view:
+        try:
+            view = view[os.write(file, view) :]
+        except BlockingIOError:  # another program has set O_NONBLOCK
+            poll = select.poll()
+            poll.register(file, select.POLLOUT)
+            poll.poll()

@@ -1,0 +1,59 @@
+"""Requests that end without the leader: some in each turn of the event loop.
+
+Thousands may end at once when there is no leader for two seconds, or when one gives no answer. To
+answer each takes 10 µs, and its members elect a leader just then.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from dledger_broker.door.calls.call import Line
+from dledger_broker.door.passing_on.waiting import WaitingRequest
+from dledger_broker.messages.send_checks import RefusedError
+from dledger_node.slices import PER_TURN, CallSoon, Slices
+
+
+class Endings:
+    """Requests whose end is decided. They count as waiting until their slice comes."""
+
+    def __init__(
+        self, leave: Callable[[WaitingRequest], None], call_soon: CallSoon | None = None
+    ) -> None:
+        """`leave` counts a request no longer; `call_soon` is that of `Slices`."""
+        self._leave = leave
+        self._left: deque[tuple[RefusedError, deque[WaitingRequest]]] = deque()
+        self._slices = Slices(self._end, call_soon)
+
+    def end(self, every: Iterable[WaitingRequest], refused: RefusedError) -> None:
+        """Answer requests: some now, the others in the next turns."""
+        waiting = deque(every)
+        if waiting:
+            self._left.append((refused, waiting))
+            self._slices.begin()
+
+    def end_all_now(self) -> None:
+        """Answer all that are left: this member closes."""
+        while self._end(PER_TURN):
+            pass
+
+    def _end(self, count: int) -> bool:
+        """Answer the next requests, with one write for each connection."""
+        written: dict[Line, list[bytes]] = {}
+        for waiting, refused in itertools.islice(self._taken_off(), count):
+            self._leave(waiting)
+            frame = waiting.end(refused)
+            if frame:
+                written.setdefault(waiting.call.line, []).append(frame)
+        for line, frames in written.items():
+            line.send(b"".join(frames))
+        return bool(self._left)
+
+    def _taken_off(self) -> Iterator[tuple[WaitingRequest, RefusedError]]:
+        """Take requests off, one after the other."""
+        while self._left:
+            refused, every = self._left[0]
+            waiting = every.popleft()
+            if not every:
+                self._left.popleft()
+            yield waiting, refused

@@ -1,0 +1,77 @@
+"""The pulls that wait for messages, by their queue and by their connection."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+from dledger_broker.door.reading.pull_requests import Pull
+from dledger_broker.queues.builder import QueueId
+
+HELD_MAX: Final = 20_000
+HELD_OF_CLIENT_MAX: Final = 4096
+
+
+class HeldPulls:
+    """The pulls that wait for messages, by queue and by connection."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.woken: dict[Pull, None] = {}
+        """The pulls that are to be served."""
+        self._leaderless: dict[Pull, None] = {}
+        """The pulls that a leader could answer."""
+        self._by_queue: dict[QueueId, dict[Pull, None]] = {}
+        self._by_line: dict[object, dict[Pull, None]] = {}
+
+    def __contains__(self, pull: Pull) -> bool:
+        return pull in self._by_queue.get(pull.queue, ())
+
+    def __iter__(self) -> Iterator[Pull]:
+        return chain.from_iterable(self._by_queue.values())
+
+    def add(self, pull: Pull, *, needs_leader: bool = False) -> bool:
+        """Hold a pull, also until there is a leader. Returns False if too many are held."""
+        of_line = self._by_line.get(pull.call.line, {})
+        if self.count >= HELD_MAX or len(of_line) >= HELD_OF_CLIENT_MAX:
+            return False
+        self.count += 1
+        of_line[pull] = None
+        self._by_line[pull.call.line] = of_line
+        self._by_queue.setdefault(pull.queue, {})[pull] = None
+        if needs_leader:
+            self._leaderless[pull] = None
+        return True
+
+    def release(self, pull: Pull) -> None:
+        """Hold a pull no longer."""
+        self.count -= 1
+        self.woken.pop(pull, None)
+        self._leaderless.pop(pull, None)
+        table: dict[object, dict[Pull, None]]
+        for table, key in ((self._by_queue, pull.queue), (self._by_line, pull.call.line)):  # type: ignore[assignment]
+            del table[key][pull]
+            if not table[key]:
+                del table[key]
+
+    def wake(self, queues: Iterable[QueueId]) -> None:
+        """Take note that the pulls of these queues are to be served."""
+        for queue in queues:
+            self.woken.update(self._by_queue.get(queue, {}))
+
+    def wake_leaderless(self) -> None:
+        """Take note that the pulls that need a leader are to be served."""
+        self.woken.update(self._leaderless)
+
+    def expired(self, now_s: float) -> Iterator[Pull]:
+        """Return those that were held long enough."""
+        return (pull for pull in self if pull.deadline_s <= now_s)
+
+    def of_line(self, line: object) -> list[Pull]:
+        """Return those of a connection."""
+        return list(self._by_line.get(line, ()))
+
+    def lines_of_late(self, until_s: float) -> Iterator[object]:
+        """Return the connections with a pull that came until then."""
+        for line, pulls in self._by_line.items():
+            if any(pull.call.arrived_s <= until_s for pull in pulls):
+                yield line

@@ -1,0 +1,168 @@
+"""Decides how a group that has not begun is founded again, with fewer first voters. Pure.
+
+A group begins once all of its first voters run. If they cannot, `spec.replicas` may become smaller
+until the first election: then the StatefulSet is made again, with fewer first voters, over the same
+volume claims. The volumes of a group that has begun must never get first voters that are no
+majority of the earlier ones. So the operator first proves that the first founding has elected no
+leader and never will:
+
+1. It removes the pods that are not to vote first, but keeps a majority of the first voters, and
+   waits until those pods are gone, and nothing that they have sent can be on its way any longer.
+   As for a StatefulSet itself, a pod is gone when the API server says so: somebody who forces the
+   deletion of a pod must know that it does not run.
+2. It asks the members that it kept. Each must have promised nothing, not even a term, or have a
+   volume claim that was never bound. They are a majority, so no leader was elected before. A later
+   one would be a member that was kept, and would get all its votes from now on, from such members
+   too: a candidate saves its term before it asks for votes. A joining member that still has to hear
+   a removed one, since its own start, votes for nobody (`dledger_node.raft.joining`), and neither
+   does one whose first process starts from now on. So the others must be too few for a majority.
+   As everywhere in Raft, all this holds unless volumes of a majority were lost before.
+3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
+   meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
+   being deleted, its controller makes no pods. Only then are the new first voters recorded, over
+   the ConfigMap as it was before the deletion. If this is interrupted, the next reconciliation
+   makes the StatefulSet again with the first voters that are recorded. It changes the ConfigMap
+   before (`fence`), so a record that is late is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_formats.http.status import NodeStatus
+from dledger_formats.settings import GroupState
+from dledger_operator import names
+from dledger_operator.api_objects import StatefulSetView
+from dledger_operator.behaviours.founding.empty_members import holds_nothing
+from dledger_operator.behaviours.steps import FoundAgain, SetPods, Wait
+from dledger_operator.problem import Problem
+from dledger_operator.spec.shape import Shape
+
+FOUNDING_AGAIN: Final = "FoundingAgain"
+_AFTER: Final = "after "
+IN_FLIGHT_S_MAX: Final = 5.0
+"""What a pod has sent reaches others at most this long after the API server says that it is gone.
+Its kubelet has ended its processes, and so its connections, before.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbegun:
+    """What is known of a group that never had a leader.
+
+    It was read in this order: the StatefulSet, the pods and claims, and the members' answers,
+    twice: what reached a member's host before the first, the member has read before the second.
+    """
+
+    is_seen: bool
+    """Whether the controller has seen the StatefulSet as it was read."""
+    pods: frozenset[str]
+    """The ids of all members that have a pod, also one that is leaving."""
+    running: frozenset[str]
+    """The ids of the members whose container runs."""
+    unbound: frozenset[str]
+    """The ids of the members whose volume claim exists and was never bound."""
+    asked_s: float
+    """When the pods were asked for, by a monotonic clock."""
+    listed_s: float
+    """When they had been listed."""
+
+
+class Watch:
+    """What one process of the operator has seen of a group that never had a leader."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._since_s = 0.0
+        self._begun_uid = ""
+
+    def may_have_begun(
+        self, stateful_set: StatefulSetView, answers: Mapping[str, NodeStatus]
+    ) -> bool:
+        """Return whether a member of this StatefulSet has ever said that it holds something."""
+        if not all(map(holds_nothing, answers.values())):
+            self._begun_uid = stateful_set.uid
+        return self._begun_uid == stateful_set.uid
+
+    def absent_s(self, stateful_set: StatefulSetView, unbegun: Unbegun) -> float:
+        """Return for how long no pod of a removed member was seen; 0 if one is there, or if the
+        StatefulSet has changed since.
+        """
+        made = stateful_set
+        there = any(names.ordinal(each) >= made.replicas for each in unbegun.pods)
+        key = None if there or not unbegun.is_seen else (made.uid, made.generation, made.replicas)
+        if key is None or key != self._key:
+            self._key, self._since_s = key, unbegun.listed_s
+        return max(0.0, unbegun.asked_s - self._since_s)
+
+
+def applies(replicas: int, shape: Shape) -> bool:
+    """Return whether a group that never had a leader is to begin with `replicas` first voters
+    instead of more. One that is to have more begins as it was founded, and grows.
+    """
+    return shape.state is GroupState.NEW and replicas < shape.first_voters
+
+
+def fence(uid: str, known: str, *, again: bool) -> str:
+    """Return what the ConfigMap says of the StatefulSet, in place of `known`; empty for nothing.
+
+    `uid` is that of the StatefulSet, empty if there is none, and `again` is from `applies`. A
+    founding is recorded over a ConfigMap that names the StatefulSet which was deleted, and only if
+    nobody has changed it. Whoever makes another StatefulSet changes it before, once.
+    """
+    if uid:
+        return uid if again else known
+    return known if not known or known.startswith(_AFTER) else f"{_AFTER}{known}"
+
+
+def next_step(
+    replicas: int,
+    shape: Shape,
+    unbegun: Unbegun,
+    answers: Mapping[str, NodeStatus],
+    *,
+    absent_s: float,
+) -> SetPods | FoundAgain | Wait:
+    """Return the next step towards `replicas` first voters, which are fewer than `shape` has.
+
+    `shape.pods` are the replicas of the StatefulSet, `answers` are by member id, from pods that are
+    not leaving, and `absent_s` is from `Watch`. All of them hold nothing.
+    """
+    first, majority = shape.first_voters, shape.first_voters // 2 + 1
+    keep = max(replicas, majority)
+    if shape.pods > keep and (silent := sorted(unbegun.running - answers.keys())):
+        return _wait(first, replicas, f"no answer from {', '.join(silent)}, whose containers run")
+    if shape.pods != keep:
+        return SetPods(replicas=keep)
+    if not unbegun.is_seen:
+        return _wait(first, replicas, "the controller of the StatefulSet has not seen its replicas")
+    if left := sorted(each for each in unbegun.pods if names.ordinal(each) >= keep):
+        return _wait(first, replicas, f"the pods of {', '.join(left)} are not gone yet")
+    if absent_s < IN_FLIGHT_S_MAX:
+        what = f"the removed pods are gone for less than {IN_FLIGHT_S_MAX:g} s"
+        return _wait(first, replicas, what)
+    kept = [names.member_id(ordinal) for ordinal in range(keep)]
+    removed = frozenset(map(names.member_id, range(keep, first)))
+    asked = [each for each in kept if each not in unbegun.unbound]
+    if silent := [each for each in asked if each not in answers]:
+        what = f"{', '.join(silent)} must run and say that its volume holds nothing"
+        return _wait(first, replicas, what)
+    may_vote = [each for each in asked if not _must_hear(answers[each], removed)]
+    if len(may_vote) < majority:
+        return FoundAgain(first_voters=replicas)
+    what = f"{', '.join(may_vote)} may elect a leader"
+    if again := [each for each in may_vote if answers[each].joining]:
+        what += f"; if none is elected, delete the pods of {', '.join(again)}"
+    return _wait(first, replicas, what)
+
+
+def _must_hear(answer: NodeStatus, removed: frozenset[str]) -> bool:
+    """Return whether a member votes for nobody before it has heard a removed one."""
+    return answer.joining and not removed.isdisjoint(answer.unheard_voters)
+
+
+def _wait(first: int, replicas: int, what: str) -> Wait:
+    message = (
+        f"the group has not begun with {first} members and is to begin with {replicas}: {what}"
+    )
+    return Wait(Problem(reason=FOUNDING_AGAIN, message=message))

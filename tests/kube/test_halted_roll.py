@@ -1,0 +1,79 @@
+"""A roll that stops in the middle says why, and what waits for it says so too."""
+
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from dledger_kube.objects import IMAGES, group, group_body, membership, pod
+from dledger_kube.scaling_world import ScalingWorld
+from dledger_operator.behaviours.children.reconcile import ReconcileResult
+from dledger_operator.behaviours.context import Context
+from dledger_operator.behaviours.group_snapshot import GroupSnapshot
+from dledger_operator.behaviours.handover.nodes import Nodes
+from dledger_operator.behaviours.leader.follow_leader import FollowResult
+from dledger_operator.behaviours.members.scale_steps import next_step
+from dledger_operator.behaviours.rolls.group_roll import GroupRoll
+from dledger_operator.behaviours.rolls.permission import Cause, Held
+from dledger_operator.behaviours.steps import Wait
+from dledger_operator.problem import Problem
+from dledger_operator.spec.revision import Revision
+from dledger_operator.spec.shape import Shape
+
+OLD, NEW, NEWER = (Revision(parts={"image": f"node:{number}"}) for number in (1, 2, 3))
+WAITS = Problem(reason="WaitingForApproval", message="kubectl annotate dlg flights")
+
+
+def half_rolled(**outcome: Any) -> GroupSnapshot:
+    """A group of which one pod of three has the revision that the StatefulSet makes now."""
+    made = GroupSnapshot.of(group_body(), IMAGES)
+    made.membership = membership()
+    pods = [pod(ordinal, revision=each) for ordinal, each in enumerate((OLD, OLD, NEW))]
+    made.followed = FollowResult(pods=pods)
+    made.reconciled = ReconcileResult(
+        generation=1, group=group(), shape=Shape.of_new(3), in_force=NEW, **outcome
+    )
+    return made
+
+
+async def halt(snapshot: GroupSnapshot) -> Problem | None:
+    """Return why the roll has halted, as another loop finds it in the snapshot."""
+    context = SimpleNamespace(
+        api=None, authorized_requests=lambda *_: None, nodes=Nodes(), clock=lambda: 0.0,
+        random=Random(1),
+    )  # fmt: skip
+    roll = GroupRoll(cast("Context", context), snapshot, on_event=lambda _: None)
+    await roll.run_once(group_body() | {"metadata": {"generation": 1}}, True, None)
+    return snapshot.roll_halt
+
+
+async def test_a_roll_that_a_newer_spec_stops_in_the_middle_has_halted() -> None:
+    held = Held(revision=NEWER, cause=Cause.SPEC, problem=WAITS)
+
+    assert await halt(half_rolled(wanted=NEWER, held=held)) == WAITS
+
+
+async def test_a_roll_whose_spec_is_not_in_effect_has_halted() -> None:
+    refused = Problem(reason="ChildRefused", message="a webhook refuses it")
+
+    assert await halt(half_rolled(wanted=NEWER, problem=refused)) == refused
+
+
+async def test_no_roll_has_halted_while_every_pod_has_the_revision_in_force() -> None:
+    held = Held(revision=NEWER, cause=Cause.SPEC, problem=WAITS)
+    snapshot = half_rolled(wanted=NEWER, held=held)
+    snapshot.followed = FollowResult(pods=[pod(each, revision=NEW) for each in range(3)])
+
+    assert await halt(snapshot) is None
+
+
+def test_a_group_that_is_to_hibernate_names_what_its_halted_roll_waits_for() -> None:
+    state = replace(ScalingWorld(hibernate=True, rolling=True).state(), roll_halt=WAITS)
+
+    step = next_step(state)
+
+    assert isinstance(step, Wait)
+    assert step.reason == "WaitingForApproval"
+    assert step.message == (
+        "pods are to be replaced before the group hibernates; kubectl annotate dlg flights"
+    )

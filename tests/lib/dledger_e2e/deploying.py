@@ -1,0 +1,50 @@
+"""What is left of a deployment that fails: its state is printed, and its cluster is removed."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from tools.deployment import OPERATOR_NAMESPACE
+from tools.local_cluster.cluster import Cluster
+from tools.local_cluster.errors import LocalClusterError
+
+SHOWN = (
+    ("get", "nodes,pods", "--all-namespaces", "--output=wide"),
+    ("get", "events", "--sort-by=.lastTimestamp", f"--namespace={OPERATOR_NAMESPACE}"),
+    ("logs", "deployment/dledger-operator", "--tail=120", f"--namespace={OPERATOR_NAMESPACE}"),
+)
+SHOWN_S_MAX = 30.0
+
+
+@contextlib.contextmanager
+def removed_on_error(cluster: Cluster) -> Iterator[None]:
+    """Remove the cluster if the block fails, once it has told what it can.
+
+    The error of the block stays the one that is raised, whatever happens afterwards.
+    """
+    try:
+        yield
+    except BaseException:
+        for command in SHOWN if _has_come_up(cluster) else ():
+            print(f"\n$ kubectl {' '.join(command)}\n{_shown(cluster, command)}", file=sys.stderr)
+        try:
+            cluster.down(purge=True)
+        except (LocalClusterError, OSError, subprocess.SubprocessError) as error:
+            print(f"the cluster {cluster.name} is left: {error}", file=sys.stderr)
+        raise
+
+
+def _has_come_up(cluster: Cluster) -> bool:
+    """Return whether there is anything to ask; otherwise kubectl might have to be built first."""
+    try:
+        return cluster.kubeconfig.exists()
+    except LocalClusterError:
+        return False
+
+
+def _shown(cluster: Cluster, command: tuple[str, ...]) -> str:
+    try:
+        return cluster.kubectl(*command, timeout_seconds=SHOWN_S_MAX)
+    except (LocalClusterError, OSError, subprocess.SubprocessError) as error:
+        return str(error)

@@ -1,0 +1,165 @@
+"""What a member does once a second when its volume has no room, or fails."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dledger_formats.http.status import StorageState
+from dledger_formats.settings import NodeSettings
+from dledger_node.config import store_folder
+from dledger_node.errors import Damage, StoreDamagedError, StoreError
+from dledger_node.raft.messages import HeartBeatRequest, JoinResponse
+from dledger_node.state_machine.keeper import NoState
+from dledger_node.store.log.log_store import LogStore
+from dledger_node.volume.health import VolumeHealth
+from dledger_node.volume.upkeep import Upkeep
+from dledger_sim.stage.driver import INCARNATION, CoreDriver
+from dledger_wire.listener import until
+
+
+class PlayedState(NoState):
+    """A state whose snapshot finds room when a test says so."""
+
+
+class IdleDisk:
+    """A disk without work."""
+
+    what = "nothing"
+    in_flight_s = 0.0
+
+
+class Stage:
+    """The upkeep of a member that heals: it is joining, and has set damaged files aside."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = NodeSettings(
+            group="g", self_id="n0", peers={"n0": "127.0.0.1:1"}, store_base_dir=str(folder)
+        )
+        self.aside = store_folder(self.settings) / "damaged-20260101T000000Z"
+        self.store = LogStore.open(
+            store_folder(self.settings), segment_size_bytes=4096, index_segment_size_bytes=320
+        )
+        self.driver = CoreDriver(joining=True)
+        self.state = PlayedState()
+        self.health = VolumeHealth(self.store, IdleDisk(), stall_s=5)
+        self.failures: list[BaseException] = []
+
+    def set_aside(self, *names: str) -> None:
+        """Set damaged files of these names aside."""
+        self.aside.mkdir()
+        for name in names:
+            (self.aside / name).write_bytes(b"damaged")
+
+    def follow(self) -> None:
+        """Let the member follow a leader that all others have named."""
+        for peer_id in ("n1", "n2"):
+            self.driver.receive(
+                JoinResponse(
+                    sender=peer_id, receiver="n0", term=1, incarnation=INCARNATION,
+                    ledger_end_index=9, leading=peer_id == "n1", joining=False, alone=False,
+                )
+            )  # fmt: skip
+        self.driver.receive(
+            HeartBeatRequest(sender="n1", receiver="n0", term=1, round=1, committed_index=-1)
+        )
+
+    def upkeep(self) -> Upkeep:
+        return Upkeep(
+            self.settings, self.store, self.driver.raft, self.health, self.state,
+            is_saving=lambda: False, send=lambda _: None, fail=self.failures.append,
+        )  # fmt: skip
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.aside.iterdir())
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.store.close()
+
+
+async def test_damaged_files_make_room_for_a_snapshot_that_found_none(stage: Stage) -> None:
+    stage.set_aside("0", "1", "2")
+    stage.follow()
+    upkeep = stage.upkeep()
+    await upkeep.once()
+    assert stage.names == ["0", "1", "2"]
+
+    stage.state.missing_room_bytes = sys.maxsize
+    await upkeep.once()
+    await upkeep.once()
+    assert stage.names == ["0"]
+    stage.state.missing_room_bytes = 0
+    stage.state.no_room_count += 1
+    await upkeep.once()
+    await upkeep.once()
+
+    assert stage.names == []
+
+
+async def test_damaged_files_stay_while_no_leader_is_followed(stage: Stage) -> None:
+    stage.set_aside("0")
+    stage.state.missing_room_bytes = sys.maxsize
+
+    await stage.upkeep().once()
+
+    assert stage.names == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("names", "state"), [((), StorageState.FULL), (("0",), StorageState.HEALING)]
+)
+async def test_a_member_without_room_for_the_leader_s_snapshot_reports_it(
+    stage: Stage, names: tuple[str, ...], state: StorageState
+) -> None:
+    if names:
+        stage.set_aside(*names)
+    upkeep = stage.upkeep()
+    stage.state.missing_room_bytes = 5 << 20
+
+    assert upkeep.view().state is state
+
+
+async def test_a_volume_that_fails_at_the_first_look_for_room_stops_the_member_with_its_error(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other end of the upkeep would end the process."""
+    broken = StoreError("cannot allocate: Input/output error")
+
+    async def check_room() -> None:
+        raise broken
+
+    monkeypatch.setattr(stage.health, "check_room", check_room)
+    running = asyncio.create_task(stage.upkeep().run())
+    await until(lambda: stage.failures != [] or running.done())
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert stage.failures == [broken]
+    assert running.cancelled()
+
+
+async def test_an_index_that_retention_cannot_read_is_damage_to_mend_and_stops_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that leaves with damage hands over first; one that fails stops at once."""
+    found = StoreDamagedError("Input/output error", Damage.UNREADABLE)
+
+    def unreadable() -> None:
+        raise found
+
+    monkeypatch.setattr(stage.store.front, "sealed_segments", unreadable)
+    stage.settings = replace(stage.settings, retention_bytes=1)
+    await stage.upkeep().once()
+
+    assert stage.store.damage is found
+    earlier = stage.store.damage = StoreDamagedError("found before", Damage.BAD_ENTRY, 1)
+    await stage.upkeep().once()
+    assert stage.store.damage is earlier
