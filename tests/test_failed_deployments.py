@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from dledger_e2e.deploying import removed_on_error
+from dledger_e2e.deploying import ends_the_run, removed_on_error
 from tools.deployment import CommandError
 from tools.local_cluster.cluster import Cluster
 from tools.local_cluster.errors import LocalClusterError
@@ -52,7 +52,7 @@ def test_a_deployment_that_fails_tells_its_state_and_removes_its_cluster(
     with pytest.raises(CommandError, match="helm: timed out"):
         deploy_in_vain(played)
 
-    assert played.told == ["get", "get", "logs", "down purge=True"]
+    assert played.told == ["get", "get", "describe", "logs", "down purge=True"]
     printed = capsys.readouterr().err
     assert "what is there" in printed
     assert "there is no operator" in printed
@@ -74,6 +74,13 @@ def test_a_cluster_that_never_came_up_is_not_asked() -> None:
         deploy_in_vain(played)
 
     assert played.told == ["down purge=True"]
+
+
+def test_a_deployment_that_fails_ends_the_run_once() -> None:
+    with pytest.raises(pytest.exit.Exception, match="helm: timed out") as ended, ends_the_run():
+        deploy_in_vain(Played())
+
+    assert ended.value.returncode == 1
 
 
 def test_a_deployment_that_succeeds_stays() -> None:

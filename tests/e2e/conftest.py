@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dledger_e2e.deploying import removed_on_error
+from dledger_e2e.deploying import ends_the_run, removed_on_error
 from dledger_e2e.group import Group
 from dledger_e2e.rocketmq import start_pod
 from tools import deployment
@@ -30,7 +30,7 @@ RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
 @pytest.fixture(scope="session")
-def deployed() -> Iterator[Deployment]:
+def deployed(request: pytest.FixtureRequest) -> Iterator[Deployment]:
     """The cluster with the operator; KEEP_CLUSTER=1 leaves it running for inspection."""
     is_local = os.environ.get("CLUSTER") != "current"
     reason = host.why_not() if is_local else None
@@ -41,7 +41,8 @@ def deployed() -> Iterator[Deployment]:
         pytest.skip(message)
     is_removed = is_local and not os.environ.get("KEEP_CLUSTER")
     cluster = Cluster(CLUSTER_NAME)
-    with removed_on_error(cluster) if is_removed else contextlib.nullcontext():
+    removed = removed_on_error(cluster) if is_removed else contextlib.nullcontext()
+    with _uncaptured(request.config), ends_the_run(), removed:
         made = deployment.deploy(CLUSTER_NAME)
     yield made
     if is_removed:
@@ -96,15 +97,20 @@ def _when_ready(made: Group, config: pytest.Config) -> Group:
     try:
         made.wait_until_ready(READY_SOON_S)
     except CommandError:
-        # At once and uncaptured: a group that is late is worth a look even if the test passes, and
-        # pytest does not show what a fixture prints after its setup has failed.
-        capture = config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():  # type: ignore[union-attr]  # always loaded
+        # A group that is late is worth a look even if the test passes.
+        with _uncaptured(config):
             print(f"\n{made.namespace}: not Ready after {READY_SOON_S:g} s", file=sys.stderr)
             _print_state(made.deployment, made.namespace)
         made.wait_until_ready()
     made.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     return made
+
+
+def _uncaptured(config: pytest.Config) -> contextlib.AbstractContextManager[None]:
+    """Print at once: pytest does not show what a fixture prints after its setup has failed."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    shown: contextlib.AbstractContextManager[None] = capture.global_and_fixture_disabled()  # type: ignore[union-attr]  # always loaded
+    return shown
 
 
 @contextlib.contextmanager

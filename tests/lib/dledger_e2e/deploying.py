@@ -5,13 +5,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from tools.deployment import OPERATOR_NAMESPACE
+import pytest
+
+from tools.deployment import OPERATOR_NAMESPACE, CommandError
 from tools.local_cluster.cluster import Cluster
 from tools.local_cluster.errors import LocalClusterError
 
 SHOWN = (
     ("get", "nodes,pods", "--all-namespaces", "--output=wide"),
     ("get", "events", "--sort-by=.lastTimestamp", f"--namespace={OPERATOR_NAMESPACE}"),
+    ("describe", "pods", f"--namespace={OPERATOR_NAMESPACE}"),
     ("logs", "deployment/dledger-operator", "--tail=120", f"--namespace={OPERATOR_NAMESPACE}"),
 )
 SHOWN_S_MAX = 30.0
@@ -33,6 +36,15 @@ def removed_on_error(cluster: Cluster) -> Iterator[None]:
         except (LocalClusterError, OSError, subprocess.SubprocessError) as error:
             print(f"the cluster {cluster.name} is left: {error}", file=sys.stderr)
         raise
+
+
+@contextlib.contextmanager
+def ends_the_run() -> Iterator[None]:
+    """End pytest if the block fails: every test needs the cluster, and would repeat the error."""
+    try:
+        yield
+    except (CommandError, LocalClusterError, OSError, subprocess.SubprocessError) as error:
+        pytest.exit(f"no end-to-end test can run: {error}", returncode=1)
 
 
 def _has_come_up(cluster: Cluster) -> bool:
