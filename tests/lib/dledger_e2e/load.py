@@ -22,6 +22,10 @@ READ_BACK_BYTES_MAX = 64 << 20
 """Maximum bytes of bodies that are read back by one command."""
 PENDING_MAX = 2_000
 """Maximum number of appends without an outcome, so that none pile up in a pipe."""
+TO_THE_END_OF_INPUT = '"$@"; code=$?; cat > /dev/null; exit $code'
+"""Runs a command, and reads what it leaves of its input. `kubectl exec` does not return while the
+input of a command that has ended fills the pipes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ class Load:
             "--no-progress",
             *(() if self._follow else ("--no-follow",)),
         )
+        program = command.index("--") + 1
+        command[program:program] = ["sh", "-c", TO_THE_END_OF_INPUT, "sh"]
         self._process = self._group.deployment.kubernetes.start(
             *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
