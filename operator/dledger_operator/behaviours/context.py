@@ -35,11 +35,11 @@ class Context:
     nodes: Nodes
     """The Nodes that the members run on."""
     duties: Duties
-    """What this process does in which namespace."""
+    """The duties of this process in each namespace."""
     node_image: ImageDefaults
     audit_image: ImageDefaults
     audit_driver_role: str
-    """KIND/NAME of the permissions of an audit with executors; empty if audits have none."""
+    """KIND/NAME of the role of an audit with executors; empty if audits have none."""
     audit_api_ports: tuple[int, ...]
     """The ports of API servers, which such audits may reach."""
     clock: Callable[[], float]
@@ -59,7 +59,7 @@ class Context:
         return AuthorizedRequests(self.leader_requests, self.api.tokens, namespace, group)
 
     def count_failure(self, behaviour: str, error: Exception) -> None:
-        """Count a failed run of a control loop; a conflict with another client is no failure."""
+        """Count a failed run of a control loop, or a conflict with another client separately."""
         conflict = isinstance(error, ConflictError)
         counter = self.metrics.conflicts if conflict else self.metrics.failures
         counter.labels(behaviour).inc()

@@ -1,4 +1,4 @@
-"""Runs the loops of one group: following the leader always, the others while asked to act.
+"""Runs the loops of one group: `follow` always, the others only while asked to act.
 
 Each loop is a task of its own, so that a member that does not answer cannot delay following the
 leader. While pods are to be relabeled, the others wait for a moment.
@@ -15,11 +15,11 @@ from dledger_operator.behaviours.loops import GROUP_PACES, Wake, repeat
 Run = Callable[[], Awaitable[float | None]]
 
 LEADER_FIRST_S_MAX: Final = 1.0
-"""How long loops wait for the labels of a new leader, which there may never be."""
+"""How long loops wait for the labels of a new leader, since there may never be one."""
 
 
 class LeaderFirst:
-    """Lets loops wait while pods are to be relabeled, or a leader is lost.
+    """Makes loops wait while pods are to be relabeled, or the leader is lost.
 
     After a change of the leader, each loop has something to do. Its requests would compete with
     those that move the Service, for the API server and for this process.
@@ -32,7 +32,7 @@ class LeaderFirst:
         self._timer: asyncio.TimerHandle | None = None
 
     def labels(self, *, right: bool) -> None:
-        """Note whether there is a leader, and no label to change."""
+        """Note whether there is a leader and no label needs a change."""
         if self._were_right and not right:
             self._free.clear()
             loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class LeaderFirst:
         self._were_right = right
 
     async def run(self, run: Run) -> float | None:
-        """Run once the labels are right, or `LEADER_FIRST_S_MAX` after they ceased to be."""
+        """Run once the labels are right, or `LEADER_FIRST_S_MAX` after they became wrong."""
         await self._free.wait()
         return await run()
 
@@ -57,8 +57,8 @@ class GroupLoops:
         self.wakes = {loop: Wake() for loop in GROUP_PACES}
         self.leader_first = LeaderFirst()
         self.epoch: object = None
-        """What `act` was called with last. Another value means that another process may have acted
-        since then.
+        """The argument of the last `act`. A different one means that another process may have acted
+        in between.
         """
         self.acts = False
         self._context = context

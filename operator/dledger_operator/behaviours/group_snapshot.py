@@ -58,7 +58,7 @@ class GroupSnapshot:
     group: Group | None
     """The spec, or what `read_group` returns; None if no leader can be followed."""
     accepted: AcceptedSpec | None
-    """What was accepted last; None if it is not known."""
+    """The spec that was accepted last; None if it is not known."""
     membership: Membership
     identity: str
     """The group's identity; empty while it is not known."""
@@ -66,13 +66,11 @@ class GroupSnapshot:
     history: LeaderHistory
     audits: SeenAudits
     placement: Placement | None = None
-    """Whether the leader is where it should be; None until it was looked at."""
+    """Whether the leader is where it should be; None until it was checked."""
     token_problem: Problem | None = None
     """Why the group has no administration token."""
     roll_halt: Problem | None = None
-    """Why a roll goes on only after somebody has acted, or a window has opened; None if it does not
-    wait for that.
-    """
+    """Why a roll waits for a person or for its window; None if it does not."""
     reconciled: ReconcileResult = field(default_factory=ReconcileResult)
     followed: FollowResult = field(default_factory=FollowResult)
     endpoints: list[EndpointView] | None = None
@@ -131,7 +129,7 @@ class GroupSnapshot:
         self.group = group or self.group
 
     def take_status(self, body: Mapping[str, Any], images: ImageDefaults) -> None:
-        """Store what another replica of the operator has found out."""
+        """Store what another replica of the operator has recorded in the status."""
         status = body.get("status") or {}
         accepted = newer(self.accepted, AcceptedSpec.recorded(status))
         if accepted != self.accepted:
@@ -146,7 +144,7 @@ class GroupSnapshot:
         return applied and not self.identity and self.reported_identities() is not None
 
     def is_stranger(self, view: LeaderView | NodeStatus) -> bool:
-        """Return whether an answer is that of another group's member: a stale address."""
+        """Return whether an answer is from another group's member, reached at a stale address."""
         return is_stranger(view, self.name, self.identity)
 
     def reported_identities(self) -> frozenset[str] | None:
@@ -154,13 +152,13 @@ class GroupSnapshot:
 
         One of them must be master: members that have just started may not know their identity yet.
         """
-        told = observe.by_member(self.followed.pods, self.answers or {})
+        answers = observe.by_member(self.followed.pods, self.answers or {})
         voters = self.membership.voters
-        if not voters or not voters <= told.keys():
+        if not voters or not voters <= answers.keys():
             return None
-        if not any(answer.master for answer in told.values()):
+        if not any(answer.master for answer in answers.values()):
             return None
-        return frozenset(answer.group_identity for answer in told.values()) - {""}
+        return frozenset(answer.group_identity for answer in answers.values()) - {""}
 
     def judge_endpoints(self) -> ObservedEndpoints:
         """Compare the master Service's endpoints with the leader."""
@@ -203,7 +201,7 @@ class GroupSnapshot:
 
     @property
     def is_founded_now(self) -> bool:
-        """Whether members are told to begin the group."""
+        """Whether the settings let the members begin the group."""
         shape = self.reconciled.shape
         return shape is not None and shape.state is GroupState.NEW
 
@@ -215,12 +213,12 @@ class GroupSnapshot:
 
     @property
     def volume_use(self) -> dict[str, VolumeUse]:
-        """How full the members say that their volumes are, by the name of the claim."""
+        """How full the volumes are, as the members report, by the name of the claim."""
         return volume_use(self.followed.pods, self.answers or {})
 
     @property
     def may_begin(self) -> bool:
-        """Whether every volume claim is held by a blank member, and members are not told yet."""
+        """Whether every volume claim is held by a blank member, and the settings must say so."""
         held = {claim.name for claim in self.claims}
         may = self.reconciled.shape is not None and not self.is_founded_now
         return may and bool(held) and held == self.blank_claims
@@ -255,23 +253,23 @@ class GroupSnapshot:
 
     @property
     def observations(self) -> tuple[object, ...]:
-        """What the members and their claims were found to be; it differs after a change."""
+        """The latest findings about members and claims, to compare with earlier ones."""
         return self.answers, self.claims, self.failures, self.strangers
 
     @property
     def lacks_majority(self) -> bool:
         """Whether too few voters are ready, although the group is to run."""
-        group, told = self.group_in_force, self.answers or {}
+        group, answers = self.group_in_force, self.answers or {}
         if group is None or group.hibernate:
             return False
         judge = MemberJudge(group, self.membership)
-        seen = judge.members(MemberReads(self.followed.pods, answers=told))
+        seen = judge.members(MemberReads(self.followed.pods, answers=answers))
         ready = {each.member_id for each in seen if each.ready}
         return len(ready & self.membership.voters) < self.membership.quorum
 
     @property
     def pods_to_replace(self) -> frozenset[str]:
-        """The names of the pods that a roll which may go on now will replace."""
+        """The names of the pods that a roll to the revision in force will replace."""
         wanted = self.reconciled.in_force
         pods = self.followed.pods if wanted is not None else ()
         return frozenset(pod.name for pod in pods if pod.revision != wanted)
@@ -345,6 +343,6 @@ class GroupSnapshot:
             now=now,
             node_ready=nodes.is_ready,
         )
-        pods, told = self.followed.pods, self.answers or {}
-        reads = MemberReads(pods, self.claims, told, self.failures, self.strangers)
+        pods, answers = self.followed.pods, self.answers or {}
+        reads = MemberReads(pods, self.claims, answers, self.failures, self.strangers)
         return judge.members(reads)

@@ -139,7 +139,7 @@ class GroupWorker:
             await self._polls.stop()
 
     def act(self, epoch: object) -> None:
-        """Run all loops from now on; another `epoch` is another process's time between."""
+        """Run all loops from now on; a new `epoch` means that another process acted in between."""
         self.loops.act(epoch)
         self._counts.double_masters(0)
 
@@ -173,12 +173,12 @@ class GroupWorker:
         self._wake("follow")
 
     def claim_changed(self) -> None:
-        """Look at the volume claims, because one has changed; somebody may delete it."""
+        """Check the volume claims, because one was created, changed or deleted."""
         self._unready.claims_changed = True
         self._wake("reconcile", "observe")
 
     def node_changed(self, name: str) -> None:
-        """Look where the leader runs, if a pod of the group runs on the node that has changed."""
+        """Check where the leader runs if a pod of the group runs on the node that has changed."""
         if any(pod.node == name for pod in self._snapshot.followed.pods):
             self._wake("place", "roll")
 
@@ -209,7 +209,7 @@ class GroupWorker:
         except GroupGoneError:
             self._on_gone()
             return None
-        finally:  # one that failed may have applied the Services before
+        finally:  # a reconciliation that failed may have applied the Services
             self._roles_changed()
 
     def _on_poll_change(self) -> None:
@@ -259,7 +259,7 @@ class GroupWorker:
         if followed != before:
             self._wake("observe", "roll", "place", "report")
         self._snapshot.followed = followed
-        if self._snapshot.hibernates:  # its sleep is no time without a leader
+        if self._snapshot.hibernates:  # hibernation does not count as time without a leader
             self._snapshot.history = LeaderHistory(self._snapshot.history.changes)
 
     async def _observe(self) -> float | None:

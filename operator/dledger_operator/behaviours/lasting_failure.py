@@ -1,4 +1,4 @@
-"""Work that fails again and again: when people are told of it."""
+"""Decides when work that keeps failing is reported."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ server are over by then.
 
 
 class LastingFailure:
-    """Knows since when every attempt at some work has failed."""
+    """Records since when every attempt at some work has failed."""
 
     def __init__(self) -> None:
         self._since_s: float | None = None
@@ -20,11 +20,11 @@ class LastingFailure:
         return self._since_s is not None
 
     def failed(self, now_s: float) -> bool:
-        """Take note of a failed attempt; return whether all have failed for `LASTS_S` by now."""
+        """Record a failed attempt; return whether all attempts have failed for `LASTS_S`."""
         if self._since_s is None:
             self._since_s = now_s
         return now_s - self._since_s >= LASTS_S
 
     def end(self) -> None:
-        """Take note of an attempt that has not failed, or tells nothing."""
+        """Record an attempt that has not failed, or that says nothing about the work."""
         self._since_s = None

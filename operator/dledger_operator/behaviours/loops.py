@@ -52,27 +52,28 @@ LASTING_S_MAX: Final = 15.0
 
 
 class Lasting:
-    """How soon to look again at what no event ends for sure.
+    """How soon to look again at a state whose end may cause no event.
 
-    The pause is a part of the time for which nothing has changed. So an end is noticed late by that
-    part at most, and what lasts until somebody acts, perhaps for days, costs little.
+    The pause is a fraction of the time for which nothing has changed. So an end is noticed late by
+    that fraction at most, and a state that lasts until somebody acts, perhaps for days, costs
+    little.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Create a state of nothing; `clock` returns monotonic seconds."""
+        """Create; nothing has been seen yet. `clock` returns monotonic seconds."""
         self._clock = clock
         self._seen: object = None
         self._since_s: float | None = None
 
     def pause_s(self, seen: object) -> float:
-        """Return the pause after a look that has found `seen`."""
+        """Return the pause after a look that found `seen`."""
         now_s = self._clock()
         if self._since_s is None or seen != self._seen:
             self._seen, self._since_s = seen, now_s
         return min(LASTING_S_MAX, max(LASTING_S_MIN, LASTING_PART * (now_s - self._since_s)))
 
     def forget(self) -> None:
-        """Begin again with the next look."""
+        """Restart the time with the next look."""
         self._seen, self._since_s = None, None
 
 
@@ -91,13 +92,13 @@ class Pace:
     """Maximum backoff after failures."""
     on_tick: bool = False
     """Whether the interval, of at least `TICK_S`, ends on a multiple of it, or a phase later. A
-    wake of the process costs more than what most loops do in it, so the loops of groups share one.
-    Loops that ask the API server do not: it would be asked about all groups at once.
+    wake-up of the process costs more than what most loops do in it, so the loops of groups share
+    one. Loops that send requests to the API server do not: they would all send at once.
     """
 
 
 # Watch events, long polls and other loops wake these. The intervals are for what none of them
-# tells, such as an event that a watch has missed; a loop that finds something unsettled looks
+# reports, such as an event that a watch has missed; a loop that finds something unsettled looks
 # sooner.
 GROUP_PACES: Final = {
     "reconcile": Pace(interval_s=300.0, gap_s=1.0),
@@ -112,7 +113,7 @@ GROUP_PACES: Final = {
     "audit": Pace(interval_s=15.0, gap_s=1.0, on_tick=True),
     "report": Pace(interval_s=10.0, gap_s=0.25, failure_gap_s_max=10.0, on_tick=True),
 }
-# How soon the operator looks again for what no watch event tells, such as why a pod was not
+# How soon the operator looks again for what no watch event reports, such as why a pod was not
 # created.
 WAITING_INTERVAL_S: Final = 2.0
 
@@ -139,7 +140,7 @@ async def repeat(
 ) -> None:
     """Call `run` repeatedly until the task is cancelled or `until` returns True.
 
-    `run` may return a shorter time in seconds until the next run than the pace's interval. Runs on
+    `run` may return the seconds until the next run; None means the pace's interval. Runs on
     ticks are `phase_s` after them.
 
     A failed run is logged and retried after a backoff. It never ends the loop, because a failing

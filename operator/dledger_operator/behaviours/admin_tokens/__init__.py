@@ -1,1 +1,1 @@
-"""The administration tokens of groups: made, replaced, and sent with requests to leaders."""
+"""Creating and replacing the administration tokens of groups, and sending them to leaders."""

@@ -24,7 +24,7 @@ class TokenClient(Protocol):
 
 
 class AuthorizedRequests:
-    """The requests to the leaders of one group, each with the token that is to be sent now."""
+    """The requests to the leaders of one group, each sent with the current token."""
 
     def __init__(
         self, requests: MemberRemotingClient, tokens: TokenClient, namespace: str, group: str
@@ -46,7 +46,7 @@ class AuthorizedRequests:
     ) -> ChangeMembershipResponse:
         """Ask for a membership change; errors as in `MemberRemotingClient.change`.
 
-        Raises KubeError if the API server does not answer whether there is a token.
+        Raises KubeError if the API server does not answer the read of the token.
         """
         requests = await self._authorized()
         return await requests.change(ip, group, leader, kind, member_id, identity=identity)
@@ -59,9 +59,7 @@ class AuthorizedRequests:
         return await requests.transfer(ip, group, leader, to, identity=identity)
 
     async def _authorized(self) -> MemberRemotingClient:
-        """Return a client with the token to send now; without one if there is none, or the operator
-        may not read it.
-        """
+        """Return a client with the current token, or without one if there is none to read."""
         try:
             token = await self._tokens.token(self._namespace, self._group)
         except (NotFoundError, RefusedError) as error:

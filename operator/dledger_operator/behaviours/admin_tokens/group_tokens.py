@@ -1,4 +1,4 @@
-"""Keeps a group's entry in the Secret of its namespace."""
+"""Maintains a group's token entry in the Secret of its namespace."""
 
 import secrets
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class GroupTokens:
         self._on_problem = on_problem
 
     async def run_once(self) -> float | None:
-        """Write what is due. Returns in how many seconds to look again, None for the usual time."""
+        """Write what is due. Return the seconds until the next run; None for the usual interval."""
         before = self._snapshot.token_problem
         try:
             return await self._write_what_is_due()
@@ -93,7 +93,7 @@ class GroupTokens:
     async def _write(
         self, found: TokenSecretView | None, namespace: str, entry: TokenEntry
     ) -> bool:
-        """Write the group's entry, and drop those of deleted groups. False if it is gone itself."""
+        """Write the group's entry and drop those of deleted groups. Return False if it is gone."""
         api, name = self._context.api, self._snapshot.name
         groups = await api.custom_objects(names.GROUP_KIND, namespace)
         live = {each["metadata"]["name"]: each["metadata"]["uid"] for each in groups}

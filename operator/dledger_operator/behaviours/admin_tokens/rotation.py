@@ -1,4 +1,4 @@
-"""When a group's token is made and replaced. Pure.
+"""Decides when a group's token is made and replaced. Pure.
 
     Settled      members accept one token
     Introduced   members accept a second one; clients still send the first
@@ -6,8 +6,8 @@
 
 A member reads its tokens some time after they are written, and so does a client. So a token is
 sent only once every member accepts it, and stays valid for an hour after clients could know its
-successor. A member that says nothing delays this by an hour at most: what it reads when it returns
-is newer.
+successor. A silent member delays this by at most an hour; when it returns, it reads the newer
+tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from dledger_operator.api_objects import TokenEntry, TokenPhase
 from dledger_operator.spec.admin_token import AdminTokenSpec
 
 CONFIRMED_WITHIN: Final = timedelta(hours=1)
-"""How long the members may take to say that they accept a new token."""
+"""How long the members may take to confirm that they accept a new token."""
 STILL_VALID: Final = timedelta(hours=1)
 """How long a token stays valid after clients could read its successor."""
 
@@ -37,7 +37,7 @@ def next_entry(
 ) -> TokenEntry:
     """Return the entry that a group should have now; `entry` itself if nothing is due.
 
-    `uid` is the group's, and `answers` has what each of its pods says, None for one that is silent.
+    `uid` is the group's; `answers` holds the answer of each of its pods, None for a silent one.
     """
     if entry is None or entry.uid not in ("", uid):
         tokens = AdminTokens(accepted=(make_token(),), version="1")
@@ -67,10 +67,11 @@ def next_entry(
 
 
 def _all_accept(version: str, answers: Sequence[NodeStatus | None]) -> bool:
-    """Return whether every member accepts the tokens of a version. One that demands no token yet,
-    as before its pod is replaced, reads the newest ones when it starts.
+    """Return whether every member accepts the tokens of a version.
 
-    No answers tell nothing: an operator that has just started has not listed the pods yet.
+    A member that demands no token yet, because its pod was not replaced yet, counts as well: it
+    reads the newest tokens when it starts. Without any answer the result is False: an operator that
+    has just started has not listed the pods yet.
     """
     return bool(answers) and all(
         answer is not None

@@ -1,1 +1,1 @@
-"""Audits: the Job of each one, and those that a group asks for by itself."""
+"""Audits: running each one as a Job, and creating those that a group's spec asks for."""

@@ -42,8 +42,8 @@ NO_ROLE: Final = "ExecutorsNotAllowed"
 JOB_NAME_TAKEN: Final = "JobNameTaken"
 WITHOUT_JOB_KEY: Final = "withoutJobSince"
 WITHOUT_JOB_S_MAX: Final = 600.0
-"""How long an audit tries to get its Job. Later audits of the group wait for it meanwhile. A quota
-may have room again, and the Job of a deleted audit of the same name ends.
+"""How long an audit tries to get its Job; later audits of the group wait meanwhile. In that time a
+quota may get room again, or the Job of a deleted audit of the same name may end.
 """
 
 
@@ -100,8 +100,8 @@ def _reason_of(name: str, existing: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _without_job_since(status: Mapping[str, Any], now: datetime) -> datetime:
-    """Return since when a status says that the audit has got no Job; `now` if it tells no time, or
-    one to come.
+    """Return since when an audit has had no Job, by its status; `now` if the status has no such
+    time, or one in the future.
     """
     try:
         since = datetime.fromisoformat(status[WITHOUT_JOB_KEY])
@@ -164,11 +164,11 @@ class AuditWorker(OneOffWorker):
     async def _executors(
         self, request: AuditRequest, pods: Sequence[JobPodView]
     ) -> list[JobPodView]:
-        """Return the executors of the drivers that live, and delete those of drivers that ended.
+        """Return the executors of live drivers, and delete those of drivers that have ended.
 
         Kubernetes deletes an executor with its driver's pod, which stays as long as the Job. An
-        executor that runs ends by itself; one that waits for a node would wait until then. So it is
-        no reason to hold up the audit's result that the API server refuses a deletion.
+        executor that runs ends by itself; one that waits for a node would wait until then. If
+        the API server refuses a deletion, that does not hold up the audit's result.
         """
         api, ended = self._context.api, {pod.uid for pod in pods if pod.exit_code is not None}
         found = await api.executor_pods(request.namespace, request.name, {pod.uid for pod in pods})
@@ -182,7 +182,7 @@ class AuditWorker(OneOffWorker):
         return [pod for pod in found if pod.controller_uid not in ended]
 
     def _log_executor_that_stays(self, error: RefusedError) -> None:
-        """Log the first refusal: each look at the audit tries again."""
+        """Log only the first refusal, since each run tries the deletion again."""
         if not self._executor_stays:
             logger.warning(
                 "audit %s/%s: an executor stays until the audit's Job is deleted: %s; will retry",
@@ -191,7 +191,7 @@ class AuditWorker(OneOffWorker):
         self._executor_stays = True
 
     async def _end_executors(self, outcome: Outcome) -> None:
-        """Take the permissions of the audit's account away, which nothing uses from now on."""
+        """Revoke the permissions of the audit's account, which nothing uses any longer."""
         role = self._context.audit_driver_role
         if not role or outcome.reason == reasons.INVALID_SPEC:
             return
@@ -255,7 +255,7 @@ class AuditWorker(OneOffWorker):
         members: Sequence[str],
         around: audit_executors.Surroundings,
     ) -> list[Manifest]:
-        """Return what the audit needs; the Job comes last."""
+        """Return the objects that the audit needs, the Job last."""
         image = self._context.audit_image
         return [
             *audit_executors.build(
@@ -274,8 +274,9 @@ class AuditWorker(OneOffWorker):
         ]
 
     def _bounded(self, outcome: Outcome) -> Outcome:
-        """End an audit that has not got its Job for ten minutes. The status tells since when, so a
-        restart of the operator does not begin them again.
+        """Fail an audit that has had no Job for ten minutes.
+
+        The status records since when, so that time goes on across restarts of the operator.
         """
         jobless = outcome.reason in (JOB_REFUSED, JOB_NAME_TAKEN)
         if outcome.phase != PENDING or not jobless:

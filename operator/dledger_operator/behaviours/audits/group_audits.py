@@ -52,18 +52,19 @@ class GroupAudits:
         self._wake = wake
 
     def changed(self, body: Mapping[str, Any]) -> None:
-        """Take a DLedgerAudit of the group that is new or has changed."""
+        """Store a DLedgerAudit of the group that is new or has changed."""
         self._snapshot.audits.take(body)
         self._wake("audit", "report", "scale")
 
     def deleted(self, body: Mapping[str, Any]) -> None:
-        """Take that a DLedgerAudit of the group is gone."""
+        """Drop a deleted DLedgerAudit of the group."""
         self._snapshot.audits.forget(body)
         self._wake("audit", "report")
 
     async def run_once(self) -> None:
-        """Create the audit that is due, and delete those that are no longer kept. While the spec is
-        invalid no Job could be created, and what is planned stays.
+        """Create the audit that is due, and delete those that are no longer kept.
+
+        While the spec is invalid, no Job could be created, so the plan stays as it is.
         """
         audits, group = self._snapshot.audits, self._snapshot.group
         if group is None or group.is_partial:
@@ -114,7 +115,7 @@ class GroupAudits:
         """Create an audit. Return whether it exists now."""
         try:
             made = await self._context.api.create_custom_object(_manifest(group, policy, new))
-        except ConflictError:  # it was created before, and what was recorded about it is lost
+        except ConflictError:  # it was created before, but the record of it was lost
             return await self._is_taken_for(group, new)
         except RefusedError as error:
             message = f"an audit could not be created: {error}"
@@ -127,9 +128,10 @@ class GroupAudits:
         return True
 
     async def _is_taken_for(self, group: Group, new: NewAudit) -> bool:
-        """Return whether the audit of this name that exists is the one to create. Otherwise the
-        operator tries again: an audit of an earlier group is about to be deleted, and one before a
-        removal has another name in the next minute.
+        """Return whether the existing audit of this name is the one to create.
+
+        Otherwise the operator tries again: an audit of an earlier group is about to be deleted, and
+        the audit before a removal gets another name in the next minute.
         """
         existing = await self._context.api.custom_objects(names.AUDIT_KIND, group.namespace)
         found = [each["metadata"] for each in existing if each["metadata"]["name"] == new.name]
@@ -157,7 +159,7 @@ class GroupAudits:
 
 
 def _without_schedule(policy: AuditPolicy) -> str:
-    """Tell which audits there are none of, and of which there still are."""
+    """Return the message of an invalid schedule; it names the audits that are still created."""
     others = [
         words
         for words, asked in (
@@ -192,7 +194,7 @@ def _manifest(group: Group, policy: AuditPolicy, new: NewAudit) -> Manifest:
 
 
 def _request(policy: AuditPolicy, new: NewAudit) -> Manifest:
-    """Return what the group asks of its audits. Before members are removed, all is read."""
+    """Return the spec that the group asks for; before members are removed, all history is read."""
     history = policy.request.get("history")
     if new.cause != SCALING_DOWN or not history:
         return dict(policy.request)

@@ -35,7 +35,7 @@ class Outcome:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     without_job_since: datetime | None = None
-    """Since when the API server refuses the Job; None if it does not."""
+    """Since when the audit has had no Job, as it was refused or its name is taken; else None."""
 
 
 def judge(
@@ -45,30 +45,30 @@ def judge(
     name: str,
     executors: Sequence[JobPodView] | None = None,
 ) -> Outcome:
-    """Return the outcome of an audit from its Job and pods; `executors` is None without any. Pure.
+    """Return the outcome of an audit from its Job and pods; `executors` is None if it uses none.
 
-    A pod that has ended without a result, because it was evicted or its node was lost, is not the
-    end: the Job tries again until it has failed itself.
+    A pod that ended without a result, because it was evicted or its node was lost, does not end the
+    audit: the Job tries again until the Job itself has failed.
     """
     ended = [pod for pod in pods if pod.exit_code is not None]
     for pod in ended:
-        told = _told(pod)
-        if isinstance(told, AuditFailure):
+        result = _told(pod)
+        if isinstance(result, AuditFailure):
             return Outcome(
                 phase=FAILED,
-                reason=told.failed,
-                message=told.message,
+                reason=result.failed,
+                message=result.message,
                 job=name,
                 started_at=job.started_at,
                 finished_at=pod.finished_at,
             )
-        if isinstance(told, AuditSummary):
+        if isinstance(result, AuditSummary):
             return Outcome(
                 phase=FINISHED,
-                reason=told.verdict.value,
-                message=told.message,
+                reason=result.verdict.value,
+                message=result.message,
                 job=name,
-                summary=told,
+                summary=result,
                 started_at=job.started_at,
                 finished_at=pod.finished_at,
             )
@@ -122,7 +122,7 @@ def _told(pod: JobPodView) -> AuditSummary | AuditFailure | FormatError:
 
 
 def _without_result(job: JobView, ended: Sequence[JobPodView], name: str) -> Outcome:
-    """Return the outcome of an audit whose Job has ended, and no pod of it has left a result."""
+    """Return the outcome of an audit whose Job has ended without a result from any pod."""
     known: dict[str, Any] = {"phase": FAILED, "job": name, "started_at": job.started_at}
     failed = job.failure
     if failed and (not ended or failed.reason != BACKOFF_LIMIT_EXCEEDED):

@@ -1,9 +1,9 @@
 """Decides which audits of a group are due, and which are no longer kept. Pure.
 
 A group may be audited at the times of a schedule, after a leader was lost, and before members are
-removed. One audit at a time is created. Its name follows from what it is created for and from the
-minute, so an operator that has forgotten it finds it again. Of several times of the schedule that
-were missed, because the operator was away or another audit ran, the last one is made up for.
+removed. Audits are created one at a time. The name of each is derived from its cause and from the
+minute, so an operator that has lost its record finds it again. If several times of the schedule
+were missed, because the operator did not run or another audit did, only the last is made up for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Situation:
     group: str
     now: datetime
     may_audit: bool
-    """Whether the group has pods, and its operator is not told to leave it alone."""
+    """Whether the group has pods and is not paused."""
     removes: bool
     """Whether voters or learners are to be removed."""
     replicas: int
@@ -59,7 +59,7 @@ class NewAudit:
     why: str
     """What the audit is created for, in words."""
     since: datetime | None = None
-    """The audit must not have been created earlier; None if its name alone tells what it is for."""
+    """An existing audit of this name counts only if created since then; None if any counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Step:
     plan: AuditPlan
     """The plan once `create` is done."""
     plan_without: AuditPlan
-    """The plan while it cannot be done."""
+    """The plan while `create` cannot be done."""
     create: NewAudit | None
     delete: Sequence[Mapping[str, Any]]
     """Audits that are no longer kept."""
@@ -101,11 +101,11 @@ def holds_back(
     replicas: int,
     under_way: str = "",
 ) -> Problem | None:
-    """Return why no member may be removed yet: the audit before it is not Sound.
+    """Return why no member may be removed yet, for want of a Sound audit; None if one may.
 
-    An audit that began after the removal was asked for counts, whoever created it. After a Sound
-    one, only damage stops the removal of the members that are left. `under_way` is what the audits
-    that have not ended are doing, in words.
+    Any audit that began after the removal was asked for counts, no matter who created it. After a
+    Sound one, only damage stops the removal of the remaining members. `under_way` describes what
+    the audits that have not ended are doing.
     """
     if policy is None or not policy.before_scaling_down:
         return None
@@ -152,7 +152,7 @@ def _due(
     known: Sequence[Mapping[str, Any]],
     situation: Situation,
 ) -> tuple[AuditPlan, NewAudit] | None:
-    """Return the audit that is due, and the plan once it is created."""
+    """Return the plan once the due audit is created, and that audit; None if none is due."""
     now, shrinking = situation.now, plan.shrinking
     if shrinking and not shrinking.passed and not _answers(situation.last, shrinking):
         why = f"spec.replicas is {shrinking.replicas}"
@@ -177,7 +177,7 @@ def _new(situation: Situation, cause: str, moment: datetime, why: str) -> NewAud
 
 
 def _judged(shrinking: Shrinking, last: EndedAudit | None) -> Shrinking:
-    """Return a removal with what the last audit means for it."""
+    """Return a removal, updated by the result of the last audit."""
     if last is not None and last.result in _DAMAGE:
         return replace(shrinking, passed=False)
     sound = last is not None and last.result == Verdict.SOUND and _answers(last, shrinking)
@@ -185,7 +185,7 @@ def _judged(shrinking: Shrinking, last: EndedAudit | None) -> Shrinking:
 
 
 def _answers(last: EndedAudit | None, shrinking: Shrinking) -> bool:
-    """Return whether the last audit tells whether members may be removed."""
+    """Return whether the last audit counts for this removal of members."""
     if last is None:
         return False
     later = last.started_at is not None and last.started_at >= shrinking.since
@@ -211,7 +211,7 @@ def _unaudited_failover(
 def _no_longer_kept(
     policy: AuditPolicy, known: Sequence[Mapping[str, Any]], situation: Situation
 ) -> list[Mapping[str, Any]]:
-    """Return the audits to delete, oldest first. Those of users stay."""
+    """Return the audits to delete, oldest first. Audits that users created stay."""
     ended = [each for each in known if is_planned(each) and has_ended(each)]
     ended.sort(key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
     surplus = ended[: max(0, len(ended) - policy.keep)]

@@ -21,14 +21,14 @@ def ended_audit(body: Mapping[str, Any]) -> EndedAudit | None:
     if not has_ended(body):
         return None
     condition = (status.get("conditions") or [{}])[0]
-    told = {
+    fields = {
         "name": body["metadata"]["name"],
         "result": status.get("verdict") or FAILED,
         "message": condition.get("message", ""),
         "startedAt": status.get("startedAt"),
         "endedAt": status.get("finishedAt") or condition.get("lastTransitionTime"),
     }
-    return _ended(told)
+    return _ended(fields)
 
 
 def has_ended(body: Mapping[str, Any]) -> bool:
@@ -130,7 +130,7 @@ def _times(times: Mapping[str, datetime | None]) -> Manifest:
 
 
 def _time(recorded: Mapping[str, Any], key: str) -> datetime | None:
-    """Read a time with its zone; None if there is none, or the value is another."""
+    """Read a time with its zone; None if it is missing, invalid or without a zone."""
     try:
         moment = datetime.fromisoformat(recorded[key])
     except (KeyError, TypeError, ValueError):

@@ -30,8 +30,7 @@ class SeenAudits:
     """The audits of one group: the objects, what they found, and what is planned."""
 
     created_at: datetime
-    """When the group was created. What an audit of an earlier group of its name found says nothing.
-    """
+    """When the group was created. Audits of an earlier group of the same name do not count."""
     finding: AuditFinding | None = None
     last: EndedAudit | None = None
     plan: AuditPlan | None = None
@@ -53,7 +52,7 @@ class SeenAudits:
     def take(self, body: Mapping[str, Any]) -> None:
         """Store a DLedgerAudit of the group, and what it found if it has ended.
 
-        Only what an audit found that began later replaces what is known.
+        A finding replaces the known one only if its audit began later.
         """
         self.bodies[body["metadata"]["uid"]] = body
         finding, ended = finding_of(body), ended_audit(body)
@@ -80,20 +79,20 @@ class SeenAudits:
         return finding.audit if finding and finding.verdict is not Verdict.SOUND else ""
 
     def observed(self) -> ObservedAudits:
-        """Return what conditions, status and metrics tell."""
+        """Return what conditions, status and metrics show."""
         return ObservedAudits(
             last=self.last, plan=self.plan, problem=self.problem, waiting=self._waiting()
         )
 
     def _waiting(self) -> str:
-        """Tell which audit waits for more than its turn and its pod, and for what."""
+        """Return which audit waits for more than its turn and its pod, and why; else empty."""
         for body, reason, message in self._unended():
             if reason not in (*_ON_ITS_WAY, reasons.EARLIER_AUDIT):
                 return f"audit {body['metadata']['name']} waits: {reason}: {message}"
         return ""
 
     def _under_way(self) -> str:
-        """Tell which audit is reading, or is about to."""
+        """Return which audit is reading or is about to; empty if none is."""
         for body, reason, _ in self._unended():
             if reason in _ON_ITS_WAY:
                 return f"audit {body['metadata']['name']} is {reason or 'about to begin'}"

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 ACKNOWLEDGEMENT_LOST: Final = "AcknowledgementLost"
 CANARY_UNSUPPORTED: Final = "CanaryUnsupported"
 TEST_S_MAX: Final = 5.0
-"""A test fails if no canary is acknowledged, or read back, by then."""
+"""A test fails if no canary is acknowledged and read back within this time."""
 RETRY_S: Final = 0.1
 _KEPT: Final = (Readback.THERE, Readback.REMOVED)
 _OUTCOMES: Final = {Readback.UNKNOWN: Outcome.NOT_READ, Readback.LOST: Outcome.LOST}
@@ -39,7 +39,7 @@ class Canary:
         on_event: Callable[[EventNote], None],
         on_write: Callable[[int], None],
     ) -> None:
-        """`on_write` is called with the term of each canary that was acknowledged."""
+        """Create the tests; `on_write` is called with the term of each acknowledged canary."""
         self._context = context
         self._snapshot = snapshot
         self._on_event = on_event
@@ -50,7 +50,7 @@ class Canary:
         self._was_unsupported = False
 
     async def run_once(self) -> float | None:
-        """Test the group if its spec asks for it. Return in how many seconds to test again; None if
+        """Test the group if its spec asks for it. Return the seconds until the next test; None if
         the spec asks for no tests.
         """
         snapshot = self._snapshot
@@ -93,7 +93,7 @@ class Canary:
         self._metrics.count(_OUTCOMES.get(found, Outcome.ACKNOWLEDGED))
 
     async def _append(self, began_s: float) -> Acknowledged | None:
-        """Append until a canary is acknowledged; None if none is in time."""
+        """Append until a canary is acknowledged; return None if none is in time."""
         namespace, name = self._snapshot.namespace, self._snapshot.name
         problem = ""
         while self._context.clock() < began_s + TEST_S_MAX:
@@ -113,7 +113,7 @@ class Canary:
         return None
 
     async def _read(self, canary: Acknowledged, until_s: float) -> Readback:
-        """Read a canary back until the answer is no refusal; tell it if the canary is lost."""
+        """Read a canary back until the answer is not a refusal; report a lost canary."""
         namespace, name = self._snapshot.namespace, self._snapshot.name
         while self._context.clock() < until_s:
             try:
@@ -131,7 +131,7 @@ class Canary:
         return Readback.UNKNOWN
 
     def _say_lost(self, canary: Acknowledged) -> None:
-        """An acknowledged entry is gone. Say it, and do not look for it again."""
+        """Report that an acknowledged entry is gone, and do not look for it again."""
         message = (
             f"the canary that was acknowledged as entry {canary.index} of term {canary.term} is no "
             "longer in the leader's log: an acknowledged append was lost. Audit the group"

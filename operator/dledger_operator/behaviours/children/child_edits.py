@@ -2,8 +2,8 @@
 
 Each edit wakes the operator, and a client that sees the operator's change and makes its own again
 would keep both of them busy forever. So the operator puts back the first edits of a child at once.
-After these it waits for its next look at the group, once a minute, until the child has been left
-alone for a while.
+After these it puts the child back only when it reconciles the group anyway, once a minute, until
+the child has been left alone for a while.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ CHILD_CONTESTED: Final = "ChildContested"
 AT_ONCE_MAX: Final = 20
 """How many edits of a child are put back at once."""
 QUIET_S_MIN: Final = 600.0
-"""After how long without an edit the next ones are put back at once again."""
+"""How long a child must be left alone until its edits are put back at once again."""
 _STATUS: Final = "status"
 
 
@@ -35,12 +35,12 @@ Clients: TypeAlias = dict[str, tuple[str, frozenset[str]]]
 
 
 class ChildEdits:
-    """Counts what other clients do to the children of a group."""
+    """Counts the edits of a group's children by other clients."""
 
     def __init__(self) -> None:
         self._edits: dict[tuple[str, str], _Edits] = {}
         self._clients: dict[tuple[str, str], Clients] = {}
-        """What the last event of each child said."""
+        """The clients of each child, as its last event showed them."""
 
     def take(self, kind: str | None, body: Mapping[str, Any], now_s: float) -> EventNote | None:
         """Count a watch event of a child that has changed or was deleted. Return the Event to
@@ -73,7 +73,7 @@ class ChildEdits:
 
     def next_may_wait(self, now_s: float) -> bool:
         """Return whether there is a child whose next edit is not put back at once, because it has
-        not been left alone for a while. That edit wakes nobody, so it cannot shorten a wait.
+        not been left alone for a while. That edit wakes no loop, so it cannot shorten a wait.
         """
         return any(
             each.count >= AT_ONCE_MAX and now_s - each.last_s < QUIET_S_MIN
@@ -82,7 +82,7 @@ class ChildEdits:
 
 
 def clients_of(body: Mapping[str, Any]) -> Clients:
-    """Return the clients that own fields of an object, but those of its status alone."""
+    """Return the clients that own fields of an object outside its status."""
     clients: Clients = {}
     for each in body["metadata"].get("managedFields") or []:
         if each.get("subresource") != _STATUS:
@@ -114,8 +114,9 @@ def _paths(fields: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _has_changed(editor: str, before: Clients, after: Clients) -> bool:
-    """Return whether a client has written since the event before. When the operator puts a child
-    back, a client loses fields and its time stays.
+    """Return whether a client has written since the previous event.
+
+    When the operator puts a child back, the other client loses fields but keeps its time.
     """
     time, fields = before.get(editor, ("", frozenset()))
     now, owned = after[editor]

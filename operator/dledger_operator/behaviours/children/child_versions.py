@@ -1,11 +1,11 @@
-"""Tells which watch events of a group's children may be another client's change."""
+"""Decides which watch events of a group's children may be another client's change."""
 
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
-"""The parts of the metadata that the operator applies; a change of them is no new generation."""
+"""The metadata that the operator applies; changing it does not raise the generation."""
 
 
 class ChildVersions:
@@ -17,8 +17,8 @@ class ChildVersions:
     def is_news(self, kind: str | None, body: Mapping[str, Any]) -> bool:
         """Return whether a child was deleted or has changed.
 
-        The status of a StatefulSet or a budget changes with every pod, so of kinds that have
-        generations only a new one counts, and a change of the metadata.
+        The status of a StatefulSet or a budget changes with every pod, so for kinds that
+        have generations only a new generation or a change of the metadata counts.
         """
         metadata = body["metadata"]
         key = (body.get("kind", ""), metadata["name"])

@@ -1,5 +1,5 @@
-"""Decides which watch events of a group's children call for a reconciliation, or may tell of other
-roles.
+"""Decides which watch events of a group's children call for a reconciliation, or may mean
+that the roles have changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +28,9 @@ class ChildWatch:
         return self._edits.next_may_wait(self._clock())
 
     def may_change_roles(self, body: Mapping[str, Any]) -> bool:
-        """Return whether a child is a version of the master Service that was not seen before; the
-        Service records the roles. A watch that begins again tells the same version once more.
+        """Return whether a child is a version of the master Service that was not seen before.
+
+        The Service records the roles. A restarted watch reports the same version again.
         """
         metadata = body["metadata"]
         service = names.master_service(metadata["labels"][names.GROUP_LABEL])

@@ -1,4 +1,4 @@
-"""Reconciles one group by what its other loops know of it."""
+"""Reconciles one group, using what its other loops know about it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ class GroupReconcile:
         on_newer: Callable[[Mapping[str, Any]], None],
         on_outcome: Callable[[], None],
     ) -> None:
-        """Create it. `status` returns the current status of an object; `on_newer` is called with a
+        """Create. `status` returns the current status of an object; `on_newer` is called with a
         version of it that has another spec than the one to reconcile; `on_outcome` is called with
         each outcome in the snapshot.
         """
@@ -50,7 +50,7 @@ class GroupReconcile:
 
     @property
     def growth_is_due(self) -> bool:
-        """Whether a claim is to grow that was not when the group was last reconciled.
+        """Whether a claim is to grow that was not to grow at the last reconciliation.
 
         A growth that was refused then is not due: the next look at the group tries it again.
         """
@@ -59,7 +59,7 @@ class GroupReconcile:
     async def run_once(self, body: Mapping[str, Any]) -> float | None:
         """Apply the spec of the object `body`, and store the outcome in the snapshot.
 
-        Returns in how many seconds to look again; None if events tell everything. Raises
+        Returns the seconds until the next reconciliation; None if events suffice. Raises
         GroupGoneError if the group is gone, and KubeError if a request fails.
         """
         try:
@@ -99,10 +99,10 @@ class GroupReconcile:
         return outcome
 
     async def _note(self, error: KubeError, body: Mapping[str, Any]) -> None:
-        """Store in the snapshot why a generation of the spec has no outcome, once that has lasted.
+        """Store in the snapshot why reconciliations fail, once that has lasted.
 
-        Without it, the status of an earlier generation or process would stand. While the API server
-        itself does not answer, no status can be written, and what failed says nothing about the
+        Otherwise the status would still show an earlier generation or process. While the API server
+        itself does not answer, no status can be written, and the failure says nothing about the
         group.
         """
         try:
@@ -125,8 +125,10 @@ class GroupReconcile:
         self._on_outcome()
 
     def _take_newer(self, live: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-        """Let all else use the spec that is reconciled: the watch may never tell it, and the status
-        says of this generation what is judged by the spec that is known.
+        """Let the other loops use the spec that was reconciled if it is newer than the known one.
+
+        The watch may never report it, and the status of this generation contains what these loops
+        conclude from the spec that they know.
         """
         if generation_of(live) > generation_of(known):
             self._on_newer(live)

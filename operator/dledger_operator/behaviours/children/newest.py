@@ -1,4 +1,4 @@
-"""Which version of a group's object counts: the newest one, never one that was deleted."""
+"""Finds the version of a group's object that counts: the newest, never a deleted one."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -20,8 +20,9 @@ def generation_of(body: Mapping[str, Any]) -> int:
 
 
 async def newest(api: GroupApi, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the group as it is now if `body`, which comes from a watch, is of an earlier
-    generation: another operator may have applied the newer one. Raises GroupGoneError.
+    """Return `body`, which comes from a watch, or the live object if its generation is newer.
+
+    Another operator may have applied the newer one. Raises GroupGoneError if the group was deleted.
     """
     metadata = body["metadata"]
     what = f"{names.GROUP_KIND} {metadata['namespace']}/{metadata['name']}"

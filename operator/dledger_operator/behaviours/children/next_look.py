@@ -1,17 +1,17 @@
-"""When to reconcile a group again, although no event calls for it. Pure."""
+"""Decides when to reconcile a group again although no event calls for it. Pure."""
 
 from typing import Final
 
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 
 WAITING_S: Final = 2.0
-"""How soon the operator looks again for what no watch event tells: that a name is free."""
+"""How soon the operator looks again for what no watch event reports: that a name is free."""
 UNSETTLED_S: Final = 60.0
 """How soon the operator looks again at a group that is not as its spec asks for."""
 
 
 def next_look_s(outcome: ReconcileResult, *, led: bool, contested: bool) -> float | None:
-    """Return in how many seconds to look again; None if events tell everything.
+    """Return the seconds until the next reconciliation; None if events suffice.
 
     `led` says whether the group ever had a leader, `contested` whether another client keeps
     changing a child.

@@ -19,17 +19,17 @@ NAME_TAKEN: Final = "NameTaken"
 
 
 class Ownership(enum.Enum):
-    """Whose object it is."""
+    """Whether an object belongs to a group."""
 
     OWN = "own"
     ORPHAN = "orphan"
     REMAINS = "remains"
-    """It belongs to a deleted group of the same name and is about to be deleted with it."""
+    """The object belongs to a deleted group of the same name and is about to be deleted with it."""
     FOREIGN = "foreign"
 
 
 def ownership(found: ChildView, group: Group) -> Ownership:
-    """Return whose object it is that has the name of this group's child."""
+    """Return whether an object that has the name of this group's child belongs to the group."""
     if any(owner.uid == group.uid for owner in found.owners):
         return Ownership.OWN
     if found.owners:

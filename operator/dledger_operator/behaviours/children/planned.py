@@ -27,10 +27,10 @@ NO_VERSION: Final = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """What a group has, and how much of its spec may change that now."""
+    """The existing objects of a group, and what of its spec may be rolled out now."""
 
     found: Mapping[tuple[str, str], ChildView]
-    """The objects with the names of children, by kind and name, whoever made them."""
+    """The objects with the names of children, by kind and name, no matter who made them."""
     records: FoundingRecords
     spec: AppliedSpec
     """The spec that the children are made of."""
@@ -56,7 +56,7 @@ def planned(group: Group, shape: Shape, existing: Existing) -> list[Manifest]:
     ]
     for manifest in manifests:
         judged = existing.found.get(_identity(manifest))
-        # The object that was judged, or none: another object of that name is never applied over.
+        # Change only the object that was judged, or create one: never another object of that name.
         manifest["metadata"] |= {"uid": judged.uid} if judged else {"resourceVersion": NO_VERSION}
         if manifest["kind"] == CONFIG_MAP:
             _base_on(existing.records, manifest, group, shape)
@@ -71,7 +71,7 @@ def _identity(manifest: Manifest) -> tuple[str, str]:
 
 def _left_alone(group: Group, existing: Existing) -> set[tuple[str, str]]:
     """Return the kinds and names of the children that are not applied now: names that others have
-    taken, a StatefulSet on its way out, and policies that wait for an approval.
+    taken, a StatefulSet that is being deleted, and policies that wait for an approval.
     """
     found = existing.found
     left_alone = {(each.kind, each.name) for each in foreign(found.values(), group)}
@@ -85,7 +85,7 @@ def _left_alone(group: Group, existing: Existing) -> set[tuple[str, str]]:
 
 
 def _base_on(records: FoundingRecords, manifest: Manifest, group: Group, shape: Shape) -> None:
-    """Complete the ConfigMap by what was read of it."""
+    """Complete the ConfigMap with what was read from the existing one."""
     metadata, settings, made = manifest["metadata"], records.settings, records.stateful_set
     if settings is not None:
         # Pods of an earlier release read all their settings from it when they restart.
@@ -100,7 +100,7 @@ def _base_on(records: FoundingRecords, manifest: Manifest, group: Group, shape: 
 
 
 def _keep_what_stays(existing: Existing, manifest: Manifest, shape: Shape) -> None:
-    """Complete the StatefulSet by what must stay as it is in the one that exists."""
+    """Complete the StatefulSet with what must stay as it is in the existing one."""
     annotations = manifest["metadata"]["annotations"]
     annotations[names.APPLIED_SPEC_ANNOTATION] = to_text(existing.spec)
     made, held = existing.records.stateful_set, existing.held

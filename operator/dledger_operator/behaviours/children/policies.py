@@ -1,4 +1,4 @@
-"""When a group's NetworkPolicies are made and removed."""
+"""Decides when a group's NetworkPolicies are made, and removes them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -23,8 +23,8 @@ def wait_for_approval(found: Iterable[ChildView], group: Group, held: Held | Non
     """Return whether policies that do not exist yet must not be made now.
 
     An upgrade of the operator brings policies to groups that had none. That could cut their clients
-    off, so the first ones come with the pods of the new release: neither before these are approved,
-    nor while an earlier change of the spec keeps them from being planned.
+    off, so the first ones are made together with the pods of the new release: not before these are
+    approved, and not while an earlier change of the spec keeps them from being planned.
     """
     return held is not None and not any(
         each.kind == KIND and _is_own(each, group) for each in found
@@ -32,8 +32,9 @@ def wait_for_approval(found: Iterable[ChildView], group: Group, held: Held | Non
 
 
 def needed(found: Iterable[ChildView | None], group: Group) -> Iterator[ChildView]:
-    """Return the objects with the names of children, without those of others whose names the group
-    does not need: policies, if it is to have none.
+    """Yield the objects with the names of children, except foreign ones whose names are not needed.
+
+    Those are policies that others made, if the group is to have none.
     """
     wanted = network_policies.is_wanted(group)
     for each in found:

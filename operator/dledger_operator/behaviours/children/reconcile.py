@@ -119,7 +119,7 @@ async def reconcile(
     name of a child change nothing.
 
     `led` says whether the group ever had a leader; `reported` is as in `find_identity`;
-    `blank` names the volume claims whose members say that they hold nothing; `use` tells how full
+    `blank` names the volume claims whose members report that they hold nothing; `use` says how full
     volumes are, by claim. The replicas of an existing StatefulSet do not change here; scaling
     changes them. Raises GroupGoneError if the group is gone: its deletion may have been missed, and
     no child of a deleted group may be created.
@@ -178,7 +178,7 @@ async def _wanted_while_paused(
     """Return the revision that a paused spec asks for; None if there is no StatefulSet."""
     existing = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     if existing is None or existing.first_voters not in names.REPLICAS_ALLOWED:
-        return None  # an annotation that somebody has changed; it is named once the pause ends
+        return None  # somebody has changed the annotation; this is reported once the pause ends
     shape = Shape.of_new(existing.first_voters)
     wanted, spec = children.revision(group, shape), applied_spec(body)
     held = find_held(group, wanted, spec, existing, founding=False, approved="", now=now)
@@ -197,7 +197,8 @@ async def _find_children(api: ChildrenApi, group: Group) -> dict[tuple[str, str]
 def _obstacle(found: Iterable[ChildView], group: Group) -> Problem | None:
     """Return why no child may be applied at all.
 
-    A group that has its StatefulSet goes on without the other names that were taken from it.
+    A group that has its StatefulSet does without other children whose names are taken, except
+    the ConfigMap.
     """
     if remaining := remains(found, group):
         return waiting_for(remaining)

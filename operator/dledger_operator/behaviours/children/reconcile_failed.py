@@ -1,4 +1,4 @@
-"""What is said about a reconciliation that fails: at which object, and what to do. Pure."""
+"""The problem that is reported when a reconciliation fails, with what to do. Pure."""
 
 from typing import Final
 
@@ -28,12 +28,12 @@ _CURES: Final[tuple[tuple[type[KubeError], str], ...]] = (
 
 def problem_of(error: KubeError) -> Problem:
     """Return the problem of a group whose reconciliation fails. The error names the request."""
-    cure = next((told for kind, told in _CURES if isinstance(error, kind)), _UNAVAILABLE)
-    told = str(error)[:MESSAGE_LENGTH_MAX]
+    cure = next((text for kind, text in _CURES if isinstance(error, kind)), _UNAVAILABLE)
+    text = str(error)[:MESSAGE_LENGTH_MAX]
     return Problem(
         reason=RECONCILE_FAILED,
         message=(
-            f"the operator cannot tell that the spec is in effect, since a request fails: {told}; "
+            f"the operator cannot tell that the spec is in effect, since a request fails: {text}; "
             f"{cure}; the operator tries again, at least every 30 s"
         ),
     )

@@ -36,8 +36,8 @@ def roles_in_force(service: ChildView | None, group: Group) -> Roles:
     The record and the selector were written together. If they differ, somebody has edited one of
     them by hand: the selector if the record is what the spec asks for, and the record if the
     selector is. Then the other one counts, so the next reconciliation puts the edited one back. If
-    the spec has changed too, the record counts. A record with a value that no label may have says
-    nothing.
+    the spec has changed too, the record counts. A record with a value that no label may have is
+    ignored.
     """
     if service is None or ownership(service, group) not in (Ownership.OWN, Ownership.ORPHAN):
         return group.roles
@@ -72,8 +72,9 @@ def _recorded(text: str, group: Group) -> Roles | None:
 
 
 def _is_role_label(key: object) -> bool:
-    """Return whether the CRD allows this label for roles; the operator removes former ones from
-    pods, so no other label of a pod may pass for one.
+    """Return whether the CRD allows this label for roles.
+
+    The operator removes former role labels from pods, so it must not take another label for one.
     """
     if not isinstance(key, str) or len(key) > LABEL_LENGTH_MAX or not _LABEL.fullmatch(key):
         return False
@@ -92,7 +93,7 @@ def to_apply(group: Group, in_force: Roles) -> Roles:
 
 
 def differ(wanted: Roles, in_force: Roles) -> bool:
-    """Return whether the Services would select by something else."""
+    """Return whether the Services would select by another label or value."""
     return replace(wanted, former=()) != replace(in_force, former=())
 
 

@@ -1,4 +1,4 @@
-"""Whether members say that they hold nothing of a group. Pure."""
+"""Decides from the answers of members whether they hold nothing of a group. Pure."""
 
 from collections.abc import Mapping
 
@@ -19,10 +19,10 @@ def holds_nothing(answer: NodeStatus) -> bool:
 
 
 def never_elected(answers: Mapping[str, NodeStatus], first_voters: int) -> bool:
-    """Return whether the first voters, by their answers, cannot have elected a leader ever.
+    """Return whether the answers of the first voters prove that they never elected a leader.
 
-    One that was elected has the promises of a majority, which lasts on their disks. So nothing may
-    be held by any member that answers, and those that do not answer must be too few.
+    An elected leader has the votes of a majority, which are durable on their disks. So every member
+    that answers must hold nothing, and those that do not answer must be too few for a majority.
     """
     voters = {names.member_id(ordinal) for ordinal in range(first_voters)}
     silent = voters - answers.keys()

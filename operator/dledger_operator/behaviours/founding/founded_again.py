@@ -7,22 +7,23 @@ majority of the earlier ones. So the operator first proves that the first foundi
 leader and never will:
 
 1. It removes the pods that are not to vote first, but keeps a majority of the first voters, and
-   waits until those pods are gone, and nothing that they have sent can be on its way any longer.
-   As for a StatefulSet itself, a pod is gone when the API server says so: somebody who forces the
-   deletion of a pod must know that it does not run.
+   waits until those pods are gone and nothing that they sent can still be in flight. As for a
+   StatefulSet itself, a pod is gone when the API server says so: anyone who forces the deletion of
+   a pod must make sure that it does not run.
 2. It asks the members that it kept. Each must have promised nothing, not even a term, or have a
-   volume claim that was never bound. They are a majority, so no leader was elected before. A later
-   one would be a member that was kept, and would get all its votes from now on, from such members
-   too: a candidate saves its term before it asks for votes. A joining member that still has to hear
-   a removed one, since its own start, votes for nobody (`dledger_node.raft.joining`), and neither
-   does one whose first process starts from now on. So the others must be too few for a majority.
+   volume claim that was never bound. They are a majority, so no leader was elected before. A
+   leader elected later would be a kept member and would get all its votes after this point, also
+   from kept members: a candidate saves its term before it asks for votes. A joining member votes
+   for nobody until it has heard from each removed member since its own start
+   (`dledger_node.raft.joining`); the same holds for a member whose first process starts after this
+   point. So the others must be too few for a majority.
    As everywhere in Raft, all this holds unless volumes of a majority were lost before.
 3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
    meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
    being deleted, its controller makes no pods. Only then are the new first voters recorded, over
    the ConfigMap as it was before the deletion. If this is interrupted, the next reconciliation
-   makes the StatefulSet again with the first voters that are recorded. It changes the ConfigMap
-   before (`fence`), so a record that is late is refused.
+   makes the StatefulSet again with the first voters that are recorded. Before that
+   it changes the ConfigMap (`fence`), so a late record is refused.
 """
 
 from collections.abc import Mapping
@@ -41,8 +42,8 @@ from dledger_operator.spec.shape import Shape
 FOUNDING_AGAIN: Final = "FoundingAgain"
 _AFTER: Final = "after "
 IN_FLIGHT_S_MAX: Final = 5.0
-"""What a pod has sent reaches others at most this long after the API server says that it is gone.
-Its kubelet has ended its processes, and so its connections, before.
+"""How long messages from a pod may still arrive after the API server says that it is gone. Before
+that, its kubelet has ended its processes, and so its connections.
 """
 
 
@@ -50,8 +51,8 @@ Its kubelet has ended its processes, and so its connections, before.
 class Unbegun:
     """What is known of a group that never had a leader.
 
-    It was read in this order: the StatefulSet, the pods and claims, and the members' answers,
-    twice: what reached a member's host before the first, the member has read before the second.
+    The parts were read in this order: the StatefulSet, the pods and claims, and the members'
+    answers, twice. A member has read what reached its host before its first answer by its second.
     """
 
     is_seen: bool
@@ -63,9 +64,9 @@ class Unbegun:
     unbound: frozenset[str]
     """The ids of the members whose volume claim exists and was never bound."""
     asked_s: float
-    """When the pods were asked for, by a monotonic clock."""
+    """When the request for the list of pods was sent, by a monotonic clock."""
     listed_s: float
-    """When they had been listed."""
+    """When the list of pods was received, by the same clock."""
 
 
 class Watch:
@@ -79,13 +80,13 @@ class Watch:
     def may_have_begun(
         self, stateful_set: StatefulSetView, answers: Mapping[str, NodeStatus]
     ) -> bool:
-        """Return whether a member of this StatefulSet has ever said that it holds something."""
+        """Return whether a member of this StatefulSet has ever reported that it holds something."""
         if not all(map(holds_nothing, answers.values())):
             self._begun_uid = stateful_set.uid
         return self._begun_uid == stateful_set.uid
 
     def absent_s(self, stateful_set: StatefulSetView, unbegun: Unbegun) -> float:
-        """Return for how long no pod of a removed member was seen; 0 if one is there, or if the
+        """Return for how long no pod of a removed member was seen; 0 if one exists, or if the
         StatefulSet has changed since.
         """
         made = stateful_set
@@ -97,18 +98,19 @@ class Watch:
 
 
 def applies(replicas: int, shape: Shape) -> bool:
-    """Return whether a group that never had a leader is to begin with `replicas` first voters
-    instead of more. One that is to have more begins as it was founded, and grows.
+    """Return whether a group that never had a leader is to begin with `replicas`, fewer voters.
+
+    A group that is to have more begins as it was founded, and then grows.
     """
     return shape.state is GroupState.NEW and replicas < shape.first_voters
 
 
 def fence(uid: str, known: str, *, again: bool) -> str:
-    """Return what the ConfigMap says of the StatefulSet, in place of `known`; empty for nothing.
+    """Return the ConfigMap's note of the StatefulSet, in place of `known`; empty for none.
 
     `uid` is that of the StatefulSet, empty if there is none, and `again` is from `applies`. A
     founding is recorded over a ConfigMap that names the StatefulSet which was deleted, and only if
-    nobody has changed it. Whoever makes another StatefulSet changes it before, once.
+    nobody has changed it. Before another StatefulSet is made, the ConfigMap is changed once.
     """
     if uid:
         return uid if again else known
@@ -123,10 +125,10 @@ def next_step(
     *,
     absent_s: float,
 ) -> SetPods | FoundAgain | Wait:
-    """Return the next step towards `replicas` first voters, which are fewer than `shape` has.
+    """Return the next step toward `replicas` first voters, which are fewer than `shape` has.
 
     `shape.pods` are the replicas of the StatefulSet, `answers` are by member id, from pods that are
-    not leaving, and `absent_s` is from `Watch`. All of them hold nothing.
+    not leaving, and `absent_s` is from `Watch`. All members that answer hold nothing.
     """
     first, majority = shape.first_voters, shape.first_voters // 2 + 1
     keep = max(replicas, majority)
@@ -157,7 +159,7 @@ def next_step(
 
 
 def _must_hear(answer: NodeStatus, removed: frozenset[str]) -> bool:
-    """Return whether a member votes for nobody before it has heard a removed one."""
+    """Return whether a member must hear from a removed one before it votes."""
     return answer.joining and not removed.isdisjoint(answer.unheard_voters)
 
 

@@ -46,7 +46,7 @@ def find_shape(
     voters: int,
     blank: frozenset[int] = frozenset(),
 ) -> Shape | Problem:
-    """Return the shape of a group. `led`: the group has had a leader, which ends its founding.
+    """Return the shape of a group; `led` says if it has had a leader, which ends its founding.
 
     `blank` is from `blank_ordinals`. A group that never had a leader begins over existing volume
     claims if each is blank, those of all first voters among them.
@@ -94,8 +94,8 @@ def blank_ordinals(claims: Sequence[VolumeClaimView], blank: frozenset[str]) -> 
 def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:
     """Return the number of first voters by record; -1 for an invalid record.
 
-    Where the ConfigMap says that a number is superseded, the records that outlive a StatefulSet may
-    still have it.
+    If the ConfigMap says that a number is superseded, the records that outlive a StatefulSet may
+    still contain it.
     """
     recorded: dict[str, int] = {}
     if records.settings is not None:
@@ -110,8 +110,8 @@ def _recorded_first_voters(records: FoundingRecords) -> dict[str, int]:
 
 
 def _contradiction(records: FoundingRecords, recorded: Mapping[str, int]) -> Problem:
-    told = {**recorded, **dict(_lasting_records(records))}
-    listed = ", ".join(f"{source} says {count}" for source, count in told.items())
+    counts = {**recorded, **dict(_lasting_records(records))}
+    listed = ", ".join(f"{source} says {count}" for source, count in counts.items())
     settings, made = records.settings, records.stateful_set
     if settings and made and made.first_voters in settings.superseded:
         advice = "delete the ConfigMap, and leave the StatefulSet: its members may have begun"
@@ -161,8 +161,8 @@ def _is_being_founded(records: FoundingRecords) -> bool:
 
 
 def _pods(records: FoundingRecords, first_voters: int, *, asleep: bool) -> int:
-    """Return the current replicas of the StatefulSet. `asleep`: the group has begun, and is to have
-    no pods.
+    """Return the current replicas of the StatefulSet; `asleep` says that the group has begun and is
+    to have no pods.
 
     A StatefulSet that was lost gets one pod per volume claim, or none if the group is asleep. An
     extra pod is harmless: it is removed as soon as a leader confirms that it is not a member.
@@ -173,7 +173,7 @@ def _pods(records: FoundingRecords, first_voters: int, *, asleep: bool) -> int:
         return records.stateful_set.replicas
     note = records.settings.note if records.settings else ""
     if note.isascii() and note.isdigit() and int(note[:3]) <= names.REPLICAS_MAX:
-        return int(note[:3])  # the operator has deleted it itself, and has left the pods
+        return int(note[:3])  # the operator itself deleted the StatefulSet and left the pods
     if asleep:
         return 0
     return max(first_voters, min(_claimed_members(records), names.REPLICAS_MAX))

@@ -35,7 +35,7 @@ class FoundingApi(Protocol):
 async def read_founding_records(
     api: FoundingApi, group: Group, status: Mapping[str, Any], claims: Sequence[VolumeClaimView]
 ) -> FoundingRecords:
-    """Read the objects that record a group's founding; claims count only if another is missing."""
+    """Read the objects that record a group's founding; claims count only if one is missing."""
     settings = await api.settings(group.namespace, names.settings_config_map(group.name))
     stateful_set = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     return FoundingRecords(
@@ -49,14 +49,14 @@ async def read_founding_records(
 async def in_the_way(
     api: FoundingApi, group: Group, records: FoundingRecords, *, led: bool
 ) -> Problem | None:
-    """Return what must be gone before the group is founded, or gets its lost objects again.
+    """Return what must be gone before the group is founded or its lost objects are made again.
 
-    These are the claims of a deleted group of its name, and the pods of a founding that another one
-    supersedes: they know other first voters (`founding.founded_again`). `led`: the group has had a
-    leader.
+    Those are the claims of a deleted group of its name, and the pods of a founding that another one
+    supersedes, which know other first voters (`founding.founded_again`). `led` says whether the
+    group has had a leader.
 
-    A claim that is being deleted is taken for such a claim only before the group has begun. Later
-    it is the group's own: it goes once the pod that uses it has ended, and the StatefulSet makes
+    A claim that is being deleted counts as such only before the group has begun. Later it is the
+    group's own: it goes once the pod that uses it has ended, and the StatefulSet makes
     the pod and the claim again.
     """
     former, begun = of_a_deleted_group(records.claims, group), led or has_begun(records)

@@ -1,7 +1,7 @@
 """Finds out which identity a group has, or gives it one. Pure.
 
 A group gets its identity at its founding: the UID of its object, so that two runs of the operator
-give the same. It is recorded like the first voters (`founding`), and in the members' folders. A
+choose the same. It is recorded like the first voters (`founding`), and in the members' folders. A
 group of an earlier release has none: it adopts the one that its members report, or, once all voters
 have answered that they know none, the UID of its object. A group that was made with `dledger-node
 store adopt` has another identity than its records; an annotation of its object then overrides them.

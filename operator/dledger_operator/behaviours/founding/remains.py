@@ -1,4 +1,4 @@
-"""What a deleted group of the same name has left, for whose end a group waits. Pure."""
+"""Finds what is left of a deleted group of the same name, which a group waits for. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Tells which members could lead now, from their pods and from what they have just said. Pure."""
+"""Decides which members could lead now, from their pods and their latest answers. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Candidate:
     member_id: str
     pod: str
     problem: Problem | None
-    """Why it could not lead now, whatever it lacks; None if it could."""
+    """Why it could not lead now, even if it lacked no entries; None if it could."""
     lag_entries: int | None
-    """How many committed entries it lacks, as the leader says; None if the leader does not say."""
+    """How many committed entries it lacks, by the leader's answer; None if that is not known."""
     behind: bool = False
     """Whether a roll that is under way will replace its pod."""
 
@@ -60,13 +60,13 @@ def find_candidates(
     """Return the members with a pod. `answers` are by pod uid. `staying` are the members that the
     spec asks for, `rolling_out` the names of the pods that a roll will replace.
     """
-    told = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
-    leading = proven_leader(list(told.values()))
+    latest = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
+    leading = proven_leader(list(latest.values()))
     members = [
         Candidate(
             member_id=pod.member_id,
             pod=pod.name,
-            problem=_problem(pod, told.get(pod.uid), leading, staying),
+            problem=_problem(pod, latest.get(pod.uid), leading, staying),
             lag_entries=leading.lacks_committed(pod.member_id) if leading else None,
             behind=pod.name in rolling_out,
         )

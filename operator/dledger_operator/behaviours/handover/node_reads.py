@@ -1,7 +1,7 @@
 """Reads Nodes again at intervals, since a watch can be silent although they change.
 
-Without this, nobody would notice a drain: of Nodes, the operator knows only what it is told. A LIST
-of all of them is large in a large cluster, so it is as rare as that of a group's pods.
+Without this, a drain could go unnoticed, since the operator knows only what the watch reports. A
+LIST of all Nodes is large in a large cluster, so it is as rare as that of a group's pods.
 """
 
 import asyncio
@@ -17,24 +17,24 @@ logger = logging.getLogger(__name__)
 
 PACE: Final = Pace(interval_s=60.0, gap_s=1.0, failure_gap_s_max=60.0)
 AT_ONCE: Final = 250
-"""Nodes that are taken in one turn of the event loop, which also follows leaders."""
+"""How many Nodes are processed in one turn of the event loop, which also follows leaders."""
 
 
 class NodeApi(Protocol):
     """The API request of this behavior."""
 
     async def nodes(self) -> Sequence[Mapping[str, Any]]:
-        """List all Nodes, as new as etcd."""
+        """List all Nodes as they are in etcd, not from a cache."""
 
 
 class NodeReads:
-    """Reads Nodes again, and takes what the watch has not told."""
+    """Reads Nodes again, and stores what the watch has not reported."""
 
     def __init__(
         self, api: NodeApi, nodes: Nodes, random: Random, on_differs: Callable[[str], None]
     ) -> None:
-        """`on_differs` is called with the name of each Node of which anything that matters has
-        changed without an event.
+        """Create; `on_differs` is called with the name of each Node of which anything that matters
+        has changed without an event.
         """
         self._api = api
         self._nodes = nodes
@@ -57,11 +57,11 @@ class NodeReads:
 
     async def run_once(self) -> None:
         """Read all Nodes once."""
-        told, bodies = self._nodes.told(), await self._api.nodes()
+        known, bodies = self._nodes.told(), await self._api.nodes()
         for first in range(0, len(bodies), AT_ONCE):
-            self._tell(self._nodes.listed(told, bodies[first : first + AT_ONCE]))
+            self._tell(self._nodes.listed(known, bodies[first : first + AT_ONCE]))
             await asyncio.sleep(0)
-        self._tell(self._nodes.missing(told, {body["metadata"]["name"] for body in bodies}))
+        self._tell(self._nodes.missing(known, {body["metadata"]["name"] for body in bodies}))
 
     def _tell(self, names: Iterable[str]) -> None:
         for name in names:

@@ -36,11 +36,10 @@ class NodeView:
     """Whether its kubelet reports to the API server that it is ready."""
 
     def why_emptied(self, pod: PodView) -> str:
-        """Return why the node is being emptied, as far as this pod is concerned; empty if it is
-        not.
+        """Return why the node is being emptied of this pod; empty if it is not.
 
         A pod was put on the node when it tolerated every taint. So a taint that it does not
-        tolerate came later: somebody drains the node.
+        tolerate came later: somebody is draining the node.
         """
         if self.cordoned:
             return "it is cordoned"
@@ -51,7 +50,7 @@ class NodeView:
 
 
 class Nodes:
-    """The Nodes of the cluster, as the watch has told, and LISTs have (`node_reads`)."""
+    """The Nodes of the cluster, as reported by the watch and by LISTs (`node_reads`)."""
 
     def __init__(self) -> None:
         """Create an empty set, which stays empty if Nodes may not be read."""
@@ -75,8 +74,9 @@ class Nodes:
         return node.ready if node else None
 
     def changed(self, body: Mapping[str, Any]) -> bool:
-        """Take a Node that was created or changed, as the watch tells. Return whether anything that
-        matters differs. A watch that lags may tell less than a LIST has.
+        """Store a Node that the watch reports. Return whether anything that matters differs.
+
+        A watch may lag behind a LIST, so an event that is older than what is known is ignored.
         """
         known = self._versions.get(body["metadata"]["name"], "")
         if version_number(body["metadata"].get("resourceVersion", "")) < version_number(known):
@@ -92,9 +92,9 @@ class Nodes:
         return dict(self._versions)
 
     def listed(self, before: Mapping[str, str], bodies: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Take Nodes of a LIST that began when `before` was known. Return the names of those of
-        which anything that matters differs. What was told of a Node meanwhile may be newer, and
-        stays.
+        """Store Nodes of a LIST that began when `before` was known. Return the names of those of
+        which anything that matters differs. A Node that the watch has reported meanwhile may be
+        newer, and stays as it is.
         """
         found = {body["metadata"]["name"]: body for body in bodies}
         return [
@@ -147,7 +147,7 @@ def _is_drain(taint: Taint) -> bool:
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Apply the rule of Kubernetes, but for tolerations that end: such a pod is evicted later."""
+    """Apply Kubernetes' rule, but ignore tolerations that end: such a pod is evicted later."""
     if toleration.ends or toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":

@@ -3,13 +3,12 @@ and with the preferred leader. Pure.
 
 A node that is being emptied comes first, and at once: its pods are about to be evicted. The
 preferred leader gets the leadership once it has been able to lead for a while, so that a member
-that comes and goes does not take it each time, and for longer if it has lost it lately
-(`settling`). A member on a node that is being emptied is not
-able to lead, whatever is preferred. Nor is a member whose pod a roll is about to replace: the roll
-would move the leadership again, perhaps to where it came from. If the roll has halted, such a
-member comes last: it may be long until somebody corrects the spec. So each handover ends where no
-rule asks for another one: `tests/kube/test_placement.py` and `test_roll_and_placement_model.py`
-check it for all states.
+that comes and goes does not take it each time. A member that has lost it lately must wait longer
+(`settling`). A member on a node that is being emptied is not able to lead, even if it is preferred.
+Nor is a member whose pod a roll is about to replace: the roll would move the leadership again,
+perhaps to where it came from. If the roll has halted, such a member comes last, since it may be
+long until somebody corrects the spec. So after each handover no rule asks for another one, which
+`tests/kube/test_placement.py` and `test_roll_and_placement_model.py` check for all states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ class Place:
 
     node: str = ""
     known: bool = False
-    """Whether the node is known, so that its being emptied would be seen."""
+    """Whether the node is known, so that a drain of it would be noticed."""
     emptied: str = ""
     """Why the node is being emptied; empty if it is not."""
     preferred: bool = False
@@ -51,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementState:
-    """What the decision follows from."""
+    """The input of the decision."""
 
     candidates: Candidates
     places: Mapping[str, Place]
@@ -64,7 +63,7 @@ class PlacementState:
     """How often each member has lately lost the leadership, other than by handing over."""
     paused: bool = False
     rolling: bool = False
-    """Whether pods are being replaced, after which the leadership has moved anyway."""
+    """Whether pods are being replaced, which moves the leadership anyway."""
     roll_halted: bool = False
     """Whether that roll replaces no pod and moves no leadership until somebody acts."""
     scaling: bool = False
@@ -91,7 +90,7 @@ class Stay:
 
 
 Decision: TypeAlias = Move | Stay | Wait
-"""`Wait`: the leader should be another member, and the leadership cannot be moved now."""
+"""`Wait` means that another member should lead, but the leadership cannot be moved now."""
 
 
 def find_places(
@@ -138,9 +137,7 @@ def decide(state: PlacementState) -> Decision:
 
 
 def moved_back(state: PlacementState, target: str) -> Problem | None:
-    """Return why the leadership would be taken from a member again that got it now; None if it
-    would not be.
-    """
+    """Return why a member that got the leadership now would lose it again; else None."""
     leader = Leader(term=0, member_id=target)
     after = replace(
         state,
@@ -217,7 +214,7 @@ def _settle_s(state: PlacementState, preference: PreferredLeader, member: Candid
 
 
 def _when_settled(state: PlacementState, preference: PreferredLeader, member: Candidate) -> str:
-    """Say when a preferred leader gets the leadership."""
+    """Return when a preferred leader gets the leadership, in words."""
     settled_s = _settle_s(state, preference, member)
     says = (
         f"{member.member_id} gets the leadership once it has been able to lead for {settled_s:g} s"

@@ -1,5 +1,5 @@
 """Keeps a group's leadership where it should be: off nodes that are being emptied, and with the
-preferred leader. Each step is decided on what members say right then.
+preferred leader. Each step is decided by what the members answer right before it.
 """
 
 import logging
@@ -54,18 +54,18 @@ class AbleTimes:
         self._since_s: dict[str, tuple[object, float]] = {}
 
     def forget(self, member_id: str) -> None:
-        """Let a member start again when it is next observed."""
+        """Restart the time of a member when it is next observed."""
         self._since_s.pop(member_id, None)
 
     def forget_all(self) -> None:
-        """Let every member start again when it is next observed."""
+        """Restart the time of every member when it is next observed."""
         self._since_s.clear()
 
     def observe(
         self, pods: Sequence[PodView], able: frozenset[str], now_s: float
     ) -> dict[str, float]:
-        """Take the members that are able to lead at `now_s`. Return for how many seconds each has
-        been, by member id. A pod that was made again, or was not ready meanwhile, starts again.
+        """Record the members that are able to lead at `now_s`. Return for how many seconds each has
+        been, by member id. The time restarts if the pod was made again or was not ready meanwhile.
         """
         since_s = {}
         for pod in pods:
@@ -103,10 +103,10 @@ class Placer:
         """Why the leader did not hand over when it was last asked."""
 
     async def run_once(self) -> float | None:
-        """Move the leadership if it should be elsewhere. Return in how many seconds to look again;
-        None if an event will tell.
+        """Move the leadership if it should be elsewhere. Return the seconds until the next run;
+        None if events suffice.
 
-        Members are asked only if the leader that was last seen should be another one.
+        Members are asked only if the leadership should move from the leader that was last seen.
         """
         snapshot, group = self._snapshot, self._snapshot.group
         if group is None or not snapshot.reconciled.generation:
@@ -138,7 +138,7 @@ class Placer:
     def _pause_s(self, group: Group, pods: Sequence[PodView], decision: Decision) -> float:
         """Return how soon to look again while the leader should be another member.
 
-        What a member that settles does meanwhile has no event, and its time may begin again.
+        No event reports what a settling member does meanwhile, and its time may restart.
         """
         preferred, seen = group.preferred_leader, (type(decision), decision.reason)
         stable_s = preferred.stable_for_s / 10 if preferred else 0.0
@@ -174,7 +174,7 @@ class Placer:
         )
 
     async def _hand_over(self, group: Group, pods: Sequence[PodView], move: Move) -> Decision:
-        """Ask the leader, unless it has refused a moment ago."""
+        """Ask the leader to hand over, unless it refused a moment ago."""
         if self._refused and self._context.clock() < self._retry_at_s:
             return self._refused
         ips = {pod.member_id: pod.ip for pod in pods}

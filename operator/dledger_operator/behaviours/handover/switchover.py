@@ -43,7 +43,7 @@ class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
         "transferSeconds": ("asked", "led"),
         "serviceSeconds": ("led", "ended"),
     }
-    look_again_s = 0.1  # no event tells that a member leads
+    look_again_s = 0.1  # no event reports that a member leads
 
     def __init__(
         self, body: Mapping[str, Any], context: Context, on_gone: Callable[[], None]
@@ -125,7 +125,7 @@ class SwitchoverWorker(SteppedWorker[SwitchoverRequest]):
     async def _hand_over(
         self, state: SwitchoverState, leader: Leader, now: GroupNow | None
     ) -> float:
-        """Ask the leader, unless it has refused a moment ago."""
+        """Ask the leader to hand over, unless it refused a moment ago."""
         if self._refused and self._context.clock() < self._retry_at_s:
             return await self._take(self._refused)
         self._times.note("asked")

@@ -3,12 +3,12 @@
 A switchover waits until every earlier one of its group has ended. Then it begins: its target is
 checked once, and refused with the reason if it cannot lead. The leader's id is recorded before the
 leader is asked to hand over. From then on nothing is refused, since the transfer may be under way:
-the operator asks again until the target leads, or until the time is over. It asks only while the
+the operator asks again until the target leads, or until the timeout. It asks only while the
 target could lead, because a leader takes no appends while it hands over.
 
-No state is kept between steps but what the object's status records. So another operator can take
-the next step, and a transfer that was asked for twice is asked of a leader that no longer leads,
-which refuses.
+Between steps, state is kept only in the object's status. So another operator can take the next
+step. If it asks for the transfer a second time, it asks a leader that no longer leads, which
+refuses.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ SERVICE_FOLLOWS: Final = "ServiceFollows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchoverState:
-    """What the next step follows from."""
+    """The input of the decision on the next step."""
 
     request: SwitchoverRequest
     first: str
@@ -121,9 +121,7 @@ def _timed_out(state: SwitchoverState) -> End:
 
 
 def _refusal(state: SwitchoverState) -> Problem | None:
-    """Return why nothing is asked of the leader; None if the target can lead, as far as is known
-    without a leader.
-    """
+    """Return why the leader is not asked; None if the target can lead, as far as is known."""
     if state.paused:
         message = (
             "spec.paused is true, so the operator changes nothing in the group; resume it first, "
@@ -153,8 +151,9 @@ def _target_problem(state: SwitchoverState) -> Problem | None:
 
 
 def _roll_problem(state: SwitchoverState) -> Problem | None:
-    """Refuse a member that a roll is about to replace while it has replaced others: the roll would
-    take the leadership from it again.
+    """Return the problem of a target that a roll is about to replace after other pods.
+
+    The roll would take the leadership from it again.
     """
     target = state.candidates.get(state.request.target)
     replaced = [each.member_id for each in state.candidates.members if not each.behind]

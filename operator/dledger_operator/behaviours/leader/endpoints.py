@@ -10,10 +10,10 @@ from dledger_operator.observed_state import ObservedEndpoints
 def judge(
     endpoints: Sequence[EndpointView] | None, *, service: str, leader_pod: str
 ) -> ObservedEndpoints:
-    """Compare the ready endpoints with the leader's pod, which is empty without a leader. They are
-    None while nobody has read them.
+    """Compare the ready endpoints with the leader's pod.
 
-    Endpoints that are not ready receive no traffic, so they are ignored.
+    `endpoints` is None until they have been read; `leader_pod` is empty without a leader. Endpoints
+    that are not ready receive no traffic, so they are ignored.
     """
     if endpoints is None:
         message = f"the endpoints of {service} have not been read yet"

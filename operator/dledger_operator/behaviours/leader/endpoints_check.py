@@ -9,7 +9,7 @@ from dledger_operator.behaviours.group_snapshot import GroupSnapshot
 from dledger_operator.behaviours.leader.leader_history import PhaseTime
 
 WRONG_S: Final = 30.0
-"""How soon the operator looks again at endpoints that are wrong, although no event tells it."""
+"""How soon the operator reads endpoints that are wrong again, even without an event."""
 
 
 class EndpointsCheck:
@@ -31,7 +31,7 @@ class EndpointsCheck:
         self._on_phases = on_phases
 
     async def run_once(self) -> float | None:
-        """Read and compare. Returns in how many seconds to look again; None if an event tells."""
+        """Read and compare. Return the seconds until the next check; None if events suffice."""
         snapshot = self._snapshot
         if snapshot.group is None:
             return None

@@ -10,11 +10,11 @@ Each patch carries the resourceVersion from the LIST, so it fails if the pod has
 keeps two concurrent operators safe: an operator that tries to promote a pod for an older term gets
 a conflict, because the pod was fenced, and then reads the higher term. Decisions use a single LIST,
 because watch events of different pods have no common order. It may come from the server's cache: an
-old LIST is like one of an operator that is slow to act on it.
+outdated LIST is no worse than a current one on which an operator acts late.
 
 All replicas of the operator follow, and the one that acts has a head start. Without it, they would
-make each other's patches conflict, and the API server would have all requests twice, just when the
-Service waits.
+make each other's patches conflict, and the API server would get all requests twice, just when the
+Service waits for them.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ logger = logging.getLogger(__name__)
 # A follower that loses its leader for a shorter time stays in the slave Service. If it cannot
 # serve, its readiness probe removes it sooner; this timeout covers the loss of a whole node.
 NOT_FOLLOWING_S_MAX: Final = 10.0
-# How soon the operator looks again while there is no leader, or an odd pod or term.
+# How soon the operator looks again while there is no leader, or an unexpected pod or term.
 LOOK_AGAIN_S: Final = 10.0
-# How long a replica that does not act leaves the labels to the one that does. That one needs three
-# requests; one that was lost together with the leader costs its clients this time.
+# How long a replica that does not act leaves the labels to the one that does. The latter needs
+# three requests. If it was lost together with the leader, clients wait for this time.
 HEAD_START_S: Final = 0.5
 # How often a replica that does not act looks at the pods. If it looked at each event, it would ask
 # the API server as much as the one that acts, just then.
 STANDING_BY_GAP_S: Final = 0.2
-# So that one of the times above is over, and not just about to be, when the operator looks again.
+# Added to the waits above, so that they are certainly over when the operator looks again.
 CLOCK_S: Final = 0.05
 # Conflicts are caused by kubelets that update pod statuses, and end when the pods settle.
 ATTEMPTS_MAX: Final = 20
@@ -66,7 +66,7 @@ class PodApi(ListApi, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowResult:
-    """The outcome of a run: the pods, and their leader. While a run fails, it is what is known."""
+    """The outcome of a run: the pods and their leader. After a failed run, what is known."""
 
     pods: tuple[PodView, ...] = ()
     leader: Leader | None = None
@@ -80,7 +80,7 @@ class FollowResult:
     roles: Roles | None = None
     """The roles that the labels follow."""
     foreign: tuple[str, ...] = ()
-    """Pods that carry the group's label and are not its members'."""
+    """Pods that carry the group's label but are not its members' pods."""
     overstated: tuple[str, ...] = ()
     """Pods whose term annotation is above every member's term."""
     problem: Problem | None = None
@@ -93,7 +93,7 @@ class FollowResult:
 
     @property
     def awaits_labels(self) -> bool:
-        """Whether the master Service does not send to the leader yet, so that no member may go."""
+        """Whether the master Service does not select the leader, so no member may be removed."""
         return self.leader not in (None, self.labeled)
 
 
@@ -129,19 +129,19 @@ class LeaderFollower:
         self._stands_by = stands_by
         self._list = PodList(api)
         self.unsettled: FollowResult | None = None
-        """What the last run has decided, if it has left patches to make."""
+        """The result of the last run, if it has left patches to make."""
         self._told = False
-        """Whether a watch event has told of a pod since the last run began."""
+        """Whether a watch event of a pod was received since the last run began."""
         self._seen: frozenset[Observation] = frozenset()
-        """What the members had said when the last run began."""
+        """The members' answers when the last run began."""
         self._looked_at_s: float | None = None
         """When the last run that did not fail began."""
         self._left_since_s: float | None = None
         """Since when patches are left to the replica that acts."""
         self._calm = False
-        """Whether the last run found nothing that may end without an event."""
+        """Whether the last run found no condition that may end without an event."""
         self._strays_since_s: dict[str, float] = {}
-        """Since when each pod that does not follow the leader does not, by uid."""
+        """By pod uid, since when each pod has not followed the leader; no entry if it follows."""
         self._roles: Roles | None = None
         self.roles_changed = True
         """Whether the master Service may have changed since its roles were read."""
@@ -149,13 +149,13 @@ class LeaderFollower:
     async def run_once(self, group: Group, membership: Membership) -> float | None:
         """Make the labels match the leader, by the roles of the Services as applied.
 
-        Returns in how many seconds to look again, although nothing may have changed by then; None
-        if there is no such time. Raises UnavailableError after too many conflicts.
+        Returns the seconds until the next run, due even without an event; None if events
+        suffice. Raises UnavailableError after too many conflicts.
         """
         now = self._clock()
         if (too_soon_s := self._too_soon_s(now)) > 0:
             return too_soon_s
-        # A run that nothing called for looks for what no event has told.
+        # A run that nothing called for looks for what no event has reported, so not in the cache.
         seen = frozenset(self._polls.observations())
         cached = self._told or seen != self._seen
         self._told, self._seen, self.unsettled = False, seen, None
@@ -179,7 +179,7 @@ class LeaderFollower:
         )
 
     def saw(self, resource_version: str) -> None:
-        """Note the version of a pod that a watch event told."""
+        """Record the version of a pod from a watch event."""
         self._told = True
         self._list.saw(resource_version)
 
@@ -260,8 +260,8 @@ class LeaderFollower:
     def _leaves_it(self) -> bool:
         """Return whether to leave the patches to the replica that acts, which has a head start.
 
-        That one may be changing the labels because it has changed the roles, and the watch of the
-        Service may be late. So this replica reads the roles again before it makes any patch.
+        The other replica may be changing the labels because it has changed the roles, and the watch
+        of the Service may be late. So this replica reads the roles again before it makes any patch.
         """
         if not self._stands_by():
             return False
@@ -300,8 +300,8 @@ class LeaderFollower:
         )
 
     def _next_look_s(self) -> float | None:
-        """Return when the next pod has not followed the leader for too long, or when to look at
-        what is wrong; None if events tell everything.
+        """Return the seconds until a pod has not followed the leader for too long, or until another
+        look at what is wrong; None if events suffice.
         """
         now = self._clock()
         left_s = [since + NOT_FOLLOWING_S_MAX - now for since in self._strays_since_s.values()]
@@ -313,7 +313,7 @@ class LeaderFollower:
     def _remember_followers(self, leader: Leader | None, pods: Sequence[PodView]) -> None:
         """Record which pods follow the leader. Without a leader, every observed pod counts.
 
-        A poll reports at once that a pod follows no longer, so the time of this run is that time.
+        A poll reports at once when a pod stops following, so the time of this run is that time.
         """
         now = self._clock()
         following = {

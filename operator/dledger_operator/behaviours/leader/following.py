@@ -1,9 +1,9 @@
-"""Follows the leader of one group, and keeps the report true while that fails.
+"""Follows the leader of one group, and keeps the status correct while that fails.
 
 A webhook, a missing permission or a limit of the API server may keep the operator from listing or
 labeling pods for as long as nobody acts. Meanwhile the members go on: they may elect another
-leader, to which the master Service does not send. So a run that fails leaves what it has found, or
-else what the members say, and why it failed.
+leader, which the master Service does not select. So a run that fails still reports what it found,
+or else what the members answer, and why it failed.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ FOLLOW_FAILS: Final = "FollowFails"
 
 
 class Following:
-    """The runs of a follower."""
+    """The runs of a group's follower."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Following:
         self._problem: Problem | None = None
 
     async def run_once(self) -> float | None:
-        """Follow the leader. Returns in how many seconds to look again; None if an event tells."""
+        """Follow the leader. Return the seconds until the next run; None if events suffice."""
         snapshot = self._snapshot
         if snapshot.group is None:
             return None
@@ -56,7 +56,7 @@ class Following:
         return again_s
 
     def polls_changed(self) -> None:
-        """Take what a member says, if the next run may be long in coming."""
+        """Use a member's new answer at once while runs fail, since the next run may come late."""
         if self._failure.is_under_way:
             self._on_found(self._by_polls())
 

@@ -10,10 +10,10 @@ A leader change has four consecutive phases:
 A group that is tested with canaries has a fifth time, firstWrite, from the last message of the old
 leader until the new one has acknowledged a canary through the master Service.
 
-The new leader tells why it stood, how long its old leader had been silent, and how long the
-election took. So the time for which the operator or the API server was away counts as relabeling.
+The new leader reports why it stood, how long its old leader had been silent, and how long the
+election took. So the time for which the operator or the API server was down counts as relabeling.
 
-A leader that does not tell (of an earlier release, or out of the operator's reach) is timed by the
+A leader that does not report this (of an earlier release, or unreachable) is timed by the
 operator's own observations: detect begins with the first sign of a lost leader (silence, step-down,
 its pod leaving) and ends when a member is observed in a later term. If the new leader knew no
 leader when it stood, detect begins with that sign too.
@@ -100,8 +100,8 @@ class LeaderHistory:
         *,
         labeled: bool = False,
     ) -> tuple[PhaseTime, ...]:
-        """Record the current leader, and how it won if it tells. Return the failover phases that
-        ended with it. `labeled` says that its pod has the right labels already.
+        """Record the current leader, and how it won if that is known. Return the failover phases
+        that ended with it. `labeled` says that its pod has the right labels already.
 
         `relabeled` and `endpoints_synced` return phases in the same way.
         """
@@ -111,7 +111,7 @@ class LeaderHistory:
         is_first, is_found = self.leader is None, not self._seen_leading
         change, phases = self._change_to(leader, now_s, at, victory)
         self.changes = (change, *self.changes)[:CHANGES_MAX]
-        # Labels that are right at the start were set by another operator, nobody knows when.
+        # Labels that are right at the start were set by another operator at an unknown time.
         unknown = is_found and labeled and not is_first
         proved_s = min(now_s, victory.proved_s) if victory and not is_first else now_s
         self._step_began_s = None if unknown else proved_s
@@ -163,14 +163,14 @@ class LeaderHistory:
         self._change_began_s = None
         if self.leader is None:
             return change, ()
-        told = _REASONS.get(_cause(victory)) if victory else None
-        if not self._seen_leading and (victory is None or told is None):
+        reported = _REASONS.get(_cause(victory)) if victory else None
+        if not self._seen_leading and (victory is None or reported is None):
             return change, ()
         outage = self._outage
         replaced = outage is not None and outage.reason == reasons.POD_REPLACED
         # A leader that hands over as its pod ends was not lost.
-        if told and (told == LEADERSHIP_TRANSFERRED or not replaced):
-            reason = told
+        if reported and (reported == LEADERSHIP_TRANSFERRED or not replaced):
+            reason = reported
         else:
             reason = outage.reason if outage else LEADER_STEPPED_DOWN
         began_s, stood_s, proved_s = _times(now_s, outage, victory)
@@ -188,7 +188,7 @@ class LeaderHistory:
         )
 
     def _of_failover(self, *phases: PhaseTime) -> tuple[PhaseTime, ...]:
-        """Drop the phases of a first leader, and of one found at the start that tells nothing."""
+        """Drop the phases of a first leader, and of one found at the start with no known cause."""
         return phases if self._change_began_s is not None else ()
 
     def _amend(self, change: LeaderChange) -> None:

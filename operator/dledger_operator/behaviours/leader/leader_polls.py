@@ -20,7 +20,7 @@ ANSWER_GAP_S: Final = 0.01
 SILENT_GAP_S_MIN: Final = 0.05
 SILENT_GAP_S_MAX: Final = 1.0
 TOLD_MS_MAX: Final = 100 * 365 * 24 * 3_600_000
-"""A century. A longer time, of which no date could be made, is not believed."""
+"""A century in milliseconds. A longer time is rejected, since it could exceed the dates."""
 
 
 class LeaderPollClient(Protocol):
@@ -42,7 +42,8 @@ class LeaderPolls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create an empty set; `on_change` is called when a pod's answer differs from its last. An
-        answer that `is_stranger` counts as silence. `clock` returns monotonic seconds.
+        answer for which `is_stranger` returns True counts as silence. `clock` returns monotonic
+        seconds.
         """
         self._client = client
         self._random = random
@@ -77,7 +78,7 @@ class LeaderPolls:
         return {uid: poll.stranger for (uid, _), poll in self._polls.items() if poll.stranger}
 
     def victory_of(self, leader: Leader) -> Victory | None:
-        """Return how this leader won; None if it has not told."""
+        """Return how this leader won; None if it has not reported that."""
         return next((each.victory for each in self.observations() if each.leads(leader)), None)
 
     def retry_now(self) -> None:
@@ -86,8 +87,9 @@ class LeaderPolls:
             poll.retry.set()
 
     def ask_again(self, pod_uids: Collection[str]) -> None:
-        """Ask these members again now, because they were silent when they were asked something
-        else. A process that hangs would be noticed when its long poll is over.
+        """Ask these members again now, because they did not answer another request.
+
+        Otherwise a process that hangs would be noticed only when its long poll is over.
         """
         for (uid, _), poll in self._polls.items():
             if uid in pod_uids:
@@ -116,8 +118,8 @@ class _Poll:
     ) -> None:
         self.observation: Observation | None = None
         self.stranger = ""
-        """Name and identity of the other group that answered last; empty if none did, and once
-        nobody answers.
+        """Name and identity of the other group that answered last; empty if none did, or once
+        the pod does not answer.
         """
         self.retry = Wake()
         self._client = client
@@ -130,7 +132,7 @@ class _Poll:
         self.task = self._start()
 
     def ask_again(self) -> None:
-        """End a long poll, and ask without one; a member that is silent is asked already."""
+        """End a long poll and ask without waiting; a silent member is being asked already."""
         if self.observation is not None and self.observation.answers:
             self.task.cancel()
             self.task = self._start()
@@ -159,7 +161,7 @@ class _Poll:
     async def _ask(self, since: str) -> LeaderView:
         try:
             view = await self._client.leader(self._pod.ip, since)
-        finally:  # one that has fallen silent answers no longer
+        finally:  # a stranger that has fallen silent no longer answers
             self.stranger = ""
         if self._is_stranger(view):
             self.stranger = f"{view.group} {view.group_identity}".strip()
@@ -171,8 +173,8 @@ class _Poll:
         return view
 
     def _log(self, error: Exception, *, is_first: bool) -> None:
-        """Log the first silence of several. Any other exception is a bug, and is logged once of its
-        kind: the member may cause it again and again.
+        """Log the first silence of several. Any other exception is a bug, and is logged once per
+        type, since the member may cause it again and again.
         """
         where = f"{self._pod.namespace}/{self._pod.name}"
         if isinstance(error, MemberSilentError):
@@ -214,16 +216,16 @@ class _Poll:
             self.observation = observation
             try:
                 self._on_change()
-            except Exception as error:  # it must not end the poll, which nobody would notice
+            except Exception as error:  # it must not end the poll: nobody would notice that
                 self._log(error, is_first=False)
 
 
 def _victory(view: LeaderView, now_s: float) -> Victory | None:
-    """Return how a master won; None if it does not tell, as one of an earlier release, or tells
-    what cannot be.
+    """Return how a master won; None if it does not report that, as in an earlier release, or
+    reports impossible times.
     """
-    told_ms = (view.silent_ms, view.election_ms, view.leading_ms)
-    if not view.master or not all(0 <= each <= TOLD_MS_MAX for each in told_ms):
+    reported_ms = (view.silent_ms, view.election_ms, view.leading_ms)
+    if not view.master or not all(0 <= each <= TOLD_MS_MAX for each in reported_ms):
         return None
     return Victory(
         stood_because=view.stood_because,

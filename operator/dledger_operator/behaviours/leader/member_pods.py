@@ -1,10 +1,10 @@
-"""Tells the pods of a group's members from pods that only carry its label. Pure.
+"""Distinguishes the pods of a group's members from pods that only carry its label. Pure.
 
-A member's pod is owned by the group's StatefulSet and has the name of one of its ordinals. Whoever
-may create pods can give one the group's label. What such a pod says is not believed, and it is
+A member's pod is owned by the group's StatefulSet and has the name of one of its ordinals. Anyone
+who may create pods can give one the group's label. The answers of such a pod are ignored, and it is
 never relabeled.
 
-A term annotation is not believed either if it is above the term of every member: the operator
+A term annotation is ignored, too, if it is above the term of every member: the operator
 writes it after a majority was in that term, and members never forget a term.
 """
 
@@ -50,8 +50,8 @@ def forged(
     """Return the highest term of the members, and the pods whose annotation is above it.
 
     `answers` by pod uid must have been asked for after the LIST that gave `pods`: a term that was
-    annotated before the LIST was a majority's before it. Nothing is forged while a pod or a voter
-    does not answer.
+    annotated before the LIST was reached by a majority before it. Nothing counts as forged while a
+    pod or a voter does not answer.
     """
     by_member = {pod.member_id: answers.get(pod.uid) for pod in pods}
     known = [answer for answer in by_member.values() if answer is not None]

@@ -1,9 +1,9 @@
 """Lists the pods of a group's members, from the API server's cache where that is enough.
 
-A LIST without a version is as new as etcd. Since Kubernetes 1.31, the server waits for that until
-its cache has caught up with etcd, and asks etcd how far it is every 100 ms. So a LIST takes up to
-100 ms wherever something else was written last. A LIST that is not older than a version which was
-read comes from the cache at once.
+A LIST without a version is as new as etcd. Since Kubernetes 1.31, the server answers it when its
+cache has caught up with etcd, and asks etcd for its progress every 100 ms. So a LIST takes up to
+100 ms if the last write to etcd was to other objects. A LIST that may be as old as a version which
+was read comes from the cache at once.
 """
 
 from typing import Protocol
@@ -35,23 +35,23 @@ class PodList:
 
     def __init__(self, api: ListApi) -> None:
         self.foreign: tuple[str, ...] = ()
-        """Pods of the last LIST that carry the group's label and are not its members'."""
+        """Pods of the last LIST that carry the group's label but are not its members' pods."""
         self.newest = 0
-        """The newest version of a pod that was read or told; 0 if none was."""
+        """The newest version of a pod that was read or reported; 0 if none was."""
         self._api = api
         self._stateful_set_uids: frozenset[str] = frozenset()
         self._member_uids: frozenset[str] = frozenset()
 
     def saw(self, resource_version: str) -> None:
-        """Note a pod's version."""
+        """Record a pod's version."""
         self.newest = max(self.newest, version_number(resource_version))
 
     async def members(self, group: Group, *, cached: bool) -> list[PodView]:
-        """List the members' pods, as new as etcd or, if `cached`, as new as what was told.
+        """List the members' pods, as new as etcd or, if `cached`, as new as the versions seen.
 
-        The StatefulSet is read only if a pod has another owner: somebody may delete it under a
-        living group. The pods of the old one then leave while those of the new one start; one that
-        was the master must lose its label as any other.
+        The StatefulSet is read only if a pod has another owner: somebody may delete it while
+        the group runs. The pods of the old one then leave while those of the new one start; one
+        that was the master must lose its label like any other.
         """
         listed = await self._listed(group, self.newest if cached else 0)
         if any(pod.owner_uid not in self._stateful_set_uids for pod in listed):
@@ -75,7 +75,7 @@ class PodList:
         try:
             listed = await self._api.member_pods(group.namespace, group.name, not_older_than)
         except KubeError:
-            self.newest = 0  # a server that was restored from a backup is behind what was told
+            self.newest = 0  # a server that was restored from a backup is behind the versions seen
             raise
         for pod in listed:
             self.saw(pod.resource_version)

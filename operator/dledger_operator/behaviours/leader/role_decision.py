@@ -4,10 +4,11 @@
 before a promotion.
 
 A pod without a role and without an address needs no fence: when it was listed, no operator could
-know that its member leads. One that learns it later lists the pods again, and must fence the pod
-that was promoted meanwhile, which then conflicts with one of the two. That it must is what the uid
-of the leader's pod is for: else a fence for an earlier pod of the same member would do. So the pod
-that replaces a killed leader's, and to which scheduler and kubelet write, holds up no promotion.
+know that its member leads. An operator that learns it later lists the pods again, and must fence
+the pod that was promoted meanwhile, so one of the two operators gets a conflict. The fence records
+the uid of the leader's pod, since a fence for an earlier pod of the same member is not enough. So
+the pod that replaces a killed leader's, and which scheduler and kubelet change, delays no
+promotion.
 """
 
 import logging
@@ -34,7 +35,7 @@ class RolePatch:
     term: int
     """The leader's term."""
     leader_pod_uid: str = ""
-    """The leader's pod; empty without a leader."""
+    """The uid of the leader's pod; empty without a leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def taken_back(
 ) -> tuple[RolePatch, ...]:
     """Lower forged term annotations to the members' highest term; see `forged` for `answers`.
 
-    A pod keeps the master label only if its member has just said that it leads that term.
+    A pod keeps the master label only if its member has just answered that it leads that term.
     """
     term, wrong = forged(pods, answers, membership)
     patches = []

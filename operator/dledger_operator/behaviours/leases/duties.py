@@ -1,11 +1,11 @@
 """Decides what this process does in a namespace, by two kinds of Leases.
 
 The replicas of a release share a Lease in the release's namespace. All of them follow leaders: a
-label is written on the version of the pod that was read and never for an older term, so two that do
-it agree. Everything else is done by the holder alone.
+label is written on the version of the pod that was read and never for an older term, so two
+replicas that do it agree. Everything else is done by the holder alone.
 
-Each namespace with groups has a Lease that a release holds, whichever of its replicas renews it. A
-second release over the same namespace touches nothing there.
+Each namespace with groups has a Lease that a release holds, no matter which of its replicas renews
+it. A second release for the same namespace touches nothing there.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ logger = logging.getLogger(__name__)
 REPLICA_TERMS: Final = LeaseTerms(
     duration_s=4, hold_s=3.2, renew_s=1.2, look_s=0.8, request_s_max=1.6
 )
-"""Another replica acts at most 4.8 s after the holder has died: a look, and the duration.
+"""Another replica acts at most 4.8 s after the holder has died: `look_s` plus the duration.
 
-Renewals are a large part of what an idle operator costs, so they are rare. One that the API server
-does not answer ends 2.8 s after the last one began, which leaves 0.4 s for a GET and a write.
-Taking the Lease is both too, so an API server may take 0.8 s for each request.
+Renewals are a large part of what an idle operator costs, so they are rare. A renewal that the API
+server does not answer times out 2.8 s after the last one began, which leaves 0.4 s for a GET and a
+write. Taking the Lease needs both as well, so an API server may take 0.8 s for each request.
 """
 NAMESPACE_TERMS: Final = LeaseTerms(
     duration_s=120, hold_s=100.0, renew_s=40.0, look_s=2.0, request_s_max=5.0
@@ -78,8 +78,8 @@ class Duties:
         on_change()
 
     async def stop(self) -> None:
-        """Give up the release's Lease, so that another replica goes on at once. No Lease is taken
-        from now on.
+        """Give up the release's Lease, so that another replica takes over at once. No Lease is
+        taken from now on.
         """
         self._is_stopped = True
         tasks = [*self._tasks.values()]
@@ -106,8 +106,8 @@ class Duties:
     def of(self, namespace: str) -> Duty:
         """Return what this process does in a namespace.
 
-        A namespace whose Lease could not be renewed is still followed: that another release has
-        taken it is not known.
+        In a namespace whose Lease could not be renewed, leaders are still followed, since no other
+        release is known to have taken it.
         """
         if self._replica is None:
             return Duty.ALL
@@ -117,7 +117,7 @@ class Duties:
         return Duty.ALL if keeper.held and self._replica.held else Duty.FOLLOW
 
     def epoch(self, namespace: str) -> tuple[int | None, int | None]:
-        """Return what changes when another process may have acted in a namespace."""
+        """Return a value that changes when another process may have acted in a namespace."""
         keeper, replica = self._namespaces.get(namespace), self._replica
         return (replica.epoch if replica else None, keeper.epoch if keeper else None)
 

@@ -63,7 +63,7 @@ class LeaseKeeper:
         self.other = ""
         """The other holder of the Lease when it was read last; empty if there was none."""
         self.epoch: int | None = None
-        """Changes when the Lease has passed to another holder; None before it was held once."""
+        """A number that changes with the holder of the Lease; None before it was held once."""
 
     @property
     def held(self) -> bool:
@@ -93,7 +93,7 @@ class LeaseKeeper:
                 )
 
     async def turn(self) -> float:
-        """Look at the Lease, and renew or take it. Return the pause until the next turn."""
+        """Read the Lease if necessary, renew or take it. Return the pause until the next turn."""
         began_s, left_s = self._clock(), self._terms.request_s_max
         if self._held_until_s is not None:
             left_s = min(left_s, max(0.0, self._held_until_s - began_s))
@@ -105,7 +105,7 @@ class LeaseKeeper:
             self._lease = None  # another process was faster
             pause_s = 0.0 if self.held else self._terms.look_s
         except Exception as error:
-            # Whatever it is, the Lease must lapse here before another process may take it.
+            # Whatever the error is, the Lease must lapse here before another process may take it.
             self._lease, pause_s = None, self._pause_s(began_s, self._terms.look_s)
             self._log_failure(error)
         self._notice_lapse()

@@ -1,4 +1,4 @@
-"""Decides what to do with a Lease: take it, renew it, or wait. Pure but for what it remembers.
+"""Decides what to do with a Lease: take it, renew it, or wait. Pure except for its memory.
 
 The rule is that of Kubernetes' own leader election: the clocks of two machines are never compared.
 A Lease is free when this process has seen no renewal for the Lease's duration on its own clock.
@@ -11,7 +11,7 @@ from typing import Final
 from dledger_operator.api_objects import LeaseView
 
 DURATION_S_MAX: Final = 300.0
-"""A longer duration, which somebody may have written, counts as this one."""
+"""The longest duration that counts, since somebody may have written a longer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +21,15 @@ class LeaseTerms:
     duration_s: int
     """Others take the Lease when they have seen no renewal for this long."""
     hold_s: float
-    """The holder stops acting this long after it began its last successful renewal. It is shorter
-    than `duration_s`: what the holder has begun by then ends before another one acts.
+    """The holder stops acting this long after it began its last successful renewal. Shorter than
+    `duration_s`, so that what the holder has begun by then ends before another process acts.
     """
     renew_s: float
-    """How often the holder renews the Lease, from begin to begin, as `hold_s` counts."""
+    """How often the holder renews the Lease, counted like `hold_s` from start to start."""
     look_s: float
-    """How often others look at it, and how soon after its begin a failed request is repeated."""
+    """How often others read the Lease, and how soon after its start a failed turn is repeated."""
     request_s_max: float
-    """Maximum time of one look or renewal."""
+    """Maximum time of one read or renewal."""
 
 
 class LeaseStep(Enum):
@@ -51,7 +51,7 @@ class LeaseWatch:
         self._seen_s = 0.0
 
     def step(self, lease: LeaseView | None, now_s: float) -> LeaseStep:
-        """Return what to do with the Lease that was just read; None if it does not exist."""
+        """Return what to do with a Lease that was just read; `lease` is None if there is none."""
         if lease is None:
             return LeaseStep.CREATE
         if lease.resource_version != self._seen_version:
@@ -63,5 +63,5 @@ class LeaseWatch:
         return LeaseStep.WAIT
 
     def free_at_s(self, lease: LeaseView) -> float:
-        """Return when another one's Lease is free if it is not renewed until then."""
+        """Return when a Lease of another holder becomes free unless it is renewed before."""
         return self._seen_s + min(lease.duration_s, DURATION_S_MAX)

@@ -1,4 +1,4 @@
-"""What is found of a group right now: its spec, its members' pods, and what the members say."""
+"""Reads the present state of a group: its spec, its members' pods, and its members' answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ def identity_of(body: Mapping[str, Any]) -> str:
 async def look(context: Context, namespace: str, name: str) -> GroupNow | None:
     """Read a group and ask its members; None if the group does not exist.
 
-    Of a group with an invalid spec, what was accepted last stays in force. Raises InvalidSpecError
+    If the spec is invalid, what was accepted last stays in force. Raises InvalidSpecError
     if not even its leader can be followed.
     """
     api = context.api

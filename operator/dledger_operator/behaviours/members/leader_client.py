@@ -1,4 +1,4 @@
-"""What a behavior asks of a group's leader."""
+"""The requests that behaviors send to a group's leader."""
 
 from typing import Protocol
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class CreationApi(Protocol):
-    """The API requests that tell why pods were not created."""
+    """The API requests that show why pods were not created."""
 
     async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
         """Get a group's StatefulSet; None if it does not exist."""
@@ -32,14 +32,14 @@ class CreationApi(Protocol):
 
 
 class ClaimApi(Protocol):
-    """The API request that tells which claims exist."""
+    """The API request that shows which claims exist."""
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
         """List a group's volume claims."""
 
 
 class UnbegunApi(ClaimApi, Protocol):
-    """The API requests that tell what a group has that never had a leader."""
+    """The API requests that show what exists of a group that never had a leader."""
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
         """List the pods with a group's label from one LIST."""
@@ -100,9 +100,7 @@ async def unbegun(
 async def unwanted_claims(
     api: ClaimApi, group: Group, pods: Sequence[PodView]
 ) -> list[VolumeClaimView]:
-    """Return the claims that may go with their members: those without a pod, not even one that is
-    leaving.
-    """
+    """Return the claims that may be deleted with their members, since no pod uses them."""
     if group.storage.when_scaled != DELETE:
         return []
     claims = await api.volume_claims(group.namespace, group.name)
@@ -115,9 +113,10 @@ async def statuses(
     pods: Sequence[PodView],
     is_stranger: Callable[[NodeStatus], bool] = lambda _: False,
 ) -> dict[str, NodeStatus]:
-    """Ask all members concurrently. Return the answers by pod uid, without those of silent members
-    and of others: an address may have passed to a member of another group, which `is_stranger`
-    tells, or of this one.
+    """Ask all members concurrently. Return their answers by pod uid, without silent members.
+
+    An address may have passed to another member of this group, or to a member of another group,
+    which `is_stranger` detects. Such answers are left out as well.
     """
 
     async def ask(pod: PodView) -> NodeStatus | None:

@@ -64,9 +64,9 @@ class MemberJudge:
         now: datetime | None = None,
         node_ready: Callable[[str], bool | None] = lambda _: None,
     ) -> None:
-        """`wanted` is the revision that the spec asks for; None while it is not known. `not_live`
-        is as in `WantedSettings`. `now` tells whether a pod should have ended, and `node_ready`
-        whether the Node of that name is Ready, None if it is not known.
+        """Create a judge. `wanted` is the revision that the spec asks for; None while it is not
+        known. `not_live` is as in `WantedSettings`. `now` decides whether a pod should have ended.
+        `node_ready` returns whether the Node of a name is Ready; None if it is not known.
         """
         self._group = group
         self._membership = membership
@@ -131,7 +131,7 @@ class MemberJudge:
         return roles.get(pod.role(wanted), names.ROLE_NONE) if pod else names.ROLE_NONE
 
     def _problem(self, parts: _Parts) -> Problem | None:
-        """Prefer the problem of the volume claim, which is the cause of the waiting pod's."""
+        """Return a member's problem: the claim's before the pod's, which it causes."""
         pod, claim = parts.pod, parts.claim
         if pod and self._now:
             late = stuck_pods.stuck(pod, self._now, self._node_ready(pod.node))
@@ -144,7 +144,7 @@ class MemberJudge:
 
 
 def _with_advice(found: Problem) -> Problem:
-    """Say what to do about a volume that may be gone for good."""
+    """Add what to do about a volume that may be gone for good."""
     lost = found.reason == VOLUME_LOST or any(words in found.message for words in VOLUME_ELSEWHERE)
     return Problem(reason=found.reason, message=found.message + REPLACE_ADVICE) if lost else found
 

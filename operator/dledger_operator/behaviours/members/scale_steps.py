@@ -8,7 +8,7 @@ Scaling down:  transfer the leadership to a member that stays. Then remove the m
 
 Hibernating:   once nothing of the above is left to do, remove all pods, if every voter is ready and
                has nearly all entries. The members stay voters and their volumes stay, so waking up
-               is the restoration of missing pods; no group is founded again.
+               only restores missing pods, and founds no group again.
 
 No state is kept between steps: each step depends only on the members' current status. So another
 operator can take the next step, and a spec that changes during scaling is simply a new target. The
@@ -41,7 +41,7 @@ HIBERNATION_LAG_ENTRIES_MAX: Final = TRANSFER_LAG_ENTRIES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleState:
-    """The state of a group from which the next step follows."""
+    """The state of a group that determines the next step."""
 
     replicas: int
     """`spec.replicas`."""
@@ -61,9 +61,9 @@ class ScaleState:
     rolling: bool = False
     """Whether pods are to be replaced."""
     roll_halt: Problem | None = None
-    """Why they are not replaced before somebody acts, or a window opens."""
+    """Why that waits for a person or for a window."""
     held_back: Problem | None = None
-    """Why no member may be removed yet. Pods that are no members may go."""
+    """Why no member may be removed yet. Pods that are not members may be removed."""
     emptied: frozenset[str] = frozenset()
     """The members on nodes that are being emptied."""
     unbegun: Unbegun | None = None
@@ -108,18 +108,18 @@ def _hibernate(state: ScaleState, leading: NodeStatus) -> Step:
     A majority has every acknowledged entry on its disks, whatever happens while pods end. But a
     group that sleeps repairs nothing, so it should not depend on that majority for months.
     """
-    told = {each: state.answers.get(each) for each in leading.voters}
-    if silent := [each for each, answer in told.items() if answer is None]:
+    statuses = {each: state.answers.get(each) for each in leading.voters}
+    if silent := [each for each, answer in statuses.items() if answer is None]:
         message = f"no answer from {', '.join(silent)}; hibernation needs one from all voters"
         return Wait(Problem(reason=reasons.MEMBER_SILENT, message=message))
-    unready = [each for each, answer in told.items() if answer and not answer.ready]
+    unready = [each for each, answer in statuses.items() if answer and not answer.ready]
     if unready:
         message = f"{', '.join(unready)} is not ready; hibernation needs all voters to be"
         return Wait(Problem(reason=reasons.MEMBER_NOT_READY, message=message))
     lacking = {
         peer.peer_id: leading.lacks_committed(peer.peer_id, last_known=True) or 0
         for peer in leading.followers
-        if peer.peer_id in told
+        if peer.peer_id in statuses
     }
     if late := [each for each, lacks in lacking.items() if lacks > HIBERNATION_LAG_ENTRIES_MAX]:
         message = f"{', '.join(late)} lacks more than {HIBERNATION_LAG_ENTRIES_MAX} entries"
@@ -157,7 +157,7 @@ def _without_leader(state: ScaleState) -> Step | None:
     first = state.shape.first_voters
     is_new = state.shape.state is GroupState.NEW and never_elected(state.answers, first)
     if is_new and first < state.replicas:
-        # Its members may elect a leader at any moment, so who votes first stays as recorded.
+        # Its members may elect a leader at any moment, so the first voters stay as recorded.
         message += (
             f"; the group has not begun: it begins with {first} members once all of them run, and "
             f"grows to {state.replicas} afterwards"
@@ -178,7 +178,7 @@ def _shrink(state: ScaleState, leading: NodeStatus) -> Step:
 def _transfer(state: ScaleState, leading: NodeStatus) -> Step:
     """Transfer to the remaining voter with the highest match index, which is the fastest.
 
-    One on a node that is being emptied would have to hand over again, so it comes last.
+    A voter on a node that is being emptied would have to hand over again, so it comes last.
     """
     staying = [
         peer

@@ -11,9 +11,9 @@ class WantedSettings:
     """The live settings that the members of a group should have in force."""
 
     def __init__(self, group: Group, not_live: frozenset[str] = frozenset()) -> None:
-        """Take them from the spec; this costs more than the comparison with a member.
+        """Compute the settings from the spec; this costs more than the comparison with a member.
 
-        `not_live` names those that only a roll brings, which is planned and reported by itself.
+        `not_live` names those that only a roll brings, which is planned and reported separately.
         """
         shape = Shape.of_new(group.replicas)
         self._chosen = live_values(group, shape)
@@ -26,13 +26,13 @@ class WantedSettings:
         A member that refuses the file says why. A setting that the spec does not set must have the
         default, since a key that was removed from the spec must not stay in force.
         """
-        told = status.settings
-        if not told and not status.ready:
-            return ""  # a member that is out of service tells nothing
+        reported = status.settings
+        if not reported and not status.ready:
+            return ""  # a member that is out of service reports nothing
         lacking = [
-            f"{name} is {told.get(name, 'not known')} instead of {value}"
+            f"{name} is {reported.get(name, 'not known')} instead of {value}"
             for name, value in self._wanted.items()
-            if told.get(name) != value and (name in self._chosen or name in told)
+            if reported.get(name) != value and (name in self._chosen or name in reported)
         ]
         if not lacking:
             return ""

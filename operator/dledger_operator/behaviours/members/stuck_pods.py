@@ -1,8 +1,8 @@
-"""Tells that a pod which is being deleted does not end. Pure.
+"""Detects a pod that is being deleted but does not end. Pure.
 
 Kubernetes keeps the pod until its kubelet confirms that it has ended, and the StatefulSet makes no
-other one of its name before that. The operator forces nothing: the member may still run there, and
-two members of one id would be two votes.
+other pod of its name before that. The operator forces nothing: the member may still run there, and
+two members with one id would have two votes.
 """
 
 from datetime import datetime, timedelta
