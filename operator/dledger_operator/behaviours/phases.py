@@ -1,8 +1,8 @@
 """Spreads the groups over the moments at which their loops run.
 
-Loops that run on a tick share a wake of the process, which costs more than what most of them do in
-it. But what all groups do at one moment holds up a leader change that is seen just then, the longer
-the more groups there are. So only a few groups share a moment.
+Loops that run on a tick share a wake-up of the process, which costs more than what most of them do
+in it. But if all groups did their work at one moment, they would delay the reaction to a leader
+change at that moment, and more so with more groups. So only a few groups share a moment.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ class Phases:
     def for_a_group(self) -> Iterator[float]:
         """Yield how long after each tick a group's loops run, in seconds.
 
-        It is the first moment that fewer than `GROUPS_PER_PHASE` groups have, so that few groups
-        wake the process as rarely as one; if there is none, that of the fewest groups.
+        The moment is the first that fewer than `GROUPS_PER_PHASE` groups have, so that few groups
+        wake the process as rarely as one; if there is none, the one that the fewest groups have.
         """
         room = (k for k, groups in enumerate(self._groups) if groups < GROUPS_PER_PHASE)
         phase = next(room, None)

@@ -1,12 +1,12 @@
-"""Which of the namespaces to watch the API server lets this process read.
+"""Finds out which of the namespaces to watch the API server lets this process read.
 
-The permissions for one namespace can be missing while those for the others are there: they go with
-a namespace that is deleted, and a new one of its name lacks them until somebody grants them. Such a
-namespace is left out until it can be read, and the operator goes on in the others.
+The permissions for one namespace can be missing while those for the others exist: they are deleted
+with their namespace, and a new one of its name lacks them until somebody grants them. Such a
+namespace is left out until it can be read, and the operator continues in the others.
 
-A role that lacks only some kinds is that of another release, whose pods work there with the kinds
+A role that lacks only some kinds belongs to another release, whose pods work there with the kinds
 that they know. So a process does not begin before it may read all kinds, and one that has begun
-goes on without those that it may not read any more.
+continues without those that it may no longer read.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from dledger_operator.clients.errors import KubeError, PartlyRefusedError, Refus
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 10.0
-"""From one look at the namespaces that are left out to the next."""
+"""Time between two checks of the namespaces that are left out."""
 AGAIN_S: Final = 1.0
-"""A namespace that is refused at a start is asked about once more after this time."""
+"""A namespace that is newly refused is checked once more after this time."""
 LOOKS_TO_TAKE_BACK: Final = 2
-"""A namespace that was left out is taken back after so many looks in a row that could read it."""
+"""A namespace that was left out is taken back after it could be read so many times in a row."""
 REFUSED_S_MAX: Final = 60.0
 """A namespace is left out once everything in it has been refused for longer. Namespaces are taken
-back no sooner than this after others were. The watch of the others ends then, and another one
-begins, so this bounds how often permissions that come and go can disturb them.
+back no sooner than this after others were. That restarts the watch of the others, so this bounds
+how often permissions that come and go can disturb them.
 """
 
 
@@ -46,8 +46,8 @@ class ServedNamespaces:
     def __init__(
         self, api: ServedApi, namespaces: Collection[str], *, on_left_out: Callable[[int], None]
     ) -> None:
-        """Without `namespaces`, everything is watched. `on_left_out` is called with how many
-        namespaces are left out.
+        """Create the set; without `namespaces`, everything is watched. `on_left_out` is called with
+        the number of namespaces that are left out.
         """
         self._api = api
         self._namespaces = namespaces
@@ -55,7 +55,7 @@ class ServedNamespaces:
         self._left_out: frozenset[str] = frozenset()
         self._has_begun = False
         self._none_back_s = 0.0
-        """For how long no namespace is taken back, because one was a moment ago."""
+        """For how long no namespace is taken back, because one was taken back before."""
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -66,8 +66,8 @@ class ServedNamespaces:
         """Find out which namespaces can be read.
 
         Raises KubeError if none can, or if the API server does not answer; NotFoundError if the
-        CRDs are missing; PartlyRefusedError, the first time, if one lacks some of the kinds. Such a
-        namespace stays what it was later.
+        CRDs are missing; PartlyRefusedError, the first time, if one lacks some of the kinds. Later,
+        such a namespace stays watched or left out, as it was.
         """
         refusals: dict[str, RefusedError] = {}
         for each in self._namespaces:
@@ -102,8 +102,8 @@ class ServedNamespaces:
         return None
 
     async def changed(self, refused_for_s: Callable[[str], float]) -> None:
-        """Wait until another look has another outcome. `refused_for_s` tells for how many seconds
-        everything in a namespace has been refused.
+        """Wait until another look would have another outcome. `refused_for_s` returns for how many
+        seconds everything in a namespace has been refused.
         """
         if len(self._namespaces) < 2:
             await asyncio.Event().wait()  # none is left out
@@ -118,7 +118,7 @@ class ServedNamespaces:
                     self._none_back_s = REFUSED_S_MAX
                     return
             refused = [each for each in self.watched if refused_for_s(each) > REFUSED_S_MAX]
-            # If all are refused, it is the trouble of the whole server, which kopf waits out.
+            # If all are refused, the problem is that of the whole server, which kopf waits out.
             if 0 < len(refused) < len(self.watched):
                 return
 

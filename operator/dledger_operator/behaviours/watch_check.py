@@ -1,10 +1,10 @@
-"""Checks that the watches of this project's own kinds tell what happens.
+"""Checks that the watches of this project's own kinds report every change.
 
 A watch can be silent although objects change: its connection hangs, or the server's cache does.
-Bookmarks would tell, but kopf keeps them to itself. So the operator lists the objects at intervals,
-and compares their versions with those that the watch has told. A LIST tells the newest version. An
-object that has another one, and of which nothing was told since before the LIST, is behind, until
-something is told of it.
+Bookmarks would show that, but kopf does not pass them on. So the operator lists the objects at
+intervals, and compares their versions with those that the watch has reported. A LIST returns the
+newest version. If the watch has reported another version of an object, and nothing about the object
+since the LIST began, the watch is behind until its next event of that object.
 
 Only these kinds depend on their watch. Whatever is read from other kinds is read again at
 intervals, or at each step.
@@ -21,11 +21,11 @@ from dledger_operator.clients.errors import KubeError, RefusedError
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 20.0
-"""From one comparison to the next."""
+"""Time between two comparisons."""
 BEHIND_S_MAX: Final = 300.0
 """The liveness probe fails if a watch is behind for longer: a new process lists everything."""
 FORGET_S: Final = 2 * LOOK_S
-"""How long a deletion of which the watch tells nothing counts."""
+"""How long a deletion that the watch does not report counts as missed."""
 PACE: Final = Pace(interval_s=LOOK_S, gap_s=1.0)
 
 
@@ -41,17 +41,17 @@ class WatchBehindError(Exception):
 
 
 class ToldVersions:
-    """What the watch of one kind has told, compared with LISTs. Pure."""
+    """The versions that the watch of one kind has reported, compared with LISTs. Pure."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
         self._behind: dict[str, float] = {}
-        """By uid: when a LIST first showed a version that was not told."""
+        """By uid: when a LIST first showed a version that was not reported."""
         self.behind_s = 0.0
         """For how long, at least, the watch was behind at the last comparison."""
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take an event of the watch."""
+        """Record an event of the watch."""
         metadata = event["object"]["metadata"]
         uid = metadata["uid"]
         self._behind.pop(uid, None)
@@ -61,22 +61,22 @@ class ToldVersions:
             self._told[uid] = metadata["resourceVersion"]
 
     def told(self) -> dict[str, str]:
-        """Return what has been told so far, to be passed to `compare` after a LIST."""
+        """Return the versions reported so far, to be passed to `compare` after a LIST."""
         return dict(self._told)
 
     def compare(self, before: Mapping[str, str], listed: Mapping[str, str], began_s: float) -> None:
-        """Compare a LIST that began at `began_s` with what had been told before it.
+        """Compare a LIST that began at `began_s` with what had been reported before it.
 
-        The first LIST that shows a change proves nothing: the event may be under way.
+        The first LIST that shows a change proves nothing: the event may still arrive.
         """
         behind = {}
         for uid in before.keys() | listed.keys():
-            told = self._told.get(uid)
-            if told != before.get(uid) or told == listed.get(uid):
-                continue  # something was told during the LIST, or all is told
+            reported = self._told.get(uid)
+            if reported != before.get(uid) or reported == listed.get(uid):
+                continue  # something was reported during the LIST, or all is reported
             behind[uid] = self._behind.get(uid, began_s)
             if uid not in listed and began_s - behind[uid] >= FORGET_S:
-                # kopf tells no deletion that it missed while it had no watch.
+                # kopf reports no deletion that it missed while it had no watch.
                 del self._told[uid], behind[uid]
         self._behind = behind
         self.behind_s = max((began_s - since_s for since_s in behind.values()), default=0.0)
@@ -95,20 +95,20 @@ class WatchCheck:
         random: Random,
         on_behind: Callable[[str, float], None],
     ) -> None:
-        """Without `namespaces`, all are compared. `on_behind` is called after each comparison, with
-        the kind and for how many seconds its watch is behind.
+        """Create; without `namespaces`, all are compared. `on_behind` is called after each
+        comparison, with the kind and for how many seconds its watch is behind.
         """
         self._api = api
         self._namespaces: Collection[str | None] = namespaces or (None,)
         self._told = {kind: {each: ToldVersions() for each in self._namespaces} for kind in kinds}
         self._refused_since: dict[str | None, float] = {}
-        """By namespace: when the first LISTs were refused if all have been since."""
+        """By namespace: when the first LISTs were refused if all have been refused since."""
         self._clock = clock
         self._random = random
         self._on_behind = on_behind
 
     def take(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Take an event of a watch."""
+        """Record an event of a watch."""
         told = self._told[kind]
         (told.get(None) or told[event["object"]["metadata"]["namespace"]]).take(event)
 
@@ -153,14 +153,14 @@ class WatchCheck:
             raise errors[0]
 
     async def _compare(self, kind: str, namespace: str | None) -> None:
-        told = self._told[kind][namespace]
-        before, began_s = told.told(), self._clock()
-        told.compare(before, await self._api.versions(kind, namespace), began_s)
+        versions = self._told[kind][namespace]
+        before, began_s = versions.told(), self._clock()
+        versions.compare(before, await self._api.versions(kind, namespace), began_s)
 
     def check(self) -> None:
         """Raise WatchBehindError if a watch is behind for too long."""
-        for kind, told in self._told.items():
-            behind_s = _behind_s(told)
+        for kind, versions in self._told.items():
+            behind_s = _behind_s(versions)
             if behind_s > BEHIND_S_MAX:
                 raise WatchBehindError(
                     f"the watch of {kind} has missed a change for {behind_s:.0f} s"

@@ -40,7 +40,7 @@ class WorkerPool(Generic[W]):
         return running.worker if running else None
 
     def start(self, key: Key, worker: W) -> None:
-        """Start a worker, instead of one that works under the same key; if closed, start none."""
+        """Start a worker in place of the one with the same key; start none if closed."""
         self.stop(key)
         if self._is_closed:
             return

@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 TURN_S_MAX: Final = 1800.0
 """Every request has a timeout of seconds, and a loop may wait for its turn to reconcile behind many
-other groups while the API server is slow. A turn that lasts longer never ends.
+other groups while the API server is slow. A turn that lasts longer than this hangs.
 """
 
 
 STOPPED_S_MAX: Final = 5.0
-"""How long to wait for the workers at the end: the Lease is to be given up whatever they do."""
+"""How long to wait for the workers at the end; then the Lease is given up in any case."""
 
 
 class WorkerFailedError(Exception):
@@ -127,14 +127,14 @@ class Workers:
             worker.pod_changed(kind, body)
 
     def node_changed(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take a Node's watch event, and tell the workers of groups whose pods run there."""
+        """Process a Node's watch event, and notify the workers of groups whose pods run there."""
         nodes = self._context.nodes
         differs = nodes.deleted(body) if kind == "DELETED" else nodes.changed(body)
         if differs:
             self.node_differs(body["metadata"]["name"])
 
     def node_differs(self, name: str) -> None:
-        """Tell the workers of groups whose pods run on a Node that something of it has changed."""
+        """Notify the workers of groups whose pods run on a Node that the Node has changed."""
         for worker in self._groups.workers():
             worker.node_changed(name)
 
@@ -167,7 +167,7 @@ class Workers:
         self._audits.deleted(body)
 
     def _audit_gone(self, body: Mapping[str, Any]) -> None:
-        """Take that an audit is gone: its group may get the next one, and others may begin."""
+        """Process that an audit is gone: its group may get the next one, and others may begin."""
         group = (body["metadata"]["namespace"], group_of(body))
         if worker := self._groups.get(group):
             worker.audits.deleted(body)
@@ -217,7 +217,7 @@ class Workers:
         }
 
     async def stop(self) -> None:
-        """Cancel all workers and wait until they have ended. Events start none from now on."""
+        """Cancel all workers and wait until they have ended. Later events start none."""
         tasks = self._groups.close()
         for one_offs in self._one_offs:
             tasks += one_offs.close()

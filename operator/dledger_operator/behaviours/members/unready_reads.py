@@ -1,4 +1,4 @@
-"""Reads what no watch event tells for sure of a group whose members are not all ready."""
+"""Reads what watch events may not report of a group whose members are not all ready."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,7 +12,7 @@ from dledger_operator.clients.errors import KubeError
 
 USUAL_S: Final = GROUP_PACES["observe"].interval_s
 SLACK_S: Final = 0.5
-"""A round of questions that comes this much too soon need not wait for the next one."""
+"""How much too early a read may take place, so that it need not wait for the next round."""
 CLOCKS_DIFFER_MAX: Final = timedelta(seconds=30)
 """By how much the clock of the StatefulSet controller may be behind."""
 
@@ -33,15 +33,14 @@ class UnreadyReads:
         self._pause_s = WAITING_INTERVAL_S
         self._read_s = 0.0
         self._known: object = None
-        """What was known of the group when the last read was due."""
+        """What was known of the group at the last run."""
         self._seen_at: dict[str, datetime] = {}
         """When each pod was seen last, by its name."""
 
     async def run_once(self, steps: int) -> KubeError | None:
-        """Read what is due. Return why that failed, so that the caller can go on before it raises.
+        """Read what is due. Return the error if that fails; the caller raises it after other work.
 
-        `steps` counts what was done to the group's replicas so far: pods may be missing after each
-        of them.
+        `steps` counts the scaling steps so far: pods may be missing after each of them.
         """
         context, snapshot = self._context, self._snapshot
         applied, pods = snapshot.reconciled.generation, snapshot.followed.pods
@@ -60,7 +59,7 @@ class UnreadyReads:
         try:
             snapshot.claims = await api.volume_claims(namespace, name)
         except KubeError as error:
-            self.claims_changed = True  # no other event tells it
+            self.claims_changed = True  # no other event reports it
             return error
         if self._is_missing:
             try:
@@ -72,9 +71,9 @@ class UnreadyReads:
         return None
 
     def again_s(self) -> float | None:
-        """Return in how many seconds to look again at what is wrong, once the members were asked.
+        """Return the seconds until the next look at what is wrong, once the members were asked.
 
-        None is the usual time, in which nothing is read that is not due.
+        None means the usual interval, after which only what is due is read.
         """
         snapshot, lacks_majority = self._snapshot, self._snapshot.lacks_majority
         if self._all_ready and not lacks_majority:
@@ -88,7 +87,7 @@ class UnreadyReads:
         return self._pause_s if waits and self._pause_s < USUAL_S else None
 
     def _is_old(self, failure: CreationFailure) -> bool:
-        """Whether the pod was there after it was refused. Events live for an hour."""
+        """Return whether the pod existed after it was refused. Events live for an hour."""
         seen_at = self._seen_at.get(failure.pod)
         if seen_at is None or failure.at is None:
             return False

@@ -26,7 +26,7 @@ class OneOffs(Generic[W]):
         on_gone: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         """Create the set; `on_namespaces` is called when `namespaces` may have changed, and
-        `on_gone` with every object that exists no longer, also if no watch event told it.
+        `on_gone` with every object that no longer exists, even if no watch event reported that.
         """
         self._worker = worker
         self._context = context

@@ -16,11 +16,11 @@ def earlier(
     is_out_of_the_way: Callable[[Mapping[str, Any]], bool],
 ) -> str:
     """Return the name of an earlier object about the same group that is in the way; empty if there
-    is none. Two of the same second are ordered by name.
+    is none. Objects of the same second are ordered by name.
     """
 
     def order(each: Mapping[str, Any]) -> tuple[bool, str, str]:
-        # One that has begun keeps its turn, whatever the clocks of two API servers say.
+        # An object that has begun keeps its turn, even if the clocks of two API servers differ.
         metadata, begun = each["metadata"], {"startedAt", "job"} & (each.get("status") or {}).keys()
         return (not begun, metadata["creationTimestamp"], metadata["name"])
 

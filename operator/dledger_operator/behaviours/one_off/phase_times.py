@@ -9,13 +9,13 @@ class PhaseTimes:
     """How long the phases took, as far as this process has seen."""
 
     def __init__(self, clock: Callable[[], float], phases: Mapping[str, tuple[str, str]]) -> None:
-        """Create times of nothing; `phases` has two moments for each field of the status."""
+        """Create without times; `phases` has the two moments of each field of the status."""
         self._clock = clock
         self._phases = phases
         self._at_s: dict[str, float] = {}
 
     def note(self, moment: str) -> None:
-        """Note the first time of a moment."""
+        """Record the time of a moment, unless it was recorded before."""
         self._at_s.setdefault(moment, self._clock())
 
     def between(self, start: str, end: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The part of a status that all objects have that are carried out once. Pure."""
+"""The part of a status that is the same for all one-off objects. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -8,7 +8,7 @@ from dledger_operator.api_objects import Manifest
 from dledger_operator.conditions.condition import Judgment, stamped
 
 COMPLETE: Final = "Complete"
-"""The type of the condition that tells the result."""
+"""The type of the condition that shows the result."""
 
 
 def status_of(

@@ -1,4 +1,4 @@
-"""Carries out an object in steps, each decided from what is recorded and what is found."""
+"""Carries out an object in steps, each decided from its status and the cluster's state."""
 
 import abc
 import logging
@@ -78,8 +78,8 @@ class SteppedWorker(OneOffWorker, Generic[R]):
 
     @abc.abstractmethod
     async def _advance(self, request: R, first: str) -> float | None:
-        """Take at most one step of an object that has not ended; `first` is the name of one that
-        goes first, or empty. Return in how many seconds to look again.
+        """Take at most one step of an object that has not ended; `first` is the name of an
+        object that goes first, or empty. Return the seconds until the next run.
         """
 
     @abc.abstractmethod
@@ -97,9 +97,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
             return None
 
     async def _run_once(self) -> float | None:
-        """Take at most one step. The object is read first: what an earlier operator has recorded
-        counts.
-        """
+        """Take at most one step, after reading what another operator may have recorded."""
         if self.ended() and not self._is_due():
             return None
         existing = await self._context.api.custom_objects(self.kind, self.namespace)
@@ -125,7 +123,7 @@ class SteppedWorker(OneOffWorker, Generic[R]):
         return again_s
 
     async def _tell_failure(self, request: R, error: KubeError | InvalidSpecError) -> None:
-        """Say why nothing goes on, and end with the time: other objects may wait for the end."""
+        """Show why the work is stuck, and end it at the timeout: other objects may wait for it."""
         if not self._failure.failed(self._context.clock()) or not self._begun:
             return
         if self._elapsed_s() < request.timeout_s:

@@ -1,4 +1,4 @@
-"""The steps that all objects have that are carried out once, one step at a time."""
+"""The steps that are the same for all one-off objects that are carried out in steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ TIMED_OUT: Final = "TimedOut"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Record that the work begins, from which on its time counts."""
+    """Record that the work begins; its timeout counts from then on."""
 
     message: str
     """What is done first."""

@@ -1,8 +1,8 @@
-"""Carries out one object that is done once: works on it until it has ended, keeps its status, and
-deletes it when its time has come.
+"""Carries out one one-off object: works on it until it has ended, maintains its status, and deletes
+it when its time to live is over.
 
-What is done is decided from the object's status and from what is found in the cluster, never from
-memory alone, so another operator can go on at every step.
+Each step is decided from the object's status and from what is found in the cluster, never from
+memory alone, so another operator can continue at every step.
 """
 
 import abc
@@ -72,7 +72,7 @@ class OneOffWorker(abc.ABC):
         return self._status.get("phase") in self.ended_phases
 
     def done(self) -> bool:
-        """Return whether nothing is left to do. An object with a time to live is to be deleted."""
+        """Return whether nothing is left to do. An object with a time to live must be deleted."""
         return self._gone or (self.ended() and self._due_at() is None)
 
     def changed(self, body: Mapping[str, Any]) -> None:
@@ -80,12 +80,12 @@ class OneOffWorker(abc.ABC):
         self._body = body
 
     def wake(self) -> None:
-        """Look now, because something that the object waits for has changed."""
+        """Run now, because something that the object waits for has changed."""
         self._wake.set()
 
     @abc.abstractmethod
     async def _run_once(self) -> float | None:
-        """Take at most one step. Return in how many seconds to look again, if that is sooner than
+        """Take at most one step. Return the seconds until the next run, if that is sooner than
         the pace.
         """
 
@@ -96,7 +96,7 @@ class OneOffWorker(abc.ABC):
     def _due_at(self) -> datetime | None:
         """Return when the object is to be deleted; None if it is kept.
 
-        An object whose status does not tell when it ended is kept.
+        An object whose status does not say when it ended is kept.
         """
         ttl_s = self._ttl_s()
         try:
@@ -106,7 +106,7 @@ class OneOffWorker(abc.ABC):
         return None if ttl_s is None else finished_at + timedelta(seconds=ttl_s)
 
     def _is_due(self) -> bool:
-        """Return whether the time of an object that has ended has come."""
+        """Return whether an object that has ended is to be deleted now."""
         due_at = self._due_at()
         return due_at is not None and self._context.now() >= due_at
 
@@ -121,8 +121,8 @@ class OneOffWorker(abc.ABC):
         )
 
     async def _write(self, status: Manifest) -> bool:
-        """Write the status if it differs; one in which only numbers do, at intervals. Return False
-        if the object no longer exists.
+        """Write the status if it differs; if only numbers differ, at intervals. Return False if the
+        object no longer exists.
         """
         now_s = self._context.clock()
         is_recent = now_s - self._written_s < NUMBERS_ONLY_S_MIN
@@ -137,7 +137,7 @@ class OneOffWorker(abc.ABC):
         return True
 
     async def _delete(self) -> None:
-        """Delete the object, whose time has come."""
+        """Delete the object, whose time to live is over."""
         try:
             await self._context.api.delete_custom_object(self.kind, self._body)
         except NotFoundError:

@@ -56,8 +56,10 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
         return ReplaceRequest.from_body(body)
 
     def _is_out_of_the_way(self, first: Mapping[str, Any]) -> bool:
-        """A member that joins may wait for another lost one, which needs a new volume first. The
-        new volume of this member itself is not lost before the earlier replacement has ended.
+        """Return whether an earlier replacement in the group lets this one begin.
+
+        A member that joins may wait for another lost one, which needs a new volume first. But the
+        new volume of a member does not count as lost before that member's replacement has ended.
         """
         if super()._is_out_of_the_way(first):
             return True

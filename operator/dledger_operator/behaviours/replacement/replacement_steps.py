@@ -10,10 +10,10 @@ the leader calls committed. A member that serves, or that is joining already, is
 
 The uid of the volume claim is recorded before the claim is deleted, and only that claim is deleted.
 The claim goes first and the pod second, because the StatefulSet would make the pod again over the
-old claim. Kubernetes keeps the claim until the pod has ended. Once the time of the replacement is
-over, the claim stays: somebody may have taken the replacement for failed, and mend the volume. The
-operator never removes a pod whose end no kubelet has confirmed: its member may still run, and two
-members of one id would be two votes.
+old claim. Kubernetes keeps the claim until the pod has ended. After the timeout of the
+replacement, the claim stays: somebody may consider the replacement failed, and repair the volume.
+The operator never removes a pod whose end no kubelet has confirmed: its member may still run, and
+two members with one id would have two votes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ NEW_VOLUME: Final = "NewVolume"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceState:
-    """What the next step follows from."""
+    """The input of the decision on the next step."""
 
     request: ReplaceRequest
     first: str
@@ -51,7 +51,7 @@ class ReplaceState:
     begun: bool
     """Whether the beginning is recorded."""
     claim_uid: str | None
-    """The recorded uid of the claim that is to go; empty if the member had no claim, None while
+    """The recorded uid of the claim to delete; empty if the member had no claim, None while
     nothing is recorded.
     """
     has_volume: bool
@@ -76,16 +76,16 @@ class ReplaceState:
     leading: NodeStatus | None
     """The answer of the proven leader of the highest term."""
     answers: Mapping[str, NodeStatus]
-    """What members say about themselves, by member id."""
+    """The members' own answers, by member id."""
 
     @property
     def answer(self) -> NodeStatus | None:
-        """What the member itself says."""
+        """The answer of the member itself; None without one."""
         return self.answers.get(self.request.member)
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the timeout has passed."""
         return self.elapsed_s >= self.request.timeout_s
 
     @property
@@ -148,7 +148,7 @@ def next_step(state: ReplaceState) -> Step:
 
 
 def in_time(state: ReplaceState, wait: Wait) -> Wait | End:
-    """Return `wait`, or the end if the time is over."""
+    """Return `wait`, or the end if the timeout has passed."""
     return _timed_out(state, wait.message) if state.is_late else wait
 
 
@@ -198,9 +198,9 @@ def _after_removal(state: ReplaceState) -> Step:
 
 
 def _pod_in_the_way(state: ReplaceState) -> PodView | None:
-    """Return the member's pod if it was made for a claim that goes or is gone.
+    """Return the member's pod if it was made for a claim that is being deleted or is gone.
 
-    Somebody may have taken the claim away without its pod. The StatefulSet makes a claim before the
+    Somebody may have deleted the claim without its pod. The StatefulSet makes a claim before the
     pod, and Kubernetes binds it before it chooses the pod's node. The claim was read after the pod.
     """
     pod, claim = state.pod, state.claim
@@ -210,8 +210,8 @@ def _pod_in_the_way(state: ReplaceState) -> PodView | None:
 
 
 def _remove_pod(state: ReplaceState, pod: PodView) -> Step:
-    """Remove the pod: until it is gone, Kubernetes does not let the deleted claim go, and the
-    StatefulSet may make no new one.
+    """Remove the pod: until it is gone, Kubernetes keeps the deleted claim, and the StatefulSet
+    cannot make a new one.
     """
     if pod.leaving:
         message = f"{stuck_pods.where(pod)} is terminating. "
@@ -224,7 +224,7 @@ def _remove_pod(state: ReplaceState, pod: PodView) -> Step:
 
 
 def _join(state: ReplaceState, claim: VolumeClaimView) -> Step:
-    """Wait until the member has joined and has nearly everything."""
+    """Wait until the member has joined and has nearly all entries."""
     member, answer, leading, pod = state.request.member, state.answer, state.leading, state.pod
     if pod is None or pod.leaving or answer is None:
         why = f": {pod.problem.message}" if pod and pod.problem else ""
@@ -261,8 +261,8 @@ def _timed_out(state: ReplaceState, why: str) -> End:
 
 
 def _refusal(state: ReplaceState) -> Problem | None:
-    """Return why nothing may be removed; None if the member's volume may go, as far as is known
-    without a leader.
+    """Return why nothing may be removed; None if the member's volume may be removed, as far as is
+    known without a leader.
     """
     member, answer, leading = state.request.member, state.answer, state.leading
     if state.group_invalid:

@@ -1,4 +1,4 @@
-"""Decides which Event tells of a group's last audit. Pure."""
+"""Decides which Event reports a group's last audit. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

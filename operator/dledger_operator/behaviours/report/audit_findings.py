@@ -1,7 +1,8 @@
 """What the last audit of a group found; read from a DLedgerAudit, kept in the group's status. Pure.
 
-It outlives the DLedgerAudit, so that deleting the object hides no damage. Only an audit that began
-later replaces it. An Incomplete one does not: what it could not read may be what was damaged.
+The finding outlives the DLedgerAudit, so that deleting the object hides no damage. Only an audit
+that began later replaces it. An Incomplete one does not: what it could not read may be the part
+that was damaged.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ AUDIT_KEY: Final = "audit"
 
 
 def finding_of(audit: Mapping[str, Any]) -> AuditFinding | None:
-    """Return what a DLedgerAudit found; None if it has not ended, or could not tell."""
+    """Return what a DLedgerAudit found; None if it has not ended, or decided nothing."""
     status = audit.get("status") or {}
     conditions = status.get("conditions") or [{}]
     message = conditions[0].get("message", "")

@@ -1,4 +1,4 @@
-"""The part of a group's status that tells of its broker."""
+"""The part of a group's status that describes its broker."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ BROKER_KEY: Final = "broker"
 def broker_to_json(broker: BrokerSpec, observed: ObservedGroup) -> Manifest:
     """Return where clients find the broker, and at which name servers it is registered."""
     members = serving(observed)
-    advertised = sorted({told.address for _, told in members})
+    advertised = sorted({answer.address for _, answer in members})
     servers = [_name_server_to_json(each) for each in name_servers(observed)]
     return {
         "name": broker.name,

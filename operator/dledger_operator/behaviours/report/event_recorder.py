@@ -15,11 +15,11 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED_MAX: Final = 1000
 OWN_EVENTS_MAX: Final = 10
-"""Events of one object and reason, at once, that have a message of their own."""
+"""How many Events of one object and reason may at once have a message of their own."""
 OWN_EVENT_EVERY_S: Final = 60.0
-"""How soon there may be a further one."""
+"""How soon after that there may be a further one, in seconds."""
 COMBINED: Final = "(combined from similar Events)"
-"""What the message of the Event begins with that the others share."""
+"""The beginning of the message of the Event that further ones share."""
 LEADER_CHANGED: Final = "LeaderChanged"
 QUORUM_RESTORED: Final = "QuorumRestored"
 ENDPOINTS_MISMATCH: Final = "EndpointsMismatch"
@@ -56,7 +56,7 @@ class _Allowance:
     at: datetime
 
     def refilled(self, now: datetime) -> "_Allowance":
-        """Return the allowance with what has been refilled since."""
+        """Return the allowance, refilled for the time until `now`."""
         passed_s = max(0.0, (now - self.at).total_seconds())
         return _Allowance(min(OWN_EVENTS_MAX, self.left + passed_s / OWN_EVENT_EVERY_S), now)
 
@@ -108,7 +108,7 @@ class EventRecorder:
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
-    """Keep a value; the one that was kept longest ago goes."""
+    """Keep a value, and drop the least recent one if there are too many."""
     known[key] = value
     known.move_to_end(key)
     while len(known) > REMEMBERED_MAX:

@@ -19,8 +19,8 @@ class GroupCounts:
         acts: Callable[[], bool],
         report: Callable[[], None],
     ) -> None:
-        """`key` is the group's namespace and name. `acts` tells whether this replica acts for the
-        group; others export nothing about it. `report` has the status written again.
+        """Create the counts. `key` is the group's namespace and name. `acts` returns whether this
+        replica acts for the group; others export nothing about it. `report` causes another report.
         """
         self._metrics = metrics
         self._key = key

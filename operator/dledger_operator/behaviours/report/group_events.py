@@ -1,4 +1,4 @@
-"""Decides which Events tell of a group's leader and endpoints. Pure."""
+"""Decides which Events report a group's leader and endpoints. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -36,7 +36,7 @@ def leader_change_event(change: LeaderChange) -> EventNote:
 def leader_events(
     change: LeaderChange, group: Group | None, shape: Shape | None, *, is_first: bool
 ) -> list[EventNote]:
-    """Return the Events for a leader change, which itself comes first."""
+    """Return the Events for a leader change; that of the change itself comes first."""
     return [leader_change_event(change), *(seed_unused_events(group, shape) if is_first else ())]
 
 

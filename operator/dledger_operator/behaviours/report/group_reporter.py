@@ -75,18 +75,18 @@ class GroupReporter:
         history: LeaderHistory,
         generation: int,
     ) -> float | None:
-        """Write the status if a write is due, then the Events. Return in how many seconds to report
-        again although nothing has changed; None for the usual time.
+        """Write the status if a write is due, then the Events. Return the seconds until the next
+        report if nothing changes; None for the usual interval.
 
         Raises NotFoundError if the group is gone.
         """
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
         self._pending_events += self._endpoint_events.on_report(status["conditions"], now)
-        if observed.pods_known:  # what is not known raises no alert about the group
+        if observed.pods_known:  # pods that are not known must raise no alert
             self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
-        # A status that could not be written is not the one before the next.
+        # A status that could not be written must not count as the previous one.
         self._pending_events += quorum_events(previous, status)
         self._pending_events += audit_events(previous, status)
         self._pending_events += member_events(previous.get("members") or [], status["members"])
@@ -97,6 +97,6 @@ class GroupReporter:
 
 
 def is_calm(conditions: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether nothing is under way, so that no time that passes changes the status."""
-    told = {each["type"]: each["status"] for each in conditions}
-    return all(told.get(kind) == wanted for kind, wanted in _CALM.items())
+    """Return whether nothing is in progress, so that the status does not change with time."""
+    statuses = {each["type"]: each["status"] for each in conditions}
+    return all(statuses.get(kind) == wanted for kind, wanted in _CALM.items())

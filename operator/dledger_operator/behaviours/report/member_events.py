@@ -1,8 +1,8 @@
-"""Decides which Events tell that a voter has lost its log, and that it votes again. Pure.
+"""Decides which Events report that a voter has lost its log, and that it votes again. Pure.
 
-Each follows from the status before and after, so that an operator that starts in between tells
-neither twice. A member may have joined again before the operator asked it; then `MemberReadmitted`
-alone tells that its volume was lost.
+Each is derived from the previous and the new status, so an operator that starts in between reports
+neither twice. A member may have joined again before the operator asked it; then only
+`MemberReadmitted` shows that its volume was lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ JOINED_INDEX_KEY: Final = "joinedIndex"
 def joining_to_json(member: ObservedMember, before: Mapping[str, Any], *, led: bool) -> Manifest:
     """Encode whether a voter is without its log, and up to which entry it has taken the leader's.
 
-    `before` is the member's entry in the last status. What a member said last holds while it does
-    not answer. All members of a new group join, so only one of a group that has a leader counts.
+    `before` is the member's entry in the last status. The member's last answer holds while it does
+    not answer. All members of a new group join, so this counts only in a group that has a leader.
     """
     kept = {key: before[key] for key in (JOINING_KEY, JOINED_INDEX_KEY) if key in before}
     status = member.status

@@ -1,7 +1,7 @@
 """Distinguishes a status in which only a number has changed from one with news. Pure.
 
-Messages have numbers: how far a member has healed, how many entries it lacks. A status in which
-only such a number differs is not written at each look.
+Messages contain numbers: how far a member has healed, how many entries it lacks. A status in which
+only such a number differs is not written on each run.
 """
 
 import re
@@ -11,19 +11,18 @@ from typing import Any, Final
 from dledger_operator.api_objects import Manifest
 
 NUMBERS_ONLY_S_MIN: Final = 60.0
-"""From one write to the next of a status in which only numbers differ. Metrics tell those sooner.
-"""
+"""How soon a status in which only numbers differ is written again. Metrics show those sooner."""
 _NUMBER: Final = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?")
 """A number, but not a part of a name such as n2 or flights-2."""
 
 
 def without_numbers(message: str) -> str:
-    """Return a message in which every number reads the same."""
+    """Return a message in which `#` replaces every number."""
     return _NUMBER.sub("#", message)
 
 
 def differ_in_numbers_only(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two statuses are the same but for numbers in their messages."""
+    """Return whether two statuses are the same except for numbers in their messages."""
     return _without_numbers(one) == _without_numbers(other)
 
 

@@ -1,8 +1,8 @@
-"""Decides which Events tell that a group has lost its majority, and that it has one again. Pure.
+"""Decides which Events report that a group has lost its majority, and that it has one again. Pure.
 
-Like those about members, they follow from the status before and after, so that an operator that
-takes over in between tells neither twice and leaves none out. The status has the beginning of the
-loss more exactly than the condition, which Kubernetes cuts to whole seconds.
+Like those about members, they are derived from the previous and the new status, so an operator that
+takes over in between reports neither twice and omits none. The status has the start of the loss
+more precisely than the condition, whose times Kubernetes cuts to whole seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from dledger_operator.resources.event import NORMAL, WARNING
 
 QUORUM_LOSS_KEY: Final = "quorumLoss"
 LOSS_AGE_MIN: Final = timedelta(seconds=2)
-"""During an election no member is ready, so a planned handover would be a loss."""
+"""A shorter loss is not reported: no member is ready during the election of a handover."""
 _REPORTED: Final = "reported"
 
 
@@ -28,7 +28,7 @@ def quorum_loss_to_json(
     """Encode since when the group lacks the majority that it had; None if it has one, or has lost
     none. `before` is the last status, and `conditions` are the new ones.
 
-    Members that start for the first time, or after a sleep, have lost nothing.
+    Members that start for the first time, or after hibernation, have lost nothing.
     """
     loss: Mapping[str, Any] = before.get(QUORUM_LOSS_KEY) or {}
     healthy = find(conditions, quorum_healthy.TYPE)
@@ -49,9 +49,9 @@ def _had_majority(before: Mapping[str, Any]) -> bool:
     """Return whether the group had a majority when its pods were last known. While they are not,
     the condition is Unknown, and the status keeps how many failures the group tolerated before.
     """
-    told = find(before.get("conditions") or [], quorum_healthy.TYPE).get("status")
+    last = find(before.get("conditions") or [], quorum_healthy.TYPE).get("status")
     kept: int = before.get("toleratedFailures", -1)
-    return told == "True" or (told == "Unknown" and kept >= 0)
+    return last == "True" or (last == "Unknown" and kept >= 0)
 
 
 def quorum_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[EventNote]:

@@ -44,7 +44,7 @@ _OF_PODS: Final = (
     "replicas", "readyReplicas", "membersReady", "toleratedFailures", "flushDiskType", "members",
     "leader", "plan", BROKER_KEY,
 )  # fmt: skip
-"""What stays as it was while the pods are not known."""
+"""The fields that stay as they were while the pods are not known."""
 
 
 class StatusApi(Protocol):
@@ -177,14 +177,14 @@ def _plan(plan: RollPlan) -> Manifest:
 
 
 def _flush_disk_type(observed: ObservedGroup) -> Manifest:
-    """Return what the members say, with the number of members where they differ."""
-    told = Counter(
+    """Return the members' answers; if they differ, with the number of members for each."""
+    counts = Counter(
         member.status.flush_disk_type.value for member in observed.members if member.status
     )
-    if not told:
+    if not counts:
         return {}
     words = [
-        name if len(told) == 1 else f"{name} ({count})" for name, count in sorted(told.items())
+        name if len(counts) == 1 else f"{name} ({count})" for name, count in sorted(counts.items())
     ]
     return {"flushDiskType": ", ".join(words)}
 

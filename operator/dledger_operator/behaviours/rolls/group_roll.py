@@ -63,15 +63,16 @@ class GroupRoll:
     ) -> float | None:
         """Take at most one step, unless the spec of the object `body` may not be rolled out yet.
 
-        Returns in how many seconds to look again; None if nothing is left.
+        Returns the seconds until the next run; None if nothing is left to do.
         """
         again_s = await self._take_step(body, led, scaling_problem)
         self._snapshot.roll_halt = self._halt()
         return again_s
 
     def _halt(self) -> Problem | None:
-        """Return why no pod is replaced until somebody acts, or a window opens; None if that is not
-        so. A revision that is held stops a roll in the middle, too.
+        """Return why no pod is replaced until somebody acts or a window opens, else None.
+
+        A revision that is held stops a roll in the middle, too.
         """
         snapshot, problem = self._snapshot, self.problem
         if not snapshot.pods_to_replace:

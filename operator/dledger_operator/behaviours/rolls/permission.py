@@ -118,7 +118,7 @@ def _only_new_pods_take_settings(group: Group, template: Manifest) -> bool:
 def closed_window(
     group: Group, wanted: Revision, *, approved: str, now: datetime
 ) -> Problem | None:
-    """Return until when no pod may be replaced for a change of the spec; None if one may be now.
+    """Return why no pod may be replaced for a change of the spec now; None if one may be.
 
     A roll that a window's end interrupts goes on in the next one. An approval opens the window for
     one revision, for example a corrected one.
@@ -137,11 +137,11 @@ def closed_window(
 def keep_pod_template(
     manifest: Manifest, existing: StatefulSetView, shape: Shape, held: Held
 ) -> None:
-    """Replace the manifest's pod template by the existing one, which stays in force.
+    """Replace the manifest's pod template with the existing one, which stays in force.
 
-    Only the group's identity reaches it, once it is known, and a group that has begun needs no
-    archive any longer. As long as a change of the spec is held,
-    the record of the applied spec stays as it was.
+    Only the group's identity is added, once it is known, and the archive is removed once the group
+    has begun. As long as a change of the spec is held, the record of the applied spec stays as it
+    was.
     """
     template = with_identity(existing.template, shape)
     has_begun = shape.state is GroupState.EXISTING
@@ -152,7 +152,7 @@ def keep_pod_template(
 
 
 def _cause(now: AppliedSpec, before: AppliedSpec | None) -> Cause:
-    """Tell a change of the spec from one that only the operator brings.
+    """Distinguish a change of the spec from one that only the operator brings.
 
     A new version of the CRD may add defaults to the spec, so its digest counts only if the object's
     generation has changed too, or if it is another object of that name.

@@ -1,4 +1,4 @@
-"""Combines a group's pods with what their members say into the input of a roll. Pure."""
+"""Combines a group's pods with their members' answers into the input of a roll. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,21 +33,21 @@ def roll_state(
     leaderless_s_min: float = LEADERLESS_S_MIN,
     seed: SeedSpec | None = None,
 ) -> RollState:
-    """Return the state of a roll to the revision `wanted`. `answers` are by pod uid. `begins`:
-    members must be told to begin the group. `emptied` has the uids of the pods whose nodes are
-    being emptied. `template_hash` is that of the template which makes pods of `wanted`; `since_s`
-    tells by pod uid for how many seconds the pod has been ready or not, as it is now. `seed` is the
-    spec's.
+    """Return the state of a roll to the revision `wanted`. `answers` are by pod uid. `begins`
+    says that the settings must let members begin the group. `emptied` has the uids of the pods
+    whose nodes are being emptied. `template_hash` is that of the template which makes pods of
+    `wanted`; `since_s` has by pod uid for how many seconds the pod has been ready, or not ready.
+    `seed` is the spec's.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
-    told = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
-    leading = proven_leader(list(told.values()))
+    known = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
+    leading = proven_leader(list(known.values()))
     return RollState(
         pods=[
             replace(
                 _pod(
                     pod,
-                    told.get(pod.uid),
+                    known.get(pod.uid),
                     leading,
                     _behind(pod, wanted, begins),
                     template_hash,
@@ -62,7 +62,7 @@ def roll_state(
         ],
         leader_id=leading.self_id if leading else None,
         voters=reported_membership([leading] if leading else [], membership).voters,
-        led=led or any(answer.master for answer in told.values()),
+        led=led or any(answer.master for answer in known.values()),
         scaling=scaling,
         staying=staying,
         leaderless_s_min=leaderless_s_min,
@@ -95,9 +95,9 @@ def _pod(
 
 
 def _behind(pod: PodView, wanted: Revision | None, begins: bool) -> str:
-    told = pod.founding == GroupState.NEW.value
+    may_begin = pod.founding == GroupState.NEW.value
     why = why_behind(pod.revision, wanted) if wanted else ""
-    return why or ("" if told or not begins else "its member is not told to begin the group")
+    return why or ("" if may_begin or not begins else "its member is not told to begin the group")
 
 
 def blank_claims(
@@ -115,7 +115,7 @@ def blank_claims(
 
 
 def is_blank(answer: NodeStatus, seed: SeedSpec | None) -> bool:
-    """Return whether a member says that it has promised nothing and that its volume holds nothing,
+    """Return whether a member reports that it has promised nothing and its volume holds nothing,
     or nothing but the archive that its group is to begin with, by `seed` of the spec.
     """
     if answer.seed_sha256 and not (seed and seed.copy_sha256 in ("", answer.seed_sha256)):

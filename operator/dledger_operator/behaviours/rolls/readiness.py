@@ -1,7 +1,7 @@
-"""Since when pods have run, or have been ready, by the operator's own clock.
+"""Measures for how long pods have run or been ready, by the operator's own clock.
 
 The API server's and the kubelets' clocks may differ from the operator's, so their times of day say
-nothing about how long ago something was. They only tell whether the readiness has changed.
+nothing about how long ago something was. They only show whether the readiness has changed.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Readiness:
         self._seen: dict[str, tuple[State, float]] = {}
 
     def observe(self, pods: Sequence[PodView], now_s: float) -> dict[str, float]:
-        """Take the pods as they are at `now_s` on a monotonic clock. Return by uid for how many
+        """Record the pods as they are at `now_s` on a monotonic clock. Return by uid for how many
         seconds each has been in its state.
         """
         seen: dict[str, tuple[State, float]] = {}

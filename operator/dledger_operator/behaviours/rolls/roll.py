@@ -1,4 +1,4 @@
-"""Rolls one group, one step at a time. Each step is decided on what members say right then."""
+"""Rolls one group, step by step. Each step is decided by what members answer right before it."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -81,8 +81,9 @@ class Roller:
         random: Random,
         on_event: Callable[[EventNote], None],
     ) -> None:
-        """Create a roller. `ask` asks members for their status, by pod uid; `why_emptied` tells why
-        a pod's node is being emptied, if it is; `on_event` is called with every Event to record.
+        """Create a roller. `ask` asks members for their status, by pod uid; `why_emptied` returns
+        why a pod's node is being emptied, if it is; `on_event` is called with every Event to
+        record.
         """
         self._api = api
         self._requests = requests
@@ -109,7 +110,7 @@ class Roller:
         self._lasting.forget()
 
     def take_as_proven(self, wanted: Revision) -> None:
-        """Note that an earlier operator has seen all voters of this revision ready at once."""
+        """Record that an earlier operator has seen all voters of this revision ready at once."""
         self._proven = wanted.name
 
     def wait(self, problem: Problem | None) -> None:
@@ -128,10 +129,11 @@ class Roller:
         begins: bool = False,
         closed: Problem | None = None,
     ) -> float | None:
-        """Take at most one step. Return in how many seconds to look again; None if nothing is left.
+        """Take at most one step. Return the seconds until the next run; None if nothing is left.
 
         `closed` says why no pod of a group that has had a leader may be replaced now.
-        `begins`: pods are replaced too if their members are not told to begin the group.
+        `begins` says that pods are also replaced if their settings do not let members begin the
+        group.
 
         The members are asked first, after the pods were listed. Nothing is done unless the
         StatefulSet makes pods of the revision `wanted`.
@@ -177,8 +179,8 @@ class Roller:
         return self._pause_s(wanted, pods)
 
     def _pause_s(self, wanted: Revision, pods: Sequence[PodView]) -> float:
-        """Return how soon to look again while pods are behind; most of what a roll waits for has no
-        event.
+        """Return how soon to look again while pods are behind; most of what a roll waits for causes
+        no event.
         """
         problem = self.problem and (self.problem.reason, without_numbers(self.problem.message))
         seen = [(pod.uid, pod.ready, pod.leaving) for pod in pods]

@@ -22,8 +22,8 @@ def roll_plan(
     """Return which pods get which revision, and what for; None if all have it.
 
     `in_order` returns the pods that lack a revision, and `waiting` is what the next step waits for.
-    Pods that lack the template in force get it first, whatever another operator's release would
-    bring: until that is approved, it reaches no pod.
+    Pods that lack the template in force get it first, even if another release of the operator
+    would bring a new one: until that is approved, it reaches no pod.
     """
     wanted, held = applied.wanted, applied.held
     pods, cause = in_order(wanted), Cause.SPEC

@@ -6,11 +6,11 @@ followers, the leader last, after it has handed over.
 
 A healthy member is replaced only while enough others are healthy, and only once every pod that is
 already of the wanted revision has been ready for a while and has nearly all entries. So a revision
-with which a member does not become ready costs one pod; the roll then stands until the spec is
-right. A pod whose container does not run can be replaced without a leader: the member is down
-anyway. So can members that run, are enough to elect, and have not elected for long: the group
+with which a member does not become ready costs one pod; the roll then halts until the spec is
+corrected. A pod whose container does not run can be replaced without a leader: the member is down
+anyway. So can running members that could elect a leader but have not for long: the group
 commits nothing as it is, and each log is on its volume. They are replaced one at a time, until
-those of the wanted revision are a majority and elect.
+those of the wanted revision are a majority and elect a leader.
 
 A pod that was made from the current template and still differs from it would differ again: somebody
 else, for example an admission webhook, changes new pods. The roll halts and names the pod.
@@ -30,9 +30,9 @@ from dledger_operator.problem import Problem
 
 READY_S_MIN: Final = 5.0
 LEADERLESS_S_MIN: Final = 30.0
-"""Members elect within a few election timeouts, of which the default is 1 s."""
+"""Members elect a leader within a few election timeouts, each 1 s by default."""
 ELECTIONS_MIN: Final = 5
-"""How many election timeouts members have at least to elect before they may be replaced."""
+"""How many election timeouts members get at least to elect a leader before any is replaced."""
 LAG_ENTRIES_MAX: Final = PROMOTION_LAG_ENTRIES_MAX
 
 ROLL_HALTED: Final = "RollHalted"
@@ -62,15 +62,15 @@ class RollPod:
     altered: bool = False
     """Whether the pod is behind although it was made from the current template."""
     lag_entries: int | None = None
-    """How many committed entries the member lacks, as the leader says; None if it does not say."""
+    """How many committed entries the member lacks, by the leader's answer; None if unknown."""
     problem: str = ""
     """Why the kubelet does not start the pod; empty if it does."""
     reason: str = ""
-    """Why the member says that it is not ready; empty if it does not say."""
+    """Why the member reports that it is not ready; empty if it gives no reason."""
     emptied: bool = False
     """Whether its node is being emptied, so that the pod is about to be evicted."""
     volume_leaving: bool = False
-    """Whether the volume's claim was deleted; the log goes with the pod that still uses it."""
+    """Whether the volume's claim was deleted; the log is lost with the pod that still uses it."""
 
     @property
     def has_entries(self) -> bool:
@@ -85,7 +85,7 @@ class RollPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollState:
-    """The state of a group from which the next step follows."""
+    """The state of a group that determines the next step."""
 
     pods: Sequence[RollPod]
     leader_id: str | None
@@ -98,7 +98,7 @@ class RollState:
     staying: frozenset[str] | None = None
     """Members that the spec asks for; None if all stay."""
     leaderless_s_min: float = LEADERLESS_S_MIN
-    """After how long without a leader and without being ready members are given up."""
+    """How long members must have been without a leader and not ready before any is replaced."""
 
     @property
     def quorum(self) -> int:
@@ -155,7 +155,7 @@ def next_step(state: RollState) -> Step | None:
         return _replace(stuck)
     if blocker := _blocker(state):
         return blocker
-    behind = [pod for pod in behind if not pod.leaving]  # a removed member's pod, on its way out
+    behind = [pod for pod in behind if not pod.leaving]  # a removed member's pod
     if not behind:
         message = "the pods of removed members are being deleted"
         return Wait(Problem(reason=reasons.POD_STARTING, message=message))
@@ -199,9 +199,11 @@ def _stalled(altered: Sequence[RollPod]) -> Wait:
 
 
 def _stuck(state: RollState, behind: Sequence[RollPod]) -> RollPod | None:
-    """Return a member that runs and whose restart costs the group nothing: so many run that they
-    could elect, and none of them has for long. None if there is no such member, if so many are of
-    the wanted revision that they can elect, or if that revision does not run.
+    """Return a running member whose restart costs the group nothing; None if there is none.
+
+    There is one if enough members run to elect a leader, and they have not elected one for long;
+    but not if enough members of the wanted revision run to elect one, or if that revision does not
+    run.
     """
     running = [pod for pod in state.pods if pod.runs and pod.member_id in state.voters]
     if state.leader_id is not None or len(running) < state.quorum:
@@ -250,7 +252,7 @@ def _may_replace_what_is_down(state: RollState) -> bool:
 
 def _blocker(state: RollState) -> Wait | None:
     """Return what a step that stops a running member must wait for."""
-    # A pod that is no voter yet waits for scaling; it tells something only if it does not start.
+    # A pod whose member is no voter yet waits for scaling; it matters only if it does not start.
     judged = [
         pod
         for pod in state.pods
@@ -294,7 +296,7 @@ def _unsteady(pods: Sequence[RollPod]) -> Wait:
 def _hand_over(state: RollState, leader: RollPod) -> Step:
     """Choose the voter with the fewest missing entries; by then all of them are replaced.
 
-    One on a node that is being emptied would have to hand over again, so it comes last.
+    A voter on a node that is being emptied would have to hand over again, so it comes last.
     """
     able = _able_besides(state, leader)
     if len(able) < state.others_min:

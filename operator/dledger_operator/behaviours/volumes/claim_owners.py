@@ -1,7 +1,7 @@
 """The owners of the volume claims of a group. Pure.
 
 The StatefulSet always retains its claims, so that neither `kubectl delete sts` nor `kubectl scale
-sts` removes the log of a living group. If `storage.retain.whenDeleted` is `Delete`, the group owns
+sts` removes the log of a group in use. If `storage.retain.whenDeleted` is `Delete`, the group owns
 the claims, and Kubernetes deletes them with the group. The claim of a removed member is deleted by
 scaling, once the removal is committed.
 """
@@ -29,7 +29,7 @@ def owner_references(claim: VolumeClaimView, group: Group) -> list[Mapping[str, 
 
 
 def _owner(group: Group) -> Mapping[str, Any]:
-    """The group is no controller of the claim: that is reserved for the StatefulSet."""
+    """Return a reference to the group, not as controller: that is reserved for the StatefulSet."""
     return {
         "apiVersion": names.API_GROUP_VERSION,
         "kind": names.GROUP_KIND,

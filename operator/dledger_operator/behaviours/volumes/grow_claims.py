@@ -1,4 +1,4 @@
-"""Grows volume claims, one request for each, and says what Kubernetes answers."""
+"""Grows volume claims, one request for each, and reports what Kubernetes answers."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -41,8 +41,8 @@ async def grow_claims(
     """Grow the claims that are smaller than the spec asks for, whose volumes fill up, or that are
     much smaller than other members' after these have grown.
 
-    Returns what keeps a claim from its size: a refusal, or how far Kubernetes is. A claim that has
-    changed meanwhile is looked at again the next time.
+    Returns what keeps a claim from its size: a refusal, or an unfinished resize. A claim that has
+    changed meanwhile is handled the next time.
     """
     problems, grown = [], dict[str, str]()
     for growth in growths(group.storage, claims, use, now):

@@ -28,14 +28,14 @@ _JOURNAL_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeUse:
-    """How full a member says that its volume is."""
+    """How full a volume is, as its member reports."""
 
     size_bytes: int
     available_bytes: int
 
     @property
     def used_percent(self) -> float:
-        """The part that is not available, in percent; 0 if the member does not know."""
+        """The part that is not available, in percent; 0 if the member does not know the size."""
         if self.size_bytes <= 0:
             return 0.0
         return 100.0 * (self.size_bytes - self.available_bytes) / self.size_bytes
@@ -48,16 +48,16 @@ class Growth:
     claim: VolumeClaimView
     size: str
     by_itself: bool
-    """Whether `storage.autoGrow` asks for it; if not, `storage.size` does."""
+    """Whether `storage.autoGrow` asks for this growth; if not, `storage.size` does."""
     why: str
-    """Why it grows, for the log."""
+    """Why the claim grows, for the log."""
 
 
 def of_members(
     claims: Sequence[VolumeClaimView], group: Group, shape: Shape
 ) -> list[VolumeClaimView]:
-    """Return the claims that members use, or are to use by the spec: no others need to grow. One
-    that is retained of a removed member grows if the member comes back.
+    """Return the claims that members use, or are to use by the spec: no others need to grow. The
+    retained claim of a removed member grows if the member comes back.
 
     Members have the lowest ordinals. A group that is asleep has voters, but no pods.
     """
@@ -100,16 +100,16 @@ def _size_of_the_others(
     """Return the size to which the claim of a new or replaced member grows; 0 if it does not.
 
     A new claim has `storage.size`, and the log may have outgrown that long ago. Step by step, with
-    a cool-down after each, its member would lag for days. The others' size was reached under the
-    same rule, or their provider gave it and the log may fill it. One step of difference is left to
-    the member's own figures.
+    a cool-down after each, its member would lag for days. The others reached their size under the
+    same rule, or their provider gave it and the log may fill it. A difference of one step is left
+    to the member's own use.
     """
     rule = storage.auto_grow
-    # Members that were removed leave claims behind. Neither these grow, nor do others up to them.
+    # Removed members leave claims behind, which neither grow nor make others grow.
     if rule is None or claim.name not in use or is_growing(claim):
         return 0
     others = [
-        _bytes(each.capacity)  # whatever was asked for: a growth may be impossible
+        _bytes(each.capacity)  # not what was asked for: a growth may be impossible
         for each in claims
         if each.name != claim.name and each.name in use and not each.leaving
     ]
@@ -136,15 +136,13 @@ def _grown_by_itself(
 
 
 def volume_use(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> dict[str, VolumeUse]:
-    """Return how full the members say that their volumes are, by the name of the claim. `answers`
-    are by pod uid.
-    """
-    told = ((pod, answers.get(pod.uid)) for pod in pods if not pod.leaving)
+    """Return by claim name how full volumes are, as members report. `answers` are by pod uid."""
+    reports = ((pod, answers.get(pod.uid)) for pod in pods if not pod.leaving)
     return {
         names.volume_claim(pod.name): VolumeUse(
             size_bytes=answer.volume_size_bytes, available_bytes=answer.volume_available_bytes
         )
-        for pod, answer in told
+        for pod, answer in reports
         if answer is not None
     }
 

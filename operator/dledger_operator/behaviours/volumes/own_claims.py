@@ -1,5 +1,5 @@
-"""Makes a group own its volume claims, or not, as its spec says (`claims`), and corrects what they
-record of a founding that another one has superseded (`founding.founded_again`).
+"""Makes a group own its volume claims, or not, as its spec says (`claim_owners`), and corrects what
+they record of a founding that another one has superseded (`founding.founded_again`).
 """
 
 import logging
@@ -36,7 +36,7 @@ async def own_claims(
     """Make the group own its volume claims, or not, as `storage.retain.whenDeleted` says, and give
     those that record a superseded number of first voters the right one.
 
-    A claim that has changed or gone meanwhile is looked at again the next time. Returns the problem
+    A claim that was changed or deleted meanwhile is handled the next time. Returns the problem
     of a refusal, which must not keep the operator from anything else.
     """
     problem, superseded = None, shape.superseded - {shape.first_voters}

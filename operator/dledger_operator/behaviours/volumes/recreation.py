@@ -1,4 +1,4 @@
-"""Makes a StatefulSet again whose volume claim templates are too small: they are immutable.
+"""Makes a StatefulSet again if its volume claim templates are too small: they are immutable.
 
 Its pods stay. The operator notes the replicas on the ConfigMap, then deletes the StatefulSet with
 the policy Orphan, and the next reconciliation makes it again, with the same pod template and the
@@ -53,7 +53,7 @@ async def recreate_if_outgrown(
     config_map = names.settings_config_map(group.name)
     if records.stateful_set is None or records.stateful_set.leaving:
         return
-    # It has just been applied, and scaling may have changed it.
+    # The StatefulSet has just been applied, and scaling may have changed it.
     found = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     if found is None or found.leaving:
         return
@@ -75,10 +75,10 @@ async def recreate_if_outgrown(
 
 
 def keep_volume_claim_templates(manifest: Manifest, existing: Sequence[Manifest]) -> None:
-    """Replace the manifest's volume claim templates, which are immutable, by the existing ones.
+    """Replace the manifest's volume claim templates, which are immutable, with the existing ones.
 
-    Otherwise the API server would reject every other change too. A claim that is made of them while
-    they are too small is grown (`growth`).
+    Otherwise the API server would reject every other change too. A claim made from templates that
+    are too small is grown (`growth`).
     """
     manifest["spec"]["volumeClaimTemplates"] = list(existing)
 
