@@ -218,7 +218,7 @@ class GroupSnapshot:
 
     @property
     def may_begin(self) -> bool:
-        """Whether every volume claim is held by a blank member, and the settings must say so."""
+        """Whether blank members hold all volume claims, but the settings do not let them begin."""
         held = {claim.name for claim in self.claims}
         may = self.reconciled.shape is not None and not self.is_founded_now
         return may and bool(held) and held == self.blank_claims

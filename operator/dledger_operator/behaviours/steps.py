@@ -40,6 +40,6 @@ class SetPods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAgain:
-    """Make the StatefulSet and its pods again, for a group that begins with fewer first voters."""
+    """Recreate the StatefulSet and its pods, for a group that begins with fewer first voters."""
 
     first_voters: int

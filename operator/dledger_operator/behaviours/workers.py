@@ -74,7 +74,7 @@ class Workers:
         self._run_group(body)
 
     def _run_group(self, body: Mapping[str, Any]) -> None:
-        """Let the group's worker do what this process has to do, or stop it."""
+        """Make the group's worker do this process's duty, or stop it if there is none."""
         key, uid = identity(body)
         duties, worker = self._context.duties, self._groups.get(key)
         duty, epoch = duties.of(key[0]), duties.epoch(key[0])

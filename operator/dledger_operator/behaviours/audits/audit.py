@@ -167,8 +167,8 @@ class AuditWorker(OneOffWorker):
         """Return the executors of live drivers, and delete those of drivers that have ended.
 
         Kubernetes deletes an executor with its driver's pod, which stays as long as the Job. An
-        executor that runs ends by itself; one that waits for a node would wait until then. If
-        the API server refuses a deletion, that does not hold up the audit's result.
+        executor that runs ends by itself; one that waits for a node would wait until then. A
+        deletion that the API server refuses does not hold up the audit's result.
         """
         api, ended = self._context.api, {pod.uid for pod in pods if pod.exit_code is not None}
         found = await api.executor_pods(request.namespace, request.name, {pod.uid for pod in pods})

@@ -31,7 +31,7 @@ class _Edits:
 
 
 Clients: TypeAlias = dict[str, tuple[str, frozenset[str]]]
-"""By client: when it last changed an object, and the fields of it that it owns."""
+"""By client: when it last changed an object, and the fields of the object that it owns."""
 
 
 class ChildEdits:

@@ -34,7 +34,7 @@ class GroupReconcile:
         on_outcome: Callable[[], None],
     ) -> None:
         """Create. `status` returns the current status of an object; `on_newer` is called with a
-        version of it that has another spec than the one to reconcile; `on_outcome` is called with
+        version of it whose spec differs from the one to reconcile; `on_outcome` is called with
         each outcome in the snapshot.
         """
         self._context = context

@@ -7,7 +7,7 @@ from dledger_operator.behaviours.children.reconcile import ReconcileResult
 WAITING_S: Final = 2.0
 """How soon the operator looks again for what no watch event reports: that a name is free."""
 UNSETTLED_S: Final = 60.0
-"""How soon the operator looks again at a group that is not as its spec asks for."""
+"""How soon the operator looks again at a group that does not match its spec."""
 
 
 def next_look_s(outcome: ReconcileResult, *, led: bool, contested: bool) -> float | None:

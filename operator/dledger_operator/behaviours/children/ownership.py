@@ -2,8 +2,8 @@
 
 An object that has the name of a child belongs to the group if the group owns it. It is an orphan of
 the group if it has no owner and carries the labels that the operator gives to the group's children;
-`kubectl delete --cascade=orphan` leaves such objects. Everything else is somebody else's: applying
-a child over it would change it, and the group's deletion would delete it.
+`kubectl delete --cascade=orphan` leaves such objects. Everything else is foreign: applying a child
+over it would change it, and the group's deletion would delete it.
 """
 
 import enum
@@ -44,7 +44,7 @@ def ownership(found: ChildView, group: Group) -> Ownership:
 
 
 def foreign(found: Iterable[ChildView], group: Group) -> list[ChildView]:
-    """Return the objects that are somebody else's."""
+    """Return the objects that do not belong to the group."""
     return [each for each in found if ownership(each, group) is Ownership.FOREIGN]
 
 
@@ -56,7 +56,7 @@ def remains(found: Iterable[ChildView], group: Group) -> list[str]:
 
 
 def name_taken(taken: Iterable[ChildView], *, changed: str) -> Problem:
-    """Return the problem of names that somebody else's objects have."""
+    """Return the problem of names that foreign objects have."""
     listed = ", ".join(f"{each.kind} {each.name}" for each in taken)
     return Problem(
         reason=NAME_TAKEN,

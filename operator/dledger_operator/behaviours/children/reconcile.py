@@ -115,8 +115,8 @@ async def reconcile(
     blank: frozenset[str] = frozenset(),
     use: Mapping[str, VolumeUse] = MappingProxyType({}),
 ) -> ReconcileResult:
-    """Apply every child. An invalid spec, an unknown founding and somebody else's object with the
-    name of a child change nothing.
+    """Apply every child. Change nothing if the spec is invalid, the founding is unknown, or a
+    foreign object has the name of a child.
 
     `led` says whether the group ever had a leader; `reported` is as in `find_identity`;
     `blank` names the volume claims whose members report that they hold nothing; `use` says how full

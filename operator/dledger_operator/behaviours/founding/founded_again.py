@@ -1,7 +1,7 @@
 """Decides how a group that has not begun is founded again, with fewer first voters. Pure.
 
 A group begins once all of its first voters run. If they cannot, `spec.replicas` may become smaller
-until the first election: then the StatefulSet is made again, with fewer first voters, over the same
+until the first election: then the StatefulSet is recreated, with fewer first voters, over the same
 volume claims. The volumes of a group that has begun must never get first voters that are no
 majority of the earlier ones. So the operator first proves that the first founding has elected no
 leader and never will:
@@ -11,19 +11,19 @@ leader and never will:
    StatefulSet itself, a pod is gone when the API server says so: anyone who forces the deletion of
    a pod must make sure that it does not run.
 2. It asks the members that it kept. Each must have promised nothing, not even a term, or have a
-   volume claim that was never bound. They are a majority, so no leader was elected before. A
-   leader elected later would be a kept member and would get all its votes after this point, also
-   from kept members: a candidate saves its term before it asks for votes. A joining member votes
-   for nobody until it has heard from each removed member since its own start
-   (`dledger_node.raft.joining`); the same holds for a member whose first process starts after this
-   point. So the others must be too few for a majority.
+   volume claim that was never bound. They are a majority, so no leader was elected before. A leader
+   elected later would be a kept member and would get all its votes after this point, also from kept
+   members: a candidate saves its term before it asks for votes. A joining member votes for nobody
+   until it has heard from each removed member since its own start (`dledger_node.raft.joining`);
+   the same holds for a member whose first process starts after this point. So the others must be
+   too few for a majority.
    As everywhere in Raft, all this holds unless volumes of a majority were lost before.
 3. It deletes the StatefulSet that it has read, together with its pods. If its replicas had changed
    meanwhile, a removed member could be back; the API server then refuses the deletion. Once it is
    being deleted, its controller makes no pods. Only then are the new first voters recorded, over
    the ConfigMap as it was before the deletion. If this is interrupted, the next reconciliation
-   makes the StatefulSet again with the first voters that are recorded. Before that
-   it changes the ConfigMap (`fence`), so a late record is refused.
+   recreates the StatefulSet with the first voters that are recorded. Before that it changes the
+   ConfigMap (`fence`), so a late record is refused.
 """
 
 from collections.abc import Mapping

@@ -49,15 +49,14 @@ async def read_founding_records(
 async def in_the_way(
     api: FoundingApi, group: Group, records: FoundingRecords, *, led: bool
 ) -> Problem | None:
-    """Return what must be gone before the group is founded or its lost objects are made again.
+    """Return what must be gone before the group is founded or its lost objects are recreated.
 
     Those are the claims of a deleted group of its name, and the pods of a founding that another one
     supersedes, which know other first voters (`founding.founded_again`). `led` says whether the
     group has had a leader.
 
     A claim that is being deleted counts as such only before the group has begun. Later it is the
-    group's own: it goes once the pod that uses it has ended, and the StatefulSet makes
-    the pod and the claim again.
+    group's own: it is gone once the pod that uses it has ended, and the StatefulSet recreates both.
     """
     former, begun = of_a_deleted_group(records.claims, group), led or has_begun(records)
     leaving = [

@@ -65,7 +65,7 @@ class AbleTimes:
         self, pods: Sequence[PodView], able: frozenset[str], now_s: float
     ) -> dict[str, float]:
         """Record the members that are able to lead at `now_s`. Return for how many seconds each has
-        been, by member id. The time restarts if the pod was made again or was not ready meanwhile.
+        been, by member id. The time restarts if the pod was recreated or was not ready meanwhile.
         """
         since_s = {}
         for pod in pods:

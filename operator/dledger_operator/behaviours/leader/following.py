@@ -1,9 +1,9 @@
 """Follows the leader of one group, and keeps the status correct while that fails.
 
 A webhook, a missing permission or a limit of the API server may keep the operator from listing or
-labeling pods for as long as nobody acts. Meanwhile the members go on: they may elect another
-leader, which the master Service does not select. So a run that fails still reports what it found,
-or else what the members answer, and why it failed.
+labeling pods until somebody acts. Meanwhile the members continue: they may elect another leader,
+which the master Service does not select. So a run that fails still reports what it found, or else
+what the members answer, and why it failed.
 """
 
 from collections.abc import Callable

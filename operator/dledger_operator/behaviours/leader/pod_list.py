@@ -50,8 +50,8 @@ class PodList:
         """List the members' pods, as new as etcd or, if `cached`, as new as the versions seen.
 
         The StatefulSet is read only if a pod has another owner: somebody may delete it while
-        the group runs. The pods of the old one then leave while those of the new one start; one
-        that was the master must lose its label like any other.
+        the group runs. The pods of the old one then leave while those of the new one start; a
+        pod that was the master must lose its label like any other.
         """
         listed = await self._listed(group, self.newest if cached else 0)
         if any(pod.owner_uid not in self._stateful_set_uids for pod in listed):
@@ -60,7 +60,7 @@ class PodList:
             own = found is not None and ownership(found, group) in (Ownership.OWN, Ownership.ORPHAN)
             left = self._stateful_set_uids & {pod.owner_uid for pod in listed}
             self._stateful_set_uids = left | ({found.uid} if found and own else set())
-        # While a StatefulSet is made again, the pods that it left have no owner for a moment.
+        # While a StatefulSet is recreated, the pods that it left have no owner for a moment.
         members = [
             pod
             for pod in listed

@@ -37,7 +37,7 @@ def cure(pod: PodView, node_ready: bool | None) -> str:
     """Return what keeps a pod that is being deleted, and what to do about it.
 
     Only a machine that is off calls for the removal of its Node: on any other one, the members of
-    this and other groups would go with it.
+    this and other groups would be removed with it.
     """
     finalizers = f"the finalizer {', '.join(pod.finalizers)}" if pod.finalizers else ""
     kept = f"; then {finalizers} has to go, too" if finalizers else ""

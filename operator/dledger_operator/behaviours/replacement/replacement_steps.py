@@ -9,8 +9,8 @@ without the member must serve right before the removal, and each of them must ha
 the leader calls committed. A member that serves, or that is joining already, is not lost.
 
 The uid of the volume claim is recorded before the claim is deleted, and only that claim is deleted.
-The claim goes first and the pod second, because the StatefulSet would make the pod again over the
-old claim. Kubernetes keeps the claim until the pod has ended. After the timeout of the
+The claim is deleted first and the pod second, because the StatefulSet would recreate the pod with
+the old claim. Kubernetes keeps the claim until the pod has ended. After the timeout of the
 replacement, the claim stays: somebody may consider the replacement failed, and repair the volume.
 The operator never removes a pod whose end no kubelet has confirmed: its member may still run, and
 two members with one id would have two votes.
@@ -90,7 +90,7 @@ class ReplaceState:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the member's claim is gone, or is going and cannot be kept."""
+        """Whether the member's claim is gone, or is being deleted and cannot be kept."""
         if self.claim_uid is None:
             return False
         return self.claim is None or self.claim.leaving or self.claim.uid != self.claim_uid

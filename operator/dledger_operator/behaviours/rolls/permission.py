@@ -1,6 +1,6 @@
 """Decides whether the StatefulSet's pod template may change now. Pure.
 
-A pod that is drained or lost is made again from the template, so a change that is not permitted yet
+A pod that is drained or lost is recreated from the template, so a change that is not permitted yet
 must not reach it. A change of the spec is permitted by `spec.updatePolicy`. A change that only the
 operator brings, since an upgrade gave it another default image or another template, always needs an
 approval: an upgrade of the operator alone restarts no member.
@@ -120,8 +120,8 @@ def closed_window(
 ) -> Problem | None:
     """Return why no pod may be replaced for a change of the spec now; None if one may be.
 
-    A roll that a window's end interrupts goes on in the next one. An approval opens the window for
-    one revision, for example a corrected one.
+    A roll that the end of a window interrupts continues in the next one. An approval opens the
+    window for one revision, for example a corrected one.
     """
     window = group.update_window
     if window is None or approved == wanted.name or window.closes_at(now):

@@ -10,7 +10,7 @@ def scaling_goes_first(problem: Problem | None) -> bool:
     the next step of scaling cannot be taken now.
 
     One rule keeps the two from waiting for each other: scaling goes first while it can take a step,
-    and a roll goes on while scaling waits. What scaling waits for, for example a member that does
+    and a roll continues while scaling waits. What scaling waits for, for example a member that does
     not answer or an old setting, may be just what the roll repairs; and every step of a roll checks
     the majority by itself. A roll waits for scaling only while a change of members is not committed
     yet, which ends without the operator.

@@ -1,6 +1,6 @@
 """Decides which pods a roll replaces, in which order, and the next single step. Pure.
 
-When a pod is deleted, the StatefulSet makes it again from its current template. Pods that are not
+When a pod is deleted, the StatefulSet recreates it from its current template. Pods that are not
 of the wanted revision are replaced in this order: those that do not run or are not healthy, then
 followers, the leader last, after it has handed over.
 
@@ -8,14 +8,14 @@ A healthy member is replaced only while enough others are healthy, and only once
 already of the wanted revision has been ready for a while and has nearly all entries. So a revision
 with which a member does not become ready costs one pod; the roll then halts until the spec is
 corrected. A pod whose container does not run can be replaced without a leader: the member is down
-anyway. So can running members that could elect a leader but have not for long: the group
-commits nothing as it is, and each log is on its volume. They are replaced one at a time, until
-those of the wanted revision are a majority and elect a leader.
+anyway. So can running members that could elect a leader but have not for long: the group commits
+nothing as it is, and each log is on its volume. They are replaced one at a time, until those of the
+wanted revision are a majority and elect a leader.
 
 A pod that was made from the current template and still differs from it would differ again: somebody
 else, for example an admission webhook, changes new pods. The roll halts and names the pod.
 
-No state is kept between steps: each depends only on the pods and on what their members say now. So
+No state is kept between steps: each depends only on the pods and their members' current answers. So
 another operator can take the next step, and a spec that changes meanwhile is a new target.
 """
 
@@ -40,7 +40,7 @@ ROLL_HALTED: Final = "RollHalted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollPod:
-    """A member's pod, and what its member has just said."""
+    """A member's pod, and the member's latest answer."""
 
     name: str
     uid: str
@@ -117,7 +117,7 @@ class RollState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacePod:
-    """Delete a pod, so that it is made again."""
+    """Delete a pod, so that it is recreated."""
 
     pod: str
     uid: str
@@ -238,7 +238,7 @@ def _before_the_first_leader(behind: Sequence[RollPod]) -> Step:
 
 
 def _may_replace_what_is_down(state: RollState) -> bool:
-    """Return whether a pod that does not run may be made again from the wanted revision.
+    """Return whether a pod that does not run may be recreated from the wanted revision.
 
     If a pod of that revision does not run either, the revision is bad. If one is not ready, others
     wait for it, unless so many are down that it cannot become ready without them.

@@ -1,3 +1,3 @@
-"""The volume claims of a group: who owns them, their growth, and a StatefulSet whose templates have
-become too small for them. Which members have a claim is decided by `members`.
+"""The volume claims of a group: their owners, their growth, and recreating a StatefulSet whose
+templates have become too small for them. `members` decides which members have a claim.
 """

@@ -1,14 +1,14 @@
-"""Makes a StatefulSet again if its volume claim templates are too small: they are immutable.
+"""Recreates a StatefulSet whose volume claim templates are too small, since they are immutable.
 
 Its pods stay. The operator notes the replicas on the ConfigMap, then deletes the StatefulSet with
-the policy Orphan, and the next reconciliation makes it again, with the same pod template and the
-noted replicas; its controller adopts the pods. Whatever interrupts this, the next reconciliation
-finds one of three states: nothing has happened, the StatefulSet is leaving, or it is gone. Volume
-claims are not touched, since the StatefulSet always retains them.
+the policy Orphan, and the next reconciliation recreates it with the same pod template and the noted
+replicas; its controller adopts the pods. If this is interrupted, the next reconciliation finds one
+of three states: nothing has happened, the StatefulSet is leaving, or it is gone. Volume claims are
+not touched, since the StatefulSet always retains them.
 
-This waits while the StatefulSet has no pods: the group hibernates, and nobody needs the templates
-before it wakes. It also waits while a member's claim is being deleted: its pod is about to be made
-again, and a replacement sees no pods while there is no StatefulSet.
+This waits while the StatefulSet has no pods: the group hibernates, and the templates are not needed
+before it wakes. It also waits while a member's claim is being deleted: the member's pod is about to
+be recreated, and a replacement sees no pods while there is no StatefulSet.
 """
 
 import logging
@@ -48,7 +48,7 @@ async def recreate_if_outgrown(
 ) -> None:
     """Delete the StatefulSet and leave its pods if its claim template is smaller than the spec, its
     pod template is the wanted one, it has pods, and no claim of theirs is being deleted. Remove
-    the note of a StatefulSet that was made again.
+    the note of a StatefulSet that was recreated.
     """
     config_map = names.settings_config_map(group.name)
     if records.stateful_set is None or records.stateful_set.leaving:
