@@ -29,7 +29,7 @@ class Toleration:
     value: str = ""
     effect: str = ""
     ends: bool = False
-    """Whether it ends after some seconds, after which the pod is evicted."""
+    """Whether the toleration has a time limit, after which the pod is evicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +46,22 @@ class PodView:
     term: int
     """The term annotation, which the operator never decreases; -1 if it is missing or invalid."""
     leader_pod_uid: str = ""
-    """The pod for whose leadership the role and the term were set; empty if that is not known."""
+    """UID of the pod whose leadership the role and the term reflect; empty if it is not known."""
     resource_version: str
     owner_uid: str
     """UID of the StatefulSet that owns the pod; empty if none does."""
     leaving: bool
     """Whether the pod is being deleted or has terminated, so that it will not serve again."""
     ends_by: datetime | None = None
-    """When its kubelet should have ended it; None unless it is being deleted."""
+    """When the kubelet should have ended the pod; None unless it is being deleted."""
     ready: bool
     """Whether the kubelet's readiness probe succeeds."""
     ready_since: datetime | None = None
-    """Since when it succeeds; None if it does not, or that is not known."""
+    """Since when the probe succeeds; None if it does not, or if the time is not known."""
     runs: bool = True
     """Whether the kubelet reports that the member's container runs."""
     copies_archive: bool = False
-    """Whether the kubelet reports that the init container runs which copies `spec.seed`."""
+    """Whether the kubelet reports that the init container that copies `spec.seed` runs."""
     ended: bool = False
     """Whether the kubelet reports that every container has terminated."""
     finalizers: Sequence[str] = ()
@@ -71,11 +71,11 @@ class PodView:
     image: str = ""
     """The image of the member's container."""
     revision: Revision | None = None
-    """What the pod was made of; None for a pod of an earlier release of the operator."""
+    """What the pod was built from; None for a pod of an earlier release of the operator."""
     founding: str = ""
-    """The initial group state when the pod was made."""
+    """The initial group state when the pod was created."""
     template_hash: str = ""
-    """The StatefulSet's revision that the pod was made of, as its controller says."""
+    """The StatefulSet's revision that the pod was built from, as its controller reports."""
     node: str = ""
     """The name of the node that the pod runs on; empty until it is scheduled."""
     tolerations: Sequence[Toleration] = ()
@@ -109,17 +109,17 @@ class VolumeClaimView:
     volume: str = ""
     """The name of the PersistentVolume that the claim is bound to; empty if there is none."""
     replaced_by: str = ""
-    """The name of the DLedgerReplace that has deleted it; empty if none has."""
+    """The name of the DLedgerReplace that deleted the claim; empty if none did."""
     requested: str = ""
     """The size that the claim asks for, as written; empty if it is not known."""
     capacity: str = ""
     """The size of its volume, as Kubernetes reports it; empty before it is bound."""
     resizing: str = ""
-    """What Kubernetes says about a change of the size that is under way."""
+    """What Kubernetes reports about a change of the size that is in progress."""
     resize_failed: bool = False
-    """Whether Kubernetes says that the volume cannot be grown."""
+    """Whether Kubernetes reports that the volume cannot be grown."""
     grown_at: datetime | None = None
-    """When the operator last grew it by itself; None for never."""
+    """When the operator last grew the claim automatically; None for never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class OwnerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildView:
-    """An object with the kind and name of a group's child, whoever made it."""
+    """An object with the kind and name of a group's child, no matter which client created it."""
 
     kind: str
     name: str
@@ -144,7 +144,7 @@ class ChildView:
     """Whether the object is being deleted."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
-    """What a Service selects its pods by; empty for other kinds."""
+    """The labels by which a Service selects pods; empty for other kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class CreationFailure:
     pod: str
     message: str
     at: datetime | None = field(default=None, compare=False)
-    """When it was refused last; None if that is not known. A repetition is the same failure."""
+    """When the last refusal was; None if that is not known. A repetition is the same failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,21 +164,21 @@ class SettingsView:
     data: Mapping[str, str]
     resource_version: str = ""
     note: str = ""
-    """The replicas of a StatefulSet that the operator makes again; empty if it makes none."""
+    """The replicas of a StatefulSet that the operator recreates; empty if it recreates none."""
     superseded: frozenset[int] = frozenset()
     """The numbers of first voters of earlier foundings, none of which has begun."""
     stateful_set: str = ""
-    """The StatefulSet that it is about (`founded_again.fence`); empty if it does not say."""
+    """The StatefulSet that the ConfigMap names (`founded_again.fence`); empty if it names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSpec:
-    """The spec that a StatefulSet's pod template was made of."""
+    """The spec that a StatefulSet's pod template was built from."""
 
     generation: int
     """The group's `metadata.generation`."""
     digest: str
-    """A digest of the fields of the spec that pods are made of, as the user wrote them."""
+    """A digest of the fields of the spec that pods are built from, as the user wrote them."""
     uid: str = ""
     """The group's `metadata.uid`; empty in records of earlier releases."""
 
@@ -192,7 +192,7 @@ class StatefulSetView:
     uid: str
     resource_version: str
     generation: int = 0
-    """It rises with each change of the spec."""
+    """The object's `metadata.generation`, which rises with each change of its spec."""
     replicas: int
     first_voters: int | None
     """The first-voters annotation; None if it is missing or invalid."""
@@ -205,11 +205,11 @@ class StatefulSetView:
     template: Manifest = field(default_factory=dict)
     """The pod template."""
     revision: Revision | None = None
-    """The revision of the pods that the template makes; None for one of an earlier release."""
+    """The revision of pods that the template creates; None for one of an earlier release."""
     template_hash: str = ""
     """The StatefulSet's own revision of the template; empty until its controller has seen it."""
     applied_spec: AppliedSpec | None = None
-    """None if it was never recorded, as by an earlier release."""
+    """The spec that the template was built from; None if an earlier release did not record it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ class JobPodView:
     name: str
     uid: str
     controller_uid: str
-    """What has created the pod: the Job, or the pod of the executor's driver."""
+    """UID of what created the pod: the Job, or the pod of the executor's driver."""
     running: bool
     exit_code: int | None
     """The container's exit code; None until it has terminated."""
@@ -275,11 +275,11 @@ class TokenSecretView:
 
     resource_version: str
     is_ours: bool
-    """Whether the operator has made it."""
+    """Whether the operator created the Secret."""
     entries: Mapping[str, TokenEntry]
-    """By the name of the group."""
+    """The entries by group name."""
     with_audit_tokens: frozenset[str] = frozenset()
-    """The groups whose audit tokens are those of their entries."""
+    """The groups whose stored audit tokens match their entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +290,7 @@ class LeaseView:
     name: str
     resource_version: str
     holder: str
-    """The identity of the holder; empty if the last one gave the Lease up."""
+    """The identity of the holder; empty if the last one released the Lease."""
     duration_s: float
     """The Lease is free when its holder has not renewed it for this long."""
     transitions: int
@@ -298,8 +298,8 @@ class LeaseView:
 
 
 def version_number(resource_version: str) -> int:
-    """Return a resourceVersion as a number; 0 if it is none. Kubernetes allows clients to compare
-    the versions of one kind.
+    """Return a resourceVersion as a number; 0 if it is not a number. Kubernetes allows clients to
+    compare the versions of one kind.
     """
     is_number = resource_version.isascii() and resource_version.isdigit()
     return int(resource_version) if is_number else 0

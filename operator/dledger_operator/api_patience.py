@@ -1,4 +1,4 @@
-"""How long the operator puts up with an API server that refuses, is down, or cannot be reached."""
+"""How the operator retries while the API server refuses, is down, or cannot be reached."""
 
 import asyncio
 import itertools
@@ -10,14 +10,14 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 BACKOFF_S_MAX: Final = 1.0
-"""The longest pause between two attempts, so that labels are right soon after the server's return.
+"""The longest pause between two attempts, so that labels are correct soon after the server is back.
 """
 SAME_TROUBLE_S: Final = 30.0
-"""An error that ends what has worked for longer is logged, whatever was logged before."""
+"""An error after a run that lasted longer is logged even if it repeats the last one."""
 
 
 class EndlessBackoffs:
-    """Pauses in seconds between attempts, without an end: 503 and 403 pass, however long they last.
+    """An endless series of pauses between attempts, in seconds, because 503 and 403 may last long.
 
     kopf iterates over them for every request and gives up after the last one.
     """
@@ -40,7 +40,7 @@ async def keep_trying(
     fatal: tuple[type[Exception], ...] = (),
 ) -> None:
     """Call `run` until it returns or raises a `fatal` error. Any other error is logged, unless it
-    is the same as the one a moment before.
+    repeats the one just before.
     """
     loop, last = asyncio.get_running_loop(), ""
     for pause_s in backoffs:

@@ -27,9 +27,9 @@ class Outcome(enum.StrEnum):
     NOT_ACKNOWLEDGED = "not_acknowledged"
     NOT_READ = "not_read"
     LOST = "lost"
-    """A canary that was acknowledged is not in the log any more."""
+    """An acknowledged canary is no longer in the log."""
     UNSUPPORTED = "unsupported"
-    """The leader's release has no canaries; this says nothing about the group."""
+    """The leader's release does not support canaries, so nothing is known about the group."""
 
 
 class CanaryMetrics:
@@ -104,10 +104,10 @@ class GroupCanaryMetrics:
         self._metrics.lost.labels(*self._key).inc()
 
     def forget_availability(self) -> None:
-        """Drop whether the last test succeeded: it says nothing about the group any more."""
+        """Drop the result of the last test, which no longer says anything about the group."""
         with contextlib.suppress(KeyError):
             self._metrics.available.remove(*self._key)
 
     def forget(self) -> None:
-        """Drop the series of the group: it is not tested any more."""
+        """Drop the series of the group, which is no longer tested."""
         self._metrics.remove_group(*self._key)

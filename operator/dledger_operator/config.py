@@ -24,14 +24,14 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseNames:
-    """The names by which this process takes Leases."""
+    """The names under which this process holds Leases."""
 
     namespace: str
-    """Where the release's Lease is."""
+    """The namespace of the release's Lease."""
     name: str
     """The name of the release's Lease."""
     replica: str
-    """The identity of this process, unlike that of any other one."""
+    """The identity of this process; no other process has the same."""
 
     @property
     def release(self) -> str:
@@ -61,7 +61,7 @@ class OperatorSettings:
 
     @property
     def leases(self) -> LeaseNames | None:
-        """The names by which this process takes Leases; None if it takes none."""
+        """The names under which this process holds Leases; None if it holds none."""
         if not self.lease_namespace:
             return None
         replica = self.identity or socket.gethostname()

@@ -66,7 +66,7 @@ async def pod_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 
 @kopf.on.event("", "v1", "persistentvolumeclaims", labels=GROUP_CHILD)
 async def claim_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
-    """Look at the volume claims: one was created, changed or deleted."""
+    """Check the volume claims: one was created, changed or deleted."""
     memo.workers.claim_changed(event["object"])
 
 
@@ -88,12 +88,12 @@ async def child_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
 
 
 def watch_nodes() -> None:
-    """Watch Nodes too, which needs a permission for the whole cluster."""
+    """Watch Nodes too, which needs a cluster-wide permission."""
     kopf.on.event("", "v1", "nodes")(node_event)
 
 
 async def node_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
-    """Look where leaders run: somebody may drain the node."""
+    """Check where leaders run: the node may be about to be drained."""
     memo.workers.node_changed(event["type"], event["object"])
 
 

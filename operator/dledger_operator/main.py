@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run_or_exit(settings: OperatorSettings) -> None:
-    """Run, and exit at once if there are tasks that do not end: asyncio would wait for them."""
+    """Run; exit the process at once if tasks do not end, because asyncio would wait for them."""
     try:
         await run(settings)
     except LeftTasksError as error:
@@ -80,8 +80,8 @@ async def _run_or_exit(settings: OperatorSettings) -> None:
 async def run(settings: OperatorSettings) -> None:
     """Run the operator. Raises NotFoundError if the CRDs are missing.
 
-    It waits for an API server that is down or refuses, for as long as that takes. Namespaces that
-    cannot be read are left out meanwhile, unless it is all of them.
+    While the API server is down or refuses, the operator waits without a limit. Namespaces that
+    cannot be read are left out meanwhile, unless none can be read.
     """
 
     async def check_at_start() -> None:
@@ -149,8 +149,8 @@ async def open_context(settings: OperatorSettings) -> AsyncIterator[Context]:
 async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[None]:
     """Serve `/metrics` until the context exits.
 
-    A page is made in a thread, one at a time: for a hundred groups it takes longer than a turn of
-    the loop that follows leaders may last.
+    Pages are built in a thread, one at a time: for a hundred groups, a page takes longer than the
+    event loop, which follows the leaders, may be blocked.
     """
     one_at_a_time = asyncio.Lock()
 
@@ -158,7 +158,7 @@ async def serve_metrics(metrics: OperatorMetrics, port: int) -> AsyncIterator[No
         async with one_at_a_time:
             body = await asyncio.to_thread(generate_latest, metrics.registry)
         response = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
-        # kopf cancels the tasks of connections when it ends: nobody would answer the next scrape.
+        # kopf cancels connection tasks when it ends, so a later scrape would get no answer.
         response.force_close()
         return response
 
@@ -177,7 +177,7 @@ async def serve(
     runner = web.AppRunner(application, handle_signals=False, access_log=None)
     await runner.setup()
     try:
-        # A pod may have addresses of IPv4, of IPv6 or of both: a site without a host has them all.
+        # A pod may have IPv4 addresses, IPv6 addresses or both: without a host, the site takes all.
         await web.TCPSite(runner, port=port).start()
         yield
     finally:

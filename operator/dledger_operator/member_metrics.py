@@ -14,7 +14,7 @@ _MEMBER: Final = ("namespace", "group", "member")
 
 
 def families(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
-    """Return what members were last seen with; a member that does not answer has fewer series."""
+    """Yield the metrics of members as last observed; a silent member has fewer series."""
     yield from _logs(groups)
     yield from _volumes(groups)
 

@@ -37,7 +37,7 @@ class _GroupSeries:
     observed: ObservedGroup | None = None
     conditions: Sequence[Mapping[str, Any]] = ()
     endpoints_wrong_since_s: float | None = None
-    """None while the endpoints are the leader's, or there is no leader to point at."""
+    """None while the endpoints are the leader's, or while there is no leader."""
     leader_changes: Counter[str] = field(default_factory=Counter)
     double_masters: int = 0
 
@@ -167,8 +167,8 @@ class OperatorMetrics(Collector):
         self._series(namespace, group).double_masters += count
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metric families of all groups. Any thread may call this: what the loop changes
-        meanwhile is copied or read once.
+        """Yield the metric families of all groups. Any thread may call this: what the event
+        loop changes meanwhile is copied or read once.
         """
         groups = dict(self._groups)
         known = [seen for series in groups.values() if (seen := series.observed)]
@@ -198,7 +198,7 @@ class OperatorMetrics(Collector):
 
 
 def _info(known: Sequence[ObservedGroup]) -> Metric:
-    """Tell what the leader runs, or the first member that answers."""
+    """Return what the leader runs; if it does not answer, what the first that answers runs."""
     info = GaugeMetricFamily(
         "dledger_group_info",
         "What the leader runs, as labels; the value is always 1.",

@@ -36,7 +36,7 @@ JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 
 TERM_ANNOTATION: Final = "dledger.io/term"
 LEADER_POD_ANNOTATION: Final = "dledger.io/leader-pod-uid"
-"""The pod for whose leadership a pod's role and term were set."""
+"""UID of the pod whose leadership a pod's role and term reflect."""
 REVISION_ANNOTATION: Final = "dledger.io/revision"
 FOUNDING_ANNOTATION: Final = "dledger.io/initial-group-state"
 APPLIED_SPEC_ANNOTATION: Final = "dledger.io/applied-spec"
@@ -44,8 +44,8 @@ APPROVED_REVISION_ANNOTATION: Final = "dledger.io/approved-revision"
 FIRST_VOTERS_ANNOTATION: Final = "dledger.io/first-voters"
 REPLICAS_NOTE_ANNOTATION: Final = "dledger.io/replicas-to-restore"
 STATEFUL_SET_ANNOTATION: Final = "dledger.io/stateful-set-uid"
-"""On the same ConfigMap: the uid of the StatefulSet of a group that is to be founded again, or the
-one after which another is made.
+"""On the ConfigMap with a group's settings: the uid of the StatefulSet whose group is to be founded
+again, or of the last one before the StatefulSet was recreated (`founded_again.fence`).
 """
 SUPERSEDED_ANNOTATION: Final = "dledger.io/superseded-first-voters"
 """On the ConfigMap with a group's settings: the numbers of first voters of its earlier foundings,
@@ -58,10 +58,10 @@ IDENTITY_ANNOTATION: Final = "dledger.io/group-identity"
 
 ROLES_ANNOTATION: Final = "dledger.io/roles"
 
-# The dot keeps it apart from the Lease of a release, whose name has none.
+# The dot distinguishes this name from that of a release's Lease, which has none.
 NAMESPACE_LEASE: Final = "groups.dledger.io"
 
-# One for all groups of a namespace: permissions on Secrets can be limited to names alone.
+# One Secret for all groups of a namespace, since permissions can be limited only by name.
 TOKENS_NAME: Final = "admin-tokens.dledger.io"
 
 ROLE_MASTER: Final = "master"
@@ -149,7 +149,7 @@ def slave_service(group: str) -> str:
 
 
 def broker_service(group: str) -> str:
-    """Return the name of the Service over all members that are a broker."""
+    """Return the name of the Service that selects all members as brokers."""
     return f"{group}-broker"
 
 
@@ -199,8 +199,8 @@ def audits_policy(group: str) -> str:
 
 
 def audit_driver(audit: str, uid: str) -> str:
-    """Return the name of what only the driver of one audit uses. With the uid, it cannot be the
-    name of an object of somebody else, or of an earlier audit that is being deleted.
+    """Return the name of the objects that only the driver of one audit uses. The uid rules out a
+    clash with another client's object, or with an earlier audit that is being deleted.
     """
     return f"{audit}-audit-{uid[:8]}"
 

@@ -25,16 +25,16 @@ class EndedAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrinking:
-    """A removal of members that an audit goes before."""
+    """A removal of members that an audit must precede."""
 
     replicas: int
     """The `spec.replicas` that asks for it."""
     since: datetime
-    """When the operator first saw that."""
+    """When the operator first saw that value."""
     audit: str = ""
     """Name of the audit that was created for it; empty before that."""
     passed: bool = False
-    """Whether an audit that began later was Sound. One that cannot tell does not change that; only
+    """Whether an audit that began later was Sound. An inconclusive audit does not reset this; only
     one that finds damage does.
     """
 
@@ -44,13 +44,13 @@ class AuditPlan:
     """What is recorded about the audits that `spec.audit` asks for."""
 
     policy: str = ""
-    """What `spec.audit` asked for when the plan was begun."""
+    """What `spec.audit` asked for when the plan was made."""
     since: datetime
-    """When that was. What was due earlier is not made up for."""
+    """When the plan was made. Audits that were due earlier are not made up for."""
     scheduled_at: datetime | None = None
-    """The last time of the schedule for which an audit was created."""
+    """The last scheduled time for which an audit was created."""
     next_at: datetime | None = None
-    """The next time of the schedule; None without one."""
+    """The next scheduled time; None without a schedule."""
     created_at: datetime | None = None
     """When the operator last created an audit."""
     shrinking: Shrinking | None = None

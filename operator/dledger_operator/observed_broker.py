@@ -1,4 +1,4 @@
-"""What the members of a group say of their RocketMQ broker. Pure."""
+"""What the members of a group report about their RocketMQ broker. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from dledger_operator.observed_state import ObservedGroup, ObservedMember
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedNameServer:
-    """Which members are registered at one of RocketMQ's name servers, as they say themselves."""
+    """Which members are registered at one of RocketMQ's name servers, as they report."""
 
     address: str
     registered: Sequence[str]
-    """Ids of members that are."""
+    """Ids of the members that are registered."""
     missing: Sequence[str]
-    """Ids of members that serve clients and are not."""
+    """Ids of the members that serve clients but are not registered."""
     problem: str
-    """Why the first of these is not; empty if none has said."""
+    """The first reason that a missing member reports; empty if none reports one."""
 
 
 def serving(observed: ObservedGroup) -> list[tuple[ObservedMember, BrokerStatus]]:
-    """Return the members that take clients of the broker, to which its Service leads."""
+    """Return the ready members that accept clients of the broker; its Service leads to them."""
     return [
         (member, member.status.broker)
         for member in observed.members
@@ -40,13 +40,13 @@ def _name_server(
 ) -> ObservedNameServer:
     registered, missing, problems = [], [], []
     for member, broker in members:
-        told = next((each for each in broker.name_servers if each.address == address), None)
-        if told is not None and told.registered:
+        reported = next((each for each in broker.name_servers if each.address == address), None)
+        if reported is not None and reported.registered:
             registered.append(member.member_id)
             continue
         missing.append(member.member_id)
-        if told is not None and told.problem:
-            problems.append(told.problem)
+        if reported is not None and reported.problem:
+            problems.append(reported.problem)
     return ObservedNameServer(
         address=address,
         registered=registered,

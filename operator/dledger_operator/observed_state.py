@@ -13,7 +13,7 @@ from dledger_operator.spec.accepted import AcceptedSpec
 from dledger_operator.spec.broker import BrokerSpec
 
 DECIDING: Final = (Verdict.SOUND, Verdict.DAMAGED, Verdict.DIVERGED)
-"""The verdicts that tell about the whole log; an Incomplete audit could not."""
+"""The verdicts about the whole log; an Incomplete audit could not read all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -26,7 +26,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victory:
-    """How a member became leader, as it told itself."""
+    """How a member became leader, as it reports."""
 
     stood_because: str
     """A value of `StoodBecause`, or one of a later release."""
@@ -37,7 +37,7 @@ class Victory:
     election_s: float
     """From then until its first entry of the term was committed."""
     proved_s: float = field(compare=False)
-    """When that was, on the operator's monotonic clock."""
+    """When that entry was committed, on the operator's monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Observation:
     master: bool
     """Whether the member claims to lead `term` with its first entry of that term committed."""
     victory: Victory | None = None
-    """How it won, if it is master and not of an earlier release."""
+    """How the member won; None if it is not master, or if it runs an earlier release."""
 
     def follows(self, leader: Leader) -> bool:
         """Return whether the pod answers and names this leader in this term."""
@@ -145,7 +145,7 @@ class ObservedMember:
     problem: Problem | None
     """Why the member's pod or volume claim does not start."""
     danger: Problem | None = None
-    """What will stop the member although it may be ready now."""
+    """A problem that will stop the member, although it may be ready now."""
     status: NodeStatus | None
     """The member's answer in the last round; None if it did not answer."""
     image: str = ""
@@ -159,20 +159,18 @@ class ObservedMember:
     volume_capacity: str = ""
     """The size of its volume, as Kubernetes reports it; empty before it is bound."""
     lacks: str = ""
-    """Which live settings of the spec the member does not have in force yet, as it says itself;
-    empty if none, or if it does not answer.
+    """Which live settings of the spec the member does not have in force yet, as it reports; empty
+    if none, or if it does not answer.
     """
 
     @property
     def is_healing(self) -> bool:
-        """Whether the member says that it mends its damaged log, which needs no user action."""
+        """Whether the member reports that it is healing its log, which needs no user action."""
         return self.status is not None and self.status.storage is StorageState.HEALING
 
     @property
     def unmended(self) -> str:
-        """Which damage the member in service has found, and why it is not mended yet; empty
-        without.
-        """
+        """The damage that a member in service found, and why it is not mended yet; or empty."""
         return "" if self.status is None else self.status.unmended
 
     @property
@@ -185,8 +183,8 @@ class ObservedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Whether the leader is where it should be: not on a node that is being emptied, and the
-    preferred one.
+    """Whether the leader is where it should be: it is the preferred one, and its node is not being
+    drained.
     """
 
     holds: bool
@@ -201,7 +199,7 @@ class RollPlan:
     revision: str
     """The name of the revision that they are replaced for."""
     in_force: str
-    """The name of the revision that a pod gets which is made again now; empty if unknown."""
+    """The name of the revision that a pod gets if it is recreated now; empty if unknown."""
     image_in_force: str
     """The image of that revision."""
     opens_at: datetime | None
@@ -216,7 +214,7 @@ class RollPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFinding:
-    """What the last audit of a group found that could tell."""
+    """What the last conclusive audit of a group found."""
 
     audit: str
     """Name of the DLedgerAudit, which may have been deleted."""
@@ -245,11 +243,11 @@ class ObservedGroup:
     disputed: bool
     """Whether two members claim to lead the same term, which Raft rules out."""
     foreign_pods: Sequence[str] = ()
-    """Pods that carry the group's label and are not its members'."""
+    """Pods that carry the group's label but do not belong to its members."""
     overstated_pods: Sequence[str] = ()
     """Pods whose term annotation is above every member's term, with that term."""
     follow_problem: Problem | None = None
-    """Why the pods cannot be listed or labeled, so that the Services may send to wrong ones."""
+    """Why the pods cannot be listed or labeled, so that the Services may select wrong ones."""
     pods_known: bool = True
     members: Sequence[ObservedMember]
     endpoints: ObservedEndpoints
@@ -261,7 +259,7 @@ class ObservedGroup:
     warning: Problem | None
     """A part of the spec that cannot be applied, although the rest was applied."""
     growth: Problem | None = None
-    """What keeps a volume claim from the size that it should have."""
+    """What keeps a volume claim from getting the size that it should have."""
     scaling_problem: Problem | None
     """Why the next step of scaling cannot be taken now."""
     plan: RollPlan | None = None
@@ -272,13 +270,13 @@ class ObservedGroup:
     """None before the first audit."""
     audits: ObservedAudits = field(default_factory=ObservedAudits)
     placement: Placement | None = None
-    """None until it was looked at."""
+    """None until the placement was checked."""
     broker: BrokerSpec | None = None
     """`spec.broker`; None if the members are no broker."""
     starting: bool
     """Whether the group is in its startup grace period, in which members need not be ready."""
     copies_archive: bool = False
-    """Whether members of a new group still copy the archive that it begins with."""
+    """Whether members of a new group still copy the archive that the group begins with."""
 
     @property
     def hibernates(self) -> bool:
@@ -287,7 +285,7 @@ class ObservedGroup:
 
     @property
     def falls_asleep(self) -> bool:
-        """Whether the group is to have no pods, and loses them."""
+        """Whether the group is to have no pods, and its pods are being deleted."""
         return self.hibernate and any(each.leaving for each in self.members)
 
     @property
@@ -336,9 +334,9 @@ class ObservedGroup:
         """Return how many entries of the leader's log a member has not stored, as far as the leader
         knows; None if the leader does not report it.
 
-        It counts up to the end of that log, and members out of reach as well. What the member lacks
-        of the committed entries is `NodeStatus.lacks_committed`. Both indexes come from one answer
-        of the leader, so they belong to the same moment.
+        The count runs to the end of that log and also covers members out of reach. For committed
+        entries that a member lacks, see `NodeStatus.lacks_committed`. Both indexes come from one
+        answer of the leader, so they belong to the same moment.
         """
         leading = self.leading
         if leading is None or leading.status is None:

@@ -1,4 +1,4 @@
-"""The pages that the kubelet asks: `/healthz`, whether the process is to go on, and `/readyz`.
+"""The pages that the kubelet requests: `/healthz`, whether to keep the process, and `/readyz`.
 
 A process is ready once it has begun to watch, whether or not it holds a Lease, and stays ready. A
 new release that waits for its permissions thus never replaces one that works.
@@ -23,15 +23,15 @@ class Probes:
         self._is_ready = False
 
     def watches(self, check: Callable[[], Mapping[str, int]]) -> None:
-        """Answer with what `check` returns, or that it raises, from now on."""
+        """From now on, answer with what `check` returns, or with the error that it raises."""
         self._check, self._is_ready = check, True
 
     def waits(self) -> None:
-        """Answer that the process waits: it is alive."""
+        """From now on, answer that the process is alive and waiting."""
         self._check = None
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Tell how many workers run; 500 after one has crashed, or a watch fell silent."""
+        """Return how many workers run; 500 after a worker crashed or a watch fell silent."""
         if self._check is None:
             return _page(WAITING)
         try:
@@ -49,6 +49,6 @@ class Probes:
 
 def _page(content: Mapping[str, object], status: HTTPStatus = HTTPStatus.OK) -> web.Response:
     response = web.json_response(content, status=status)
-    # kopf cancels the tasks of connections when it ends: nobody would answer the next request.
+    # kopf cancels connection tasks when it ends, so a later request would get no answer.
     response.force_close()
     return response

@@ -1,4 +1,4 @@
-"""A problem, as users are told of it."""
+"""A problem, as it is reported to users."""
 
 from dataclasses import dataclass
 
@@ -8,5 +8,5 @@ class Problem:
     """A problem with an object, as the reason and message of a condition."""
 
     reason: str
-    """The machine-readable reason, in CamelCase; one that several modules say is in `reasons`."""
+    """The machine-readable reason, in CamelCase; one that several modules use is in `reasons`."""
     message: str

@@ -1,7 +1,7 @@
-"""The reasons of conditions and Events that more than one module says or compares.
+"""The reasons of conditions and Events that more than one module sets or compares.
 
-A reason that one module says stays in that module, also if others import it from there. Users and
-alerts read these texts, so they do not change.
+A reason that only one module sets stays in that module, also if others import it from there. Users
+and alerts read these texts, so they do not change.
 """
 
 from typing import Final

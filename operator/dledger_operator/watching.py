@@ -1,8 +1,8 @@
 """Watches the API server with kopf until the process is to stop.
 
-kopf ends at what it takes for fatal: an ERROR event in a watch, a 401, a 404. Then it cancels each
-task that was started since it began, whoever started it. So the next watch begins with nothing of
-the last one: workers, Leases and comparisons are made for one watch, and end with it.
+kopf ends on what it considers fatal: an ERROR event in a watch, a 401, a 404. It then cancels every
+task that was started since it began, no matter who started it. So nothing carries over to the next
+watch: workers, Leases and comparisons are created for one watch and end with it.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ WATCH_SILENT_S_MAX: Final = 70.0
 CLEANED_UP_S_MAX: Final = 5.0
 """How long kopf may take to call its cleanup handlers once it begins to end."""
 KOPF_ENDS_S_MAX: Final = 1.0
-"""How long it may take to end once these are done."""
+"""How long kopf may take to end once these handlers are done."""
 ENDED_S_MAX: Final = 10.0
 
 
 class WatchError(Exception):
-    """A watch has ended, and nobody has told the process to stop."""
+    """A watch has ended although the process was not asked to stop."""
 
 
 class LeftTasksError(Exception):
@@ -78,8 +78,8 @@ async def watch_until_stopped(
     probes: Probes,
     wait_for_server: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Watch until the process is told to stop. After an error the next watch begins once the API
-    server answers again, and has looked which namespaces are `served`. Raises LeftTasksError.
+    """Watch until `stopping` is set. After an error, the next watch begins once the API server
+    answers again and the `served` namespaces have been checked again. Raises LeftTasksError.
     """
 
     async def watch() -> None:
@@ -100,8 +100,8 @@ async def watch_once(
     served: ServedNamespaces,
     probes: Probes,
 ) -> None:
-    """Watch until the process is told to stop, or until other namespaces are served. Raises what
-    kopf takes for fatal, or WatchError.
+    """Watch until `stopping` is set or the served namespaces change. Raises the errors that kopf
+    considers fatal, or WatchError.
     """
     nodes = Nodes()
     nodes.readable = context.nodes.readable
@@ -165,11 +165,11 @@ async def _run_kopf(
     changed: "asyncio.Task[None]",
     ending: asyncio.Event,
 ) -> None:
-    """Run kopf until `stopping` is set or the task `changed` ends, and leave no task
-    behind that was started meanwhile.
+    """Run kopf until `stopping` is set or the task `changed` ends, then end every task that was
+    started meanwhile.
 
-    A watcher of kopf can swallow its cancellation, and kopf then waits for it without an end,
-    before or after its cleanup handlers, which set `ending`. So kopf has a time for each.
+    A watcher of kopf can swallow its cancellation, and kopf then waits for it forever, before or
+    after its cleanup handlers, which set `ending`. So each of these two waits has a time limit.
     """
     before, kopf_stops = asyncio.all_tasks(), asyncio.Event()
     tasks = await kopf.spawn_tasks(
@@ -181,7 +181,7 @@ async def _run_kopf(
         namespaces=namespaces,
         stop_flag=kopf_stops,
     )
-    _take_signals(stopping)  # kopf has taken them for itself
+    _take_signals(stopping)  # kopf has installed its own handlers
     running = asyncio.create_task(kopf.run_tasks(tasks, ignored=before), name="kopf")
     cleaned_up = asyncio.create_task(ending.wait())
     begins = {running, changed, *tasks, asyncio.create_task(stopping.wait())}
@@ -206,7 +206,7 @@ async def _run_kopf(
 
 
 async def end_all_but(tasks: set["asyncio.Task[Any]"]) -> None:
-    """Cancel all other tasks, again and again until they have ended. Raises LeftTasksError."""
+    """Cancel all other tasks repeatedly until they have ended. Raises LeftTasksError."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + ENDED_S_MAX
     while left := asyncio.all_tasks() - tasks - {asyncio.current_task()}:
@@ -223,7 +223,7 @@ def new_duties(api: KubeApi, settings: OperatorSettings) -> Duties:
 
 
 def kopf_settings(backoffs: EndlessBackoffs) -> kopf.OperatorSettings:
-    """Restrict kopf to objects with our labels and to read access; kopf itself writes nothing."""
+    """Return settings that limit kopf to objects with our labels; kopf itself writes nothing."""
     settings = kopf.OperatorSettings()
     # Otherwise kopf kills the process ten minutes after a watch has failed.
     settings.process.ultimate_exiting_timeout = None

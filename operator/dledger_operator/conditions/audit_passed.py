@@ -19,9 +19,9 @@ _ADVICE: Final = {
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report what the last audit found. Damage stays until an audit that began later is Sound. It
-    is not known whether the logs are sound before the first audit, after one that could not tell,
-    and while the operator cannot audit as the spec asks for.
+    """Report what the last audit found. Damage stays until an audit that began later is Sound.
+    The status is unknown before the first audit, after an inconclusive one, and while the operator
+    cannot audit as the spec asks for.
     """
     finding, audits = observed.audit, observed.audits
     if finding and finding.verdict is not Verdict.SOUND:
@@ -45,7 +45,7 @@ def judge(observed: ObservedGroup) -> Judgment:
 
 
 def told(finding: AuditFinding) -> str:
-    """Tell what to do about damage, which stands until a later audit is Sound."""
+    """Return the finding and what to do about damage, which stays until a later Sound audit."""
     advice = (
         "members mend what they can from their peers; audit again, and follow the advice of each "
         "finding that is left"

@@ -9,8 +9,8 @@ TYPE = "BrokerServing"
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report whether clients of the broker are served, as the members say. A name server that does
-    not answer keeps no connected client from being served, so it is only named.
+    """Report whether clients of the broker are served, as the members report. Connected clients are
+    served even while a name server does not answer, so the message only names it.
     """
     if observed.hibernates:
         message = "the group hibernates, so no member runs"

@@ -1,4 +1,4 @@
-"""What to do about a pod that does not start, by what Kubernetes says. Pure."""
+"""What to do about a pod that does not start, by what Kubernetes reports. Pure."""
 
 from typing import Final
 
@@ -43,8 +43,8 @@ def cure(problem: Problem) -> str:
     """Return what to do about the problem of a pod or of its volume claim; empty if unknown."""
     return next(
         (
-            told
-            for reason, words, told in _BY_REASON_AND_WORDS
+            advice
+            for reason, words, advice in _BY_REASON_AND_WORDS
             if reason == problem.reason and words in problem.message
         ),
         "",

@@ -43,7 +43,7 @@ _OF_PODS: Final = (
     leader_placed,
     broker_serving,
 )
-"""The conditions that follow from the pods and what they answer."""
+"""The conditions that depend on the pods and their answers."""
 PODS_UNKNOWN: Final = "PodsUnknown"
 
 
@@ -54,8 +54,8 @@ def build(
     now: datetime,
     generation: int,
 ) -> list[Manifest]:
-    """Build every condition; `previous` are the group's current conditions. A group that is no
-    broker has none about it.
+    """Build every condition; `previous` are the group's current conditions. A group without
+    a broker has no condition about it.
     """
     unknown = {*_OF_PODS} if not observed.pods_known else set()
     if observed.problem:  # why the spec is not in effect does not depend on the pods
@@ -75,7 +75,7 @@ def build(
 
 
 def _pods_unknown(observed: ObservedGroup) -> Judgment:
-    """Say that nothing can be told. A group is not called broken because nobody could look."""
+    """Return that nothing is known: a group is not reported as broken if nobody could check it."""
     message = "the group's pods have not been listed yet"
     if observed.follow_problem:
         message = observed.follow_problem.message

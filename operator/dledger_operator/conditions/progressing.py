@@ -1,4 +1,4 @@
-"""Progressing: the group does not have the members that its spec asks for, or runs another one."""
+"""Progressing: the group does not have, or does not run, what its spec asks for yet."""
 
 from typing import Final
 

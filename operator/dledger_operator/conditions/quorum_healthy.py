@@ -6,7 +6,7 @@ from dledger_operator.observed_state import ObservedGroup
 
 TYPE = "QuorumHealthy"
 ON_PURPOSE = (reasons.HIBERNATED, reasons.HIBERNATING)
-"""Reasons for which a group has no majority because the user asked for it."""
+"""Reasons of a group that has no majority because the user asked for it."""
 
 
 def judge(observed: ObservedGroup) -> Judgment:

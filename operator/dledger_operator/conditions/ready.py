@@ -43,7 +43,7 @@ def judge(observed: ObservedGroup) -> Judgment:
 
 
 def _with_cause(observed: ObservedGroup, judgment: Judgment) -> Judgment:
-    """Name the problem of a voter's pod or volume claim, which is why the group is not ready."""
+    """Add the problem of a pod or volume claim if the group lacks a leader or a majority."""
     if observed.leader is not None and observed.quorum_slack >= 0:
         return judgment
     cause = degraded.member_problem(observed)

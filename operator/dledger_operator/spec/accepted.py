@@ -1,8 +1,8 @@
-"""What stays in force while a group's spec is refused: the choices of the last accepted one. Pure.
+"""The choices of the last accepted spec, which stay in force while the spec is refused. Pure.
 
 A mistake in one key must not leave the Services pointed at a dead leader, wake a group that
 hibernates, or stop what watches the group. The group's status records the choices, so an operator
-that starts beside a refused spec knows them.
+that starts while the spec is refused knows them.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ NEEDED: Final = ("replicas", "roles")
 KEPT: Final = (
     *NEEDED, "hibernate", "preferredLeader", "adminToken", "audit", "broker", "canary",
 )  # fmt: skip
-"""The keys of a spec that stay as they were. `replicas` comes first, since others depend on it."""
+"""The keys whose accepted values stay in force. `replicas` comes first: others depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class AcceptedSpec:
 
     generation: int
     choices: Mapping[str, Any]
-    """The keys `KEPT` that it set, as in the object."""
+    """The keys of `KEPT` that the spec set, as in the object."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
@@ -58,7 +58,7 @@ class AcceptedSpec:
     def to_json(self) -> dict[str, Any] | None:
         """Encode the choices for the group's status; None if they are too long for it.
 
-        The API server would refuse the whole status. Then the choices are known until a restart.
+        The API server would refuse the whole status. The choices are then known until a restart.
         """
         choices = json.dumps(
             self.choices, sort_keys=True, separators=(",", ":"), ensure_ascii=False
@@ -88,8 +88,8 @@ def read_group(
 ) -> Group | None:
     """Parse a group's spec. If it is invalid, return what stays in force, which is partial.
 
-    That is what was `accepted`, or, if that is not known, each choice that is valid. None if even
-    the keys are invalid that following the leader needs.
+    That is the `accepted` choices or, if they are not known, all valid choices of the spec. None
+    if even the keys that are needed to follow the leader are invalid.
     """
     with contextlib.suppress(InvalidSpecError):
         return Group.from_body(body, images)
@@ -113,8 +113,8 @@ def _valid_choices(body: Mapping[str, Any], images: ImageDefaults) -> Group:
 
 
 def _partial(body: Mapping[str, Any], choices: Mapping[str, Any], images: ImageDefaults) -> Group:
-    """Parse `choices` only, with the pause that the object asks for now: somebody who stops the
-    operator must not have to correct the spec first.
+    """Parse only `choices`, with the object's current `paused`: a user who pauses the operator must
+    not have to correct the spec first.
     """
     paused = (body.get("spec") or {}).get("paused") not in (None, False)
     storage = {"size": "1Gi"}  # required by `from_body`, unused while the spec is refused

@@ -1,4 +1,4 @@
-"""Whether a group demands its administration token, and when that is replaced."""
+"""Whether a group demands its administration token, and when the token is replaced."""
 
 from dataclasses import dataclass
 from datetime import timedelta

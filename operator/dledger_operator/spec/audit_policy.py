@@ -28,8 +28,8 @@ _SHORTHANDS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Times in a time zone, as cron has them. A time that a change of the clocks skips is moved
-    to the end of the gap; one that they repeat counts once.
+    """Times in a time zone, as in cron. A time that a clock change skips is moved to the end of the
+    gap; a time that a clock change repeats counts once.
     """
 
     cron: str
@@ -39,13 +39,13 @@ class Schedule:
         return f"{self.cron} ({self.time_zone})"
 
     def next_after(self, moment: datetime) -> datetime:
-        """Return the first time after a moment, in UTC."""
+        """Return the first scheduled time after a moment, in UTC."""
         return _time(self.cron, self.time_zone, moment)
 
     def due(self, since: datetime, now: datetime) -> datetime | None:
-        """Return the last time after `since` that is not in the future; None if there is none.
+        """Return the last scheduled time after `since` that is not in the future; None if none is.
 
-        So of several times that were missed, only the last one is made up for.
+        If several times were missed, only the last one is made up for.
         """
         first = self.next_after(since)
         if first > now:
@@ -59,11 +59,11 @@ class AuditPolicy:
 
     schedule: Schedule | None
     problem: str
-    """Why no audit begins by a schedule, though the spec has one; empty if nothing is wrong."""
+    """Why no audit is scheduled although the spec has a schedule; empty if nothing is wrong."""
     after_failover: bool
     before_scaling_down: bool
     keep: int
-    """How many of the audits that the operator has created and that have ended are kept."""
+    """How many of the ended audits that the operator created are kept."""
     request: Mapping[str, Any]
     """The fields of each audit's spec that the policy sets: `resources`, `readRate`, `decoder`,
     `executors`, `history`.
@@ -71,7 +71,7 @@ class AuditPolicy:
 
     @property
     def key(self) -> str:
-        """What the policy asks for; another key begins another plan."""
+        """What the policy asks for; a different key begins a new plan."""
         failover = ", after a failover" if self.after_failover else ""
         return f"{self.schedule or 'no schedule'}{failover}"
 
@@ -79,7 +79,7 @@ class AuditPolicy:
 def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
     """Read the policy; None if there is none. Raises InvalidSpecError for a wrong type.
 
-    A schedule that cannot be kept is no error of the spec: the group runs all the same.
+    A schedule that cannot be followed does not make the spec invalid: the group runs anyway.
     """
     if not section.values:
         return None
@@ -101,8 +101,8 @@ def read_audit_policy(section: SpecReader) -> AuditPolicy | None:
 
 
 def _schedule(section: SpecReader) -> tuple[Schedule | None, str]:
-    """Return the schedule, or why there can be none. The API server knows neither the calendar nor
-    the time zones.
+    """Return the schedule, or why it cannot be followed. The API server knows neither the calendar
+    nor time zones.
     """
     given = section.text("schedule").strip()
     if not given:

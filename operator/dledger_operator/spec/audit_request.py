@@ -39,9 +39,9 @@ class Executors:
 
     most: int
     resources: Mapping[str, Any]
-    """Those of each executor."""
+    """The resources of each executor."""
     start_within_s: int
-    """The audit ends once work has waited that long without an executor."""
+    """How long work may wait without an executor before the audit ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,11 @@ class AuditRequest:
     resources: Mapping[str, Any]
     ttl_after_finished_s: int
     read_bytes_per_second: int
-    """How fast each member is read at most, by all executors together."""
+    """How fast each member is read at most, by all readers of the audit together."""
     executors: Executors | None = None
     """None if the audit's own pod reads the logs."""
     decoder: str = ""
-    """How the audit finds keys, to tell what compaction would drop; empty if it does not."""
+    """How the audit finds keys, to report what compaction would drop; empty if it does not."""
     history: HistorySpec | None = None
     """None if nothing is kept between audits."""
 
@@ -135,7 +135,7 @@ def _executors(section: SpecReader) -> Executors | None:
 
 
 def _check_memory(resources: SpecReader) -> None:
-    """Refuse too little memory. What is requested is also the limit, if there is none."""
+    """Refuse too little memory. Without a limit, the requested memory is the limit."""
     sections = (resources.section("limits").values, resources.section("requests").values)
     memory = next((each["memory"] for each in sections if each.get("memory") is not None), None)
     if memory is None:

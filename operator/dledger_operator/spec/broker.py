@@ -27,7 +27,7 @@ class BrokerSpec:
     name_servers: tuple[str, ...]
     """Host and port of each name server at which the members register themselves."""
     advertise: str
-    """Host and port that members tell clients; empty for those of the group's Service."""
+    """Host and port that members announce to clients; empty for those of the group's Service."""
     service: ClientService
 
     def environment(self, namespace: str, group: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ class BrokerSpec:
 
 
 def read_broker(spec: SpecReader, group: str) -> BrokerSpec | None:
-    """Read the broker; None if the group is none. Raises InvalidSpecError."""
+    """Read `broker`; None if the spec has none. Raises InvalidSpecError."""
     if spec.values.get("broker") is None:
         return None
     section = spec.section("broker")
@@ -68,7 +68,7 @@ def read_broker(spec: SpecReader, group: str) -> BrokerSpec | None:
 
 
 def _check_conflicts(spec: SpecReader) -> None:
-    """Refuse what a broker cannot have. The schema says the same, but does not check sidecars."""
+    """Refuse what conflicts with a broker. The schema does too, except for sidecars."""
     if spec.section("stateMachine").text("type", "None") != "None":
         raise InvalidSpecError(
             "spec.stateMachine.type must be None in a group with spec.broker, whose state is the "
@@ -99,5 +99,5 @@ def _check_address(path: str, text: str) -> None:
 
 
 def changes_pods(broker: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the raw section of which pods are made."""
+    """Return the part of the raw section that pods are built from."""
     return {key: value for key, value in broker.items() if key != "service"}

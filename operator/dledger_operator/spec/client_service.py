@@ -23,8 +23,8 @@ class ClientService:
 
 
 def read_client_service(service: SpecReader) -> ClientService:
-    """Parse a Service. What its type has no use for is left out, as the API server would refuse it:
-    the schema says so to users.
+    """Parse a Service. Fields that its type does not support are left out, because the API server
+    would refuse them; the schema documents this.
     """
     kind = service.choice("type", SERVICE_TYPES)
     balanced = kind == LOAD_BALANCER

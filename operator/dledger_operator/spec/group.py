@@ -125,7 +125,7 @@ class Group:
 
     @property
     def live_settings(self) -> SettingValues:
-        """The settings that running members take, and that the spec or their program decides."""
+        """The settings that running members take and that the spec or their program sets."""
         chosen = {field: value for field, value in self.settings.items() if field in LIVE}
         return {**self._defaults_of_program, **chosen}
 
@@ -159,9 +159,9 @@ class Group:
 
     @property
     def _defaults_of_program(self) -> SettingValues:
-        """The live settings whose default is another one in the program that the members run.
+        """The live settings whose default differs in the program that the members run.
 
-        They are told, so that members of an earlier image have them in force, too.
+        The operator sets them explicitly, so that members of an earlier image use them, too.
         """
         if self.broker is None:
             return {}

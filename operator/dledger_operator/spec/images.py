@@ -1,4 +1,4 @@
-"""The images that the operator's settings give to groups. Needs no library: `--help` reads it."""
+"""The default images from the operator's settings. Imports no library: `--help` needs it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +9,7 @@ IMAGE_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDefaults:
     """The operator's default image, used for the parts of an image that a spec leaves empty, and
-    where the operator itself is.
+    the namespace of the operator.
     """
 
     reference: str

@@ -1,6 +1,6 @@
 """The keys of a spec that are settings of the members, by the fields of `NodeSettings`.
 
-Only what a spec sets is in the result. A member that is not told a setting keeps its own default,
+Only what a spec sets is in the result. A member that does not get a setting keeps its own default,
 and an image of an earlier release, which refuses variables that it does not know, still starts.
 """
 
@@ -79,7 +79,7 @@ _KEYS: Final[tuple[tuple[str, str, Callable[[Any], str | int]], ...]] = (
     ("logLevel", "log_level", _one_of(LOG_LEVELS)),
 )
 _HOW: Final = {"disk_check_expired_percent": 70, "disk_force_clean_percent": 100}
-"""What the schema and the node take if a spec does not say."""
+"""The defaults of the schema and of the node."""
 LIVE_PATHS: Final = tuple(path for path, field, _ in _KEYS if field in LIVE)
 """The keys that running members take; no pod is replaced for them."""
 

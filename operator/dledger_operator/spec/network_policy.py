@@ -1,4 +1,4 @@
-"""The part of a spec that says who may connect to a group's members."""
+"""The part of a spec that says which clients may connect to a group's members."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,7 @@
 """The parts of a spec that are added to the members' pods: secrets, variables, sidecars.
 
-They are Kubernetes' own types. The API server checks them when it takes the StatefulSet; here is
-refused only what would collide with the member or harm its log.
+They have Kubernetes' own types. The API server checks them when it accepts the StatefulSet. This
+module refuses only what would collide with the member or harm its log.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -48,7 +48,7 @@ def volume_bytes(size: str | int) -> int:
     """Return the size of a volume in bytes, as Kubernetes reads a quantity: rounded up, and no more
     than BYTES_MAX.
 
-    Raises ValueError for a text that is no quantity. A size that the schema admits is never
-    refused: storage.size cannot go back, so a refusal would last.
+    Raises ValueError for a text that is not a quantity. A size that the schema admits is never
+    refused: storage.size cannot be reduced, so a refusal would be permanent.
     """
     return min(math.ceil(quantity(size)), BYTES_MAX)

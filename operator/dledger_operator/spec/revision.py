@@ -1,4 +1,4 @@
-"""A revision: what a member's pod is made of, part by part. Pods carry theirs in an annotation.
+"""A revision: what a member's pod is built from, part by part. An annotation of the pod holds it.
 
 The operator compares revisions, never pod specs: the API server fills in defaults, and admission
 changes specs.
@@ -17,7 +17,7 @@ RESOURCES: Final = "resources"
 RESTART: Final = "restart"
 TEMPLATE: Final = "template"
 SHOWN: Final = (IMAGE, FLUSH)
-"""Parts whose values are readable. Those of the others are digests."""
+"""The parts whose values are readable. The values of the others are digests."""
 TEXT_LENGTH_MAX: Final = 4096
 NAME_LENGTH: Final = 10
 
@@ -39,7 +39,7 @@ class Revision:
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Read an annotation's value; None if it is missing or somebody else has written it."""
+        """Read an annotation's value; None if it is missing or not in this form."""
         try:
             parts = json.loads(text) if len(text) <= TEXT_LENGTH_MAX else None
         except (ValueError, RecursionError):

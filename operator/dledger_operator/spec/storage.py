@@ -27,8 +27,8 @@ class Storage:
     """The volume claim of each member."""
 
     size: str
-    """The size as written in the spec, or in bytes if that is no number of bytes that Kubernetes
-    counts; copied into the volume claim.
+    """The size as written in the spec, or in bytes if `volume_bytes` rounds or caps it; copied into
+    the volume claim.
     """
     size_bytes: int
     storage_class_name: str

@@ -24,7 +24,7 @@ class UpdateWindow:
     """Minute at which it closes; on the next day if it is less than `opens_minute`."""
 
     def closes_at(self, now: datetime) -> datetime | None:
-        """Return when the window closes that is open now; None if none is."""
+        """Return when the currently open window closes; None if none is open."""
         for opens in self._openings(now, -1):
             closes = opens + self._length
             if opens <= now < closes:
@@ -41,7 +41,7 @@ class UpdateWindow:
         return timedelta(minutes=minutes)
 
     def _openings(self, now: datetime, first_day: int) -> list[datetime]:
-        """Return the openings from so many days before or after today, for more than a week."""
+        """Return the openings from `first_day`, counted from today, for more than a week."""
         midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         days = (midnight + _DAY * each for each in range(first_day, len(DAYS) + 1))
         opening = timedelta(minutes=self.opens_minute)

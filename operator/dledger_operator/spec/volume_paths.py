@@ -1,4 +1,4 @@
-"""Folders of volumes that users name."""
+"""Folders in volumes, as users name them."""
 
 import posixpath
 import re
