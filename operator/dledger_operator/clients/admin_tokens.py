@@ -1,9 +1,9 @@
 """Requests about the Secret with the administration tokens of a namespace's groups.
 
-It has two keys for each group: the file that the group's members mount, and the one with the audit
-tokens, which its audits mount. An annotation has what the operator knows about these tokens. All
-groups share one Secret, because permissions on Secrets can be limited to names, and not to labels:
-the operator may read this one and no other.
+The Secret has two keys for each group: the file that the group's members mount, and the one with
+the audit tokens, which its audits mount. An annotation records what the operator knows about these
+tokens. All groups share one Secret, because permissions on Secrets can be limited by name, but not
+by label: the operator may read this one and no other.
 """
 
 import base64
@@ -58,7 +58,7 @@ class TokenClient:
         """Write the entries of some groups; None removes one. `owners` has the uids of all groups
         that have an entry now.
 
-        Raises ConflictError if the Secret has changed since `found` was read, or exists by now.
+        Raises ConflictError if the Secret has changed since `found` was read, or already exists.
         """
         records = {
             names.token_annotation(name): entry and _record(entry)
@@ -140,7 +140,7 @@ def _view(secret: Secret) -> TokenSecretView:
 
 
 def _entry(encoded: str, record: str) -> TokenEntry | None:
-    """Return the entry of a group; None if somebody has changed it to something that is none."""
+    """Return the entry of a group; None if its content is not a valid file with tokens."""
     try:
         tokens = AdminTokens.parse(base64.b64decode(encoded, validate=True))
     except (TokensError, binascii.Error):

@@ -1,6 +1,6 @@
 """Appends canaries to a group and reads them back, as a client that knows only the master Service.
 
-Each request has a connection of its own, since a connection outlives a change of the endpoints.
+Each request uses a new connection, because an open one outlives a change of the endpoints.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from dledger_operator.clients.errors import CanaryUnsupportedError, MemberSilent
 ANSWER_S_MAX: Final = 3.0
 """A member answers within 2 s."""
 ANSWER_BYTES_MAX: Final = 2 * ENTRY_SIZE_MAX
-"""Whichever entry is where a canary should be: a body of base64, and the rest of the frame."""
+"""Enough for any entry in a canary's place: its body as base64, and the rest of the frame."""
 
 Answer = TypeVar("Answer", bound=Response)
 
@@ -55,8 +55,8 @@ class CanaryClient:
         """Append a canary; the answer may be a refusal. `identity` is empty if it is not known.
 
         Raises MemberSilentError if the Service leads to no leader, or no answer comes in time: the
-        canary may have been appended. Raises CanaryUnsupportedError if the leader's release has no
-        canaries.
+        canary may have been appended. Raises CanaryUnsupportedError if the leader's release does
+        not support canaries.
         """
 
         def request(member_id: str) -> AppendCanaryRequest:

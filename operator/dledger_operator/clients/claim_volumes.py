@@ -43,7 +43,7 @@ def volume_fields(claim: PersistentVolumeClaim) -> dict[str, Any]:
 
 
 def _grown_at(annotations: Mapping[str, str]) -> datetime | None:
-    """Return when the operator last grew a claim by itself; None for a text of another form."""
+    """Return when the operator last grew a claim automatically; None for any other text."""
     try:
         found = datetime.fromisoformat(annotations.get(names.GROWN_AT_ANNOTATION, ""))
     except ValueError:

@@ -29,8 +29,8 @@ CONNECT_S_MAX: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 60.0
 CONNECTIONS_MAX: Final = 100
 CONNECTIONS_KEPT_MAX: Final = 4
-"""Each request looks at all idle connections, so many of them would make every renewal of the Lease
-dear. A relabeling needs only a few of them.
+"""Each request checks all idle connections, so many of them would make every renewal of the Lease
+expensive. A relabeling needs only a few of them.
 """
 CONNECTION_KEPT_S: Final = 60.0
 
@@ -38,8 +38,8 @@ _ERROR_OF_CODE: Final[dict[int, type[KubeError]]] = {
     400: InvalidError, 403: RefusedError, 404: NotFoundError, 405: RefusedError,
     409: ConflictError, 410: ConflictError, 422: InvalidError,
 }  # fmt: skip
-"""Other codes are a trouble of the server. So is a 401: it says nothing of permissions, only that
-the server does not know the account now.
+"""Other codes are failures of the server. So is a 401: it says nothing about permissions, only that
+the server does not recognize the account now.
 """
 
 
@@ -47,7 +47,7 @@ Resource = TypeVar("Resource", bound=NamespacedResource)
 
 
 class ApiClient(AsyncClient):
-    """The library's client, and a request that it lacks."""
+    """The library's client, with a request that it lacks."""
 
     def list_labeled(
         self,
@@ -57,8 +57,8 @@ class ApiClient(AsyncClient):
         labels: Mapping[str, str],
         not_older_than: int = 0,
     ) -> ListAsyncIterable[Resource]:
-        """List objects as new as etcd or, with a version that was read, from the server's cache
-        once that has reached it.
+        """List objects in their latest state or, with `not_older_than`, from the server's cache
+        once the cache has reached that version.
         """
         request = self._client.prepare_request(
             "list",
@@ -131,6 +131,6 @@ def translated(what: str) -> Iterator[None]:
 
 
 def _retry_after_s(response: httpx2.Response | None) -> float:
-    """Return the seconds of the header Retry-After; 0 without it or with a date."""
+    """Return the seconds in the header Retry-After; 0 if it is missing or holds a date."""
     text = response.headers.get("Retry-After", "") if response is not None else ""
     return min(float(text), RETRY_AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0

@@ -38,7 +38,7 @@ class _VersionMetadata(msgspec.Struct):
 
 
 class _Version(NamespacedResourceG, msgspec.Struct):
-    """An object's version. Whatever else a LIST tells is skipped, which costs much less."""
+    """An object's version. The rest of a LIST answer is skipped, which is much cheaper."""
 
     metadata: _VersionMetadata
 
@@ -111,7 +111,7 @@ class CustomObjectClient:
         return made
 
     async def versions(self, kind: str, namespace: str | None) -> dict[str, str]:
-        """List the resourceVersions of one of this project's kinds, by uid; None: everywhere."""
+        """List the resourceVersions of a kind by uid, in all namespaces if `namespace` is None."""
         with connection.translated(f"list {PLURALS[kind]} in {namespace or 'all namespaces'}"):
             listed = self._client.list(_VERSIONS[kind], namespace=namespace or ALL_NS)
             return {each.metadata.uid: each.metadata.resourceVersion async for each in listed}

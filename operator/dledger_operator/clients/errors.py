@@ -4,13 +4,13 @@ KubeError                a request to the API server failed
 ├── NotFoundError        the object or its kind does not exist
 │   └── GroupGoneError   the group was deleted
 ├── ConflictError        the object has changed since it was read
-├── EvictionRefusedError a disruption budget does not let a pod go now
+├── EvictionRefusedError a disruption budget does not permit the eviction now
 ├── RefusedError         the request is invalid or forbidden; a retry cannot succeed
-│   ├── InvalidError     the object is invalid, whoever sends it and whenever
+│   ├── InvalidError     the object is invalid, no matter who sends it or when
 │   └── PartlyRefusedError only some of this project's kinds may not be read
 └── UnavailableError     no answer in time, or a temporary failure of the server
 MemberSilentError        a member gave no valid answer in time
-CanaryUnsupportedError   a member's release has no canaries
+CanaryUnsupportedError   a member's release does not support canaries
 """
 
 
@@ -31,7 +31,7 @@ class ConflictError(KubeError):
 
 
 class EvictionRefusedError(KubeError):
-    """A disruption budget does not let a pod go now; the message is the API server's."""
+    """A disruption budget does not permit the eviction now; the message is the API server's."""
 
 
 class RefusedError(KubeError):
@@ -39,7 +39,7 @@ class RefusedError(KubeError):
 
 
 class InvalidError(RefusedError):
-    """The object is invalid, whoever sends it and whenever; a refusal by a quota may end."""
+    """The object is invalid, no matter who sends it or when; a refusal by a quota may end."""
 
 
 class PartlyRefusedError(RefusedError):
@@ -60,4 +60,4 @@ class MemberSilentError(Exception):
 
 
 class CanaryUnsupportedError(Exception):
-    """A member's release has no canaries."""
+    """A member's release does not support canaries."""

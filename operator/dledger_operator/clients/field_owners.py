@@ -19,8 +19,8 @@ OWNED_WHOLLY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def taken_over(kind: str, entries: Sequence[Entry], manager: str) -> list[Entry] | None:
-    """Return the entries after `manager`, by apply, has taken what others own of the wholly owned
-    part; None if they own nothing of it.
+    """Return the entries after the apply of `manager` has taken over what others own of the wholly
+    owned part; None if they own nothing of it.
     """
     path = OWNED_WHOLLY.get(kind)
     own = next((each for each in entries if _is_apply_of(each, manager)), None)

@@ -28,7 +28,7 @@ class JobClient(CustomObjectClient):
             return None
 
     async def job_pods(self, namespace: str, job: str, uid: str) -> list[JobPodView]:
-        """List the pods that this Job has created. Others may have its label."""
+        """List the pods that this Job has created. Other pods may carry its label."""
         with connection.translated(f"list the pods of Job {namespace}/{job}"):
             pods = self._client.list(Pod, namespace=namespace, labels={names.JOB_NAME_LABEL: job})
             views = [translate.job_pod_view(pod) async for pod in pods]

@@ -49,7 +49,7 @@ _APPLICABLE: Final[dict[str, type[NamespacedResource]]] = {
 }  # fmt: skip
 
 NODES_AT_ONCE: Final = 250
-"""Nodes in one answer of a LIST, so that no answer holds up the loop that follows leaders."""
+"""Nodes in one LIST answer, so that none holds up the event loop, which follows leaders."""
 
 
 class KubeApi(StatefulSetClient):
@@ -73,7 +73,7 @@ class KubeApi(StatefulSetClient):
 
     async def apply(self, manifest: Manifest) -> None:
         """Create or update an object by server-side apply; take over the fields in `manifest`, and
-        those that others have added to what the operator owns wholly.
+        those that others have added to the parts that the operator owns wholly.
         """
         metadata, kind = manifest["metadata"], manifest["kind"]
         with connection.translated(f"apply {kind} {metadata['namespace']}/{metadata['name']}"):
@@ -91,7 +91,7 @@ class KubeApi(StatefulSetClient):
                 namespace=metadata["namespace"],
                 patch_type=PatchType.MERGE,
             )
-            # Of this version: scaling may have changed the replicas since.
+            # Only this version: scaling may have changed the replicas since.
             after = {"resourceVersion": taken.metadata.resourceVersion}
             await self._apply({**manifest, "metadata": metadata | after})
 
@@ -107,7 +107,7 @@ class KubeApi(StatefulSetClient):
         )
 
     async def child(self, kind: str, namespace: str, name: str) -> ChildView | None:
-        """Get what is known of an object of an applicable kind; None if it does not exist."""
+        """Get an object of an applicable kind as a ChildView; None if it does not exist."""
         try:
             with connection.translated(f"get {kind} {namespace}/{name}"):
                 found = await self._client.get(_APPLICABLE[kind], name, namespace=namespace)
@@ -138,7 +138,7 @@ class KubeApi(StatefulSetClient):
         return True
 
     async def nodes(self) -> list[Manifest]:
-        """List all Nodes, as new as etcd, with what the operator looks at."""
+        """List all Nodes in their latest state, with the fields that the operator reads."""
         with connection.translated("list nodes"):
             listed = self._client.list(NodeFacts, chunk_size=NODES_AT_ONCE)
             return [msgspec.to_builtins(each) async for each in listed]
@@ -156,9 +156,9 @@ class KubeApi(StatefulSetClient):
     async def member_pods(
         self, namespace: str, group: str, not_older_than: int = 0
     ) -> list[PodView]:
-        """List the pods with a group's label from one LIST, sorted by name; not all are members.
+        """List the pods with a group's label by one LIST, sorted by name; not all are members.
 
-        It is as new as etcd or, which is faster, not older than a version that was read.
+        The list is in the latest state or, which is faster, not older than a version that was read.
         """
         labels = {names.GROUP_LABEL: group}
         with connection.translated(f"list the pods of {namespace}/{group}"):
@@ -189,10 +189,10 @@ class KubeApi(StatefulSetClient):
         return translate.pod_view(changed)
 
     async def replace_pod(self, pod: PodView) -> None:
-        """Remove the pod that was read, so that the StatefulSet makes it again.
+        """Remove the pod that was read, so that the StatefulSet recreates it.
 
         Raises ConflictError if it has changed since it was read or another pod has its name,
-        NotFoundError if it is gone, EvictionRefusedError if a budget keeps it.
+        NotFoundError if it is gone, EvictionRefusedError if a budget does not permit it.
         """
         await removal.remove_pod(self._client, pod)
 
@@ -222,7 +222,7 @@ class KubeApi(StatefulSetClient):
         return sorted(own, key=lambda view: view.name)
 
     async def volume_claim(self, namespace: str, name: str) -> VolumeClaimView | None:
-        """Get a volume claim, whatever its labels are; None if it does not exist."""
+        """Get a volume claim, regardless of its labels; None if it does not exist."""
         try:
             with connection.translated(f"get volume claim {namespace}/{name}"):
                 found = await self._client.get(PersistentVolumeClaim, name, namespace=namespace)
@@ -240,7 +240,7 @@ class KubeApi(StatefulSetClient):
         await self._patch_claim(claim, {"ownerReferences": list(owners)}, "set the owners of")
 
     async def correct_first_voters(self, claim: VolumeClaimView, first_voters: int) -> None:
-        """Record another number of first voters on a claim. Raises the same errors."""
+        """Record another number of first voters on a claim. Raises as `set_claim_owners` does."""
         annotations = {names.FIRST_VOTERS_ANNOTATION: str(first_voters)}
         await self._patch_claim(claim, {"annotations": annotations}, "correct the record of")
 

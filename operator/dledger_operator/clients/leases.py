@@ -34,7 +34,7 @@ class LeaseClient:
     async def create(
         self, namespace: str, name: str, *, holder: str, duration_s: int, now: datetime
     ) -> LeaseView:
-        """Create a Lease that `holder` holds. Raises ConflictError if it exists by now."""
+        """Create a Lease that `holder` holds. Raises ConflictError if it already exists."""
         spec = LeaseSpec(
             holderIdentity=holder,
             leaseDurationSeconds=duration_s,
@@ -49,7 +49,7 @@ class LeaseClient:
     async def renew(
         self, lease: LeaseView, *, holder: str, duration_s: int, now: datetime
     ) -> LeaseView:
-        """Write that `holder` holds a Lease from now on; an empty `holder` gives it up.
+        """Record that `holder` holds a Lease from now on; an empty `holder` releases it.
 
         Raises ConflictError if the Lease has changed since it was read.
         """

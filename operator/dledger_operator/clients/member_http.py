@@ -18,8 +18,8 @@ PROBES_AFTER_S: Final = 4
 PROBE_INTERVAL_S: Final = 2
 PROBES_MAX: Final = 3
 DEAD_AFTER_S: Final = PROBES_AFTER_S + PROBES_MAX * PROBE_INTERVAL_S
-"""When a long poll of a host ends that vanished without closing its connections. The kernel asks
-the host, so that this process is not woken for it.
+"""Time after which a long poll ends if its host vanished without closing its connections. The
+kernel probes the host, so that this process is not woken for it.
 """
 ANSWER_S_MAX: Final = 2.0
 CONNECT_S_MAX: Final = 1.0
@@ -39,7 +39,7 @@ class MemberHttpClient:
         self._last: OrderedDict[tuple[type, str], tuple[bytes, LeaderView | NodeStatus]] = (
             OrderedDict()
         )
-        """The last answers, and what they mean: that of an idle member is mostly the same."""
+        """The last answers, raw and decoded: an idle member mostly repeats its answer."""
 
     @classmethod
     def open(cls, port: int = names.HTTP_PORT) -> Self:
@@ -93,7 +93,7 @@ class MemberHttpClient:
         return view
 
     def _keep(self, key: tuple[type, str], body: bytes, view: LeaderView | NodeStatus) -> None:
-        """Keep an answer of usual size; the oldest one goes."""
+        """Keep an answer of usual size, and drop the oldest one if there are too many."""
         self._last.pop(key, None)
         if len(body) <= ANSWER_KEPT_BYTES_MAX:
             self._last[key] = (body, view)
@@ -109,6 +109,6 @@ def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBES_AFTER_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_INTERVAL_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES_MAX)
-    # Without this, a request that is not answered is sent again and again instead of the probes.
+    # Without this, the kernel retransmits an unanswered request instead of sending probes.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * DEAD_AFTER_S)
     return made

@@ -62,7 +62,7 @@ class MemberRemotingClient:
         """Ask a leader to add, promote, demote or remove a member; the answer may be a refusal.
 
         A member of a group with another identity refuses; `identity` is empty if it is not known.
-        So does one that demands its administration token and gets another one.
+        So does a member that demands its administration token and gets another one.
         Raises MemberSilentError if no answer comes in time. The change may still take effect.
         """
         request = ChangeMembershipRequest(

@@ -1,6 +1,6 @@
-"""Nodes as a LIST of them is read: with what the operator looks at, and nothing else.
+"""The fields of Nodes that the operator reads from a LIST.
 
-Whatever else a Node has is skipped. That is nearly all of it, and costs much less than to read it.
+The rest of a Node, which is nearly all of it, is skipped: that is much cheaper than decoding it.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Tells from a pod's status why it does not start, and from Events why a pod does not exist."""
+"""Finds in a pod's status why it does not start, and in Events why a pod does not exist."""
 
 import re
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ def pod_problem(pod: Pod, container_name: str) -> Problem | None:
 
 
 def _init_problem(container: ContainerStatus) -> Problem | None:
-    """Return why a container that runs before the others has not succeeded yet; None if it may."""
+    """Return why an init container has not succeeded; None if it has, or still may."""
     state = container.state
     ended = state.terminated if state else None
     problem = None if container.ready else _container_problem(container)
@@ -74,7 +74,7 @@ def _container_problem(container: ContainerStatus) -> Problem | None:
     ended = container.lastState.terminated if container.lastState else None
     if ended is None:
         return problem_of(waiting.reason, waiting.message)
-    # What the container said may be an instruction, so it comes before what is cut.
+    # The container's own message may say what to do, so it comes before the part that is cut.
     message = f"{_how_ended(ended)}; {waiting.message or ''}".rstrip("; ")
     return problem_of(waiting.reason, message)
 
@@ -94,10 +94,10 @@ def creation_failures(events: Iterable[Event]) -> list[CreationFailure]:
     latest_first = sorted(events, key=lambda each: each.lastTimestamp or _LONG_AGO, reverse=True)
     return [
         CreationFailure(
-            pod=told["pod"],
-            message=told["error"].strip()[:MESSAGE_LENGTH_MAX],
+            pod=found["pod"],
+            message=found["error"].strip()[:MESSAGE_LENGTH_MAX],
             at=each.lastTimestamp,
         )
         for each in latest_first
-        if (told := _FAILED_CREATE.match(each.message or ""))
+        if (found := _FAILED_CREATE.match(each.message or ""))
     ]

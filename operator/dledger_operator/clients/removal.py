@@ -22,7 +22,7 @@ SERVER_ERROR: Final = 500
 async def remove_pod(client: AsyncClient, pod: PodView) -> None:
     """Evict a ready pod; delete one that is not ready.
 
-    Between the decision to remove a pod and its removal the pod may have become another. So both
+    Between the decision to remove a pod and its removal, the pod may be replaced or change. So both
     requests carry the uid and the version that were read as preconditions. Raises ConflictError,
     NotFoundError, and EvictionRefusedError for an eviction that a budget does not permit.
 

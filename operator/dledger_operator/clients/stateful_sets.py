@@ -14,7 +14,7 @@ from dledger_operator.clients.jobs import JobClient
 
 
 class StatefulSetClient(JobClient):
-    """Reads and changes them. Each request raises KubeError if it fails."""
+    """Reads and changes both objects. Each request raises KubeError if it fails."""
 
     async def stateful_set(self, namespace: str, name: str) -> StatefulSetView | None:
         """Get a group's StatefulSet; None if it does not exist."""
@@ -52,7 +52,7 @@ class StatefulSetClient(JobClient):
         await removal.remove_stateful_set(self._client, stateful_set, "Orphan")
 
     async def delete_stateful_set(self, stateful_set: StatefulSetView) -> None:
-        """Delete a StatefulSet after its pods. Raises the same errors."""
+        """Delete a StatefulSet after its pods. Raises as `orphan_stateful_set` does."""
         await removal.remove_stateful_set(self._client, stateful_set, "Foreground")
 
     async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
@@ -65,7 +65,7 @@ class StatefulSetClient(JobClient):
         return translate.settings_view(found)
 
     async def note_replicas(self, namespace: str, config_map: str, note: str | None) -> None:
-        """Write the replicas of a StatefulSet that is made again; None removes the note."""
+        """Record the replicas of a StatefulSet that is being recreated; None removes the note."""
         patch = {"metadata": {"annotations": {names.REPLICAS_NOTE_ANNOTATION: note}}}
         await self._patch_settings(namespace, config_map, patch, "note the replicas")
 

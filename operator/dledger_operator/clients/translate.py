@@ -259,7 +259,7 @@ def _ready_since(pod: Pod) -> datetime | None:
 
 
 def _runs(pod: Pod) -> bool:
-    """Return whether the member's container runs. A pod whose status does not say so is ready."""
+    """Return whether the member's container runs; without its status, whether the pod is Ready."""
     states = [
         each.state
         for each in (pod.status.containerStatuses if pod.status else None) or []
@@ -271,7 +271,7 @@ def _runs(pod: Pod) -> bool:
 
 
 def _copies_archive(pod: Pod) -> bool:
-    """Return whether the init container runs that copies the archive of a new group."""
+    """Return whether the init container that copies the archive of a new group runs."""
     return any(
         each.name == names.SEED_CONTAINER and each.state is not None and each.state.running
         for each in (pod.status.initContainerStatuses if pod.status else None) or []
@@ -279,8 +279,8 @@ def _copies_archive(pod: Pod) -> bool:
 
 
 def _has_ended(pod: Pod) -> bool:
-    """Return whether the kubelet reports that every container has terminated. The phase does not
-    tell: Kubernetes also sets it for pods whose kubelet is silent.
+    """Return whether the kubelet reports that every container has terminated. The phase is no
+    proof: Kubernetes also sets it for pods whose kubelet is silent.
     """
     status = pod.status
     states = [

@@ -1,9 +1,8 @@
 """What an audit with executors needs besides its Job, and the pod of an executor.
 
-The audit's pod is Spark's driver. It makes the executors' pods by itself, so it has a
-ServiceAccount with the permissions on pods that the chart names. Permissions cannot be limited to
-labels: with this account, the driver could make and delete any pod of its namespace. Its executors
-have no token.
+The audit's pod is Spark's driver. It creates the executors' pods itself, so it has a ServiceAccount
+with the permissions on pods that the chart names. Permissions cannot be limited by label: with this
+account, the driver could create and delete any pod of its namespace. Its executors have no token.
 """
 
 import json
@@ -30,7 +29,7 @@ RUN_S_MAX: Final = 24 * 3600
 SCRATCH_FOLDER: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
 SCRATCH_SIZE_MAX: Final = "4Gi"
 SCRATCH_OF_SPARK: Final = "spark-local-dir-1"
-"""By this name Spark takes a volume for its own files, instead of one without a bound."""
+"""Spark uses a volume of this name for its own files, instead of one without a bound."""
 MASTER: Final = "k8s://https://kubernetes.default.svc"
 API_PORTS: Final = (443, 6443)
 """The usual ports of API servers."""
@@ -43,7 +42,7 @@ _VARIABLES: Final = {
 }
 _EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
 _FILE_VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
-"""The name is that of `pyspark_dledger.bearer`. The driver sets it for its executors."""
+"""The variable that `pyspark_dledger.bearer` reads. The driver sets it for its executors."""
 RBAC: Final = "rbac.authorization.k8s.io"
 
 
@@ -66,11 +65,11 @@ class Surroundings:
     """What the cluster and the operator's settings say about the pods of executors."""
 
     role: str
-    """KIND/NAME of the role that lets a driver make pods; empty if no audit may have executors."""
+    """KIND/NAME of the role that lets a driver create pods; empty if audits have no executors."""
     api_ports: Sequence[int] = API_PORTS
     """The ports of API servers. A policy sees the port behind the Service `kubernetes`."""
     pull_secrets: Sequence[str] = ()
-    """Those of the namespace's default account, which audits without executors have."""
+    """The secrets of the namespace's default account, which audits without executors use."""
 
 
 def build(
@@ -94,7 +93,7 @@ def build(
 
 
 def binding(audit: AuditRequest, role: str, *, is_bound: bool) -> Manifest:
-    """Build the RoleBinding of the driver's account. Once the audit has ended, it binds nobody."""
+    """Build the RoleBinding of the driver's account. It has no subject once the audit has ended."""
     kind, _, role_name = role.partition("/")
     name = names.audit_driver(audit.name, audit.uid)
     account = {"kind": "ServiceAccount", "name": name, "namespace": audit.namespace}
@@ -131,8 +130,8 @@ def environment(
 def token_volume(group: Group) -> list[Manifest]:
     """Build the volume of the audit token.
 
-    A pod starts without it, too: members may demand it although the spec does so no longer, or not
-    yet. If they do and it is missing, they refuse the audit, and the report says so.
+    A pod also starts without the token: members may demand it although the spec no longer does, or
+    does not yet. If they do and it is missing, they refuse the audit, and the report says so.
     """
     source = {
         "secretName": names.TOKENS_NAME,
@@ -148,7 +147,7 @@ def token_volume(group: Group) -> list[Manifest]:
 
 
 def token_mount() -> list[Manifest]:
-    """Mount that volume."""
+    """Return the mount of that volume."""
     return [
         {
             "name": names.AUDITS_VOLUME,
@@ -170,10 +169,10 @@ def executor_pod(
     image: str,
     image_pull_policy: str,
 ) -> Manifest:
-    """Build the pod of an executor, but for what Spark adds: its name, environment and owner, which
-    is the driver's pod.
+    """Build the pod of an executor, except for what Spark adds: its name, environment and owner,
+    which is the driver's pod.
 
-    Spark requests as much memory as it sets for a limit, so this does, too.
+    Spark requests as much memory as it sets as a limit, so this pod does, too.
     """
     requests, limits = dict(resources.get("requests") or {}), dict(resources.get("limits") or {})
     if memory := limits.get("memory") or requests.get("memory"):
@@ -214,8 +213,8 @@ def executor_pod(
 def _policies(
     audit: AuditRequest, group_name: str, name: str, api_ports: Sequence[int]
 ) -> list[Manifest]:
-    """Build the policies: the audit's pods reach each other, and the driver the API server. The
-    policy of all audits of the group lets them reach the members.
+    """Build the policies: the audit's pods may reach each other, and the driver the API server. The
+    policy for all audits of the group lets them reach the members.
     """
     selected = {names.AUDIT_LABEL: audit.name, names.AUDITED_GROUP_LABEL: group_name}
     peers = [{"podSelector": {"matchLabels": selected}}]

@@ -29,5 +29,5 @@ def volumes(audit: AuditRequest) -> list[Manifest]:
 
 
 def mounts(audit: AuditRequest) -> list[Manifest]:
-    """Mount that volume."""
+    """Return the mount of that volume."""
     return [{"name": each["name"], "mountPath": FOLDER} for each in volumes(audit)]

@@ -14,7 +14,7 @@ from dledger_operator.spec.group import Group
 RUN_S_MAX: Final = audit_executors.RUN_S_MAX
 TRIES_AGAIN_MAX: Final = 3
 CPU_REQUEST: Final = "DLEDGER_AUDIT_CPU_REQUEST"
-"""The name is that of `dledger_audit.workers`."""
+"""The variable that `dledger_audit.workers` reads."""
 
 
 def build(

@@ -14,9 +14,9 @@ PORT_NAME: Final = "broker"
 
 
 def build_service(group: Group, chosen: ClientService) -> Manifest:
-    """Build the Service of the broker. It selects all members, whoever leads: each passes on what
-    only the leader can do. A pod is an endpoint while it is ready, so a member gets no clients
-    before it serves, and an election, which is shorter than three failed probes, takes none away.
+    """Build the Service of the broker. It selects all members, not only the leader: each passes on
+    what only the leader can do. A pod is an endpoint while it is ready, so a member gets no clients
+    before it serves, and an election, which is shorter than three failed probes, removes none.
     """
     service = child(group, "Service", "v1", names.broker_service(group.name))
     ports = {
@@ -48,8 +48,8 @@ def ports(group: Group) -> list[Manifest]:
 def own_variables(group: Group) -> list[Manifest]:
     """Return the variables of the broker that differ between pods; none without one.
 
-    The brackets are those of an IPv6 address. The broker takes them around any address, since only
-    the pod's node knows which kind it is.
+    The brackets are those of an IPv6 address. The broker accepts them around any address, since
+    only the pod's node knows which kind it is.
     """
     if group.broker is None:
         return []

@@ -35,7 +35,7 @@ def identities(of: Group) -> list[tuple[str, str]]:
 
 
 def revision(group: Group, shape: Shape) -> Revision:
-    """Return the revision of the pods that the StatefulSet makes."""
+    """Return the revision of the pods that the StatefulSet creates."""
     return stateful_set.pod_revision(group, shape)
 
 

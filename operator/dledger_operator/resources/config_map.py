@@ -1,7 +1,7 @@
 """The settings that all members share, and the ConfigMap with those that are not a pod's own.
 
-Settings that a running member takes are in a file of the ConfigMap, which pods mount. They are in
-no pod, so that a change of them replaces none.
+Live settings are in a file of the ConfigMap, which pods mount. They are not part of the pod, so
+that a change of them replaces no pod.
 """
 
 from typing import Final
@@ -53,11 +53,11 @@ def environment(group: Group, shape: Shape) -> dict[str, str]:
     chosen = [field for field in group.settings if field not in live_settings.LIVE]
     chosen += [field for field in _IF_SET if every[variable_name(field)] not in ("", "0")]
     chosen += ["first_log"] if group.seed else []
-    told = {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
-    return told | (group.broker.environment(group.namespace, group.name) if group.broker else {})
+    shared = {variable: every[variable] for variable in map(variable_name, (*_SETTINGS, *chosen))}
+    return shared | (group.broker.environment(group.namespace, group.name) if group.broker else {})
 
 
 def live_values(group: Group, shape: Shape) -> dict[str, str]:
-    """Return the variables that the spec sets and that running members take."""
+    """Return the variables of the live settings that the spec or the members' program sets."""
     every = group.node_settings(shape).to_environment()
     return {variable: every[variable] for variable in map(variable_name, group.live_settings)}

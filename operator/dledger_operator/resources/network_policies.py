@@ -1,8 +1,8 @@
 """The NetworkPolicies of a group: who may connect to its members, and to its audits.
 
 Members answer anyone who can connect. The client protocol reads and appends without a password, and
-a page may hold connections open that the operator needs. The kubelet's probes come from the pod's
-own node, which no policy keeps out.
+readers of the pages can use up connections that the operator needs. The kubelet's probes come from
+the pod's own node, which no policy keeps out.
 """
 
 from typing import Final
@@ -24,14 +24,14 @@ PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
 
 
 def is_wanted(group: Group) -> bool:
-    """Whether the group has NetworkPolicies. Without the operator's namespace they would keep the
-    operator out.
+    """Return whether the group has NetworkPolicies. Without the operator's namespace they would
+    keep the operator out.
     """
     return group.network.enabled and bool(group.operator_namespace)
 
 
 def build_members(group: Group) -> Manifest:
-    """Build the policy of the members: further connections to them are dropped."""
+    """Build the policy of the members: all other connections to them are dropped."""
     everybody = [_in_group(group), _operator(group)]
     pages = [*everybody, _audits(group), *map(_namespace, group.network.monitoring_namespaces)]
     clients = [*everybody, *map(_namespace, group.network.client_namespaces)]
@@ -56,7 +56,7 @@ def build_members(group: Group) -> Manifest:
 
 
 def build_audits(group: Group) -> Manifest:
-    """Build the policy of the audits' pods: nobody connects to them, and they to members alone."""
+    """Build the policy of the audits' pods: nothing reaches them, and they reach only members."""
     dns: list[Manifest] = [
         {"protocol": protocol, "port": port} for port in DNS_PORTS for protocol in ("UDP", "TCP")
     ]

@@ -1,4 +1,4 @@
-"""The PodDisruptionBudget over all members."""
+"""The PodDisruptionBudget that covers all members."""
 
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest

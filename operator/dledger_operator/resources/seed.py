@@ -1,7 +1,7 @@
 """What pods need to begin a new group with an archive: an init container, and the archive's volume.
 
-Only the pods of a group that has not begun have them. A pod that is made later must neither wait
-for the archive, which may be gone, nor begin with it: its member gets the log from its peers.
+Only the pods of a group that has not begun have them. A pod that is created later must not wait
+for the archive, which may be gone, or begin with it: its member gets the log from its peers.
 """
 
 import posixpath
@@ -46,7 +46,7 @@ def init_containers(group: Group, shape: Shape, variables: Sequence[Manifest]) -
         "env": list(variables),
         "resources": dict(group.resources),
         "securityContext": security.container_security_context(),
-        # Its last words say why the group does not begin; the operator shows them.
+        # Its last log lines say why the group does not begin; the operator shows them.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": names.DATA_VOLUME, "mountPath": names.DATA_FOLDER},

@@ -33,10 +33,10 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def with_identity(template: Manifest, shape: Shape) -> Manifest:
-    """Return an existing pod template with the identity that the group has now.
+    """Return an existing pod template with the group's current identity.
 
-    It may lack one, or have that of before `dledger-node store adopt`: pods with that one would be
-    strangers to the group.
+    The template may have none, or the one from before `dledger-node store adopt`, with which its
+    pods would be strangers to the group.
     """
     changed = copy.deepcopy(template)
     for container in member_containers(changed):
@@ -75,7 +75,7 @@ def build(group: Group, shape: Shape) -> Manifest:
 
 
 def pod_revision(group: Group, shape: Shape) -> Revision:
-    """Return the revision of the pods that the template makes.
+    """Return the revision of the pods that the template creates.
 
     The identity is left out: members learn it when they restart, and need not restart for it. So
     are the initial group state, which a member ignores once the group is founded, and the archive
@@ -159,8 +159,8 @@ def _pod_spec(group: Group) -> Manifest:
 
 
 def _settings_volume(group: Group) -> Manifest:
-    """Build the volume of the file with live settings. A pod starts without the file, too: its
-    member then keeps its defaults, which remove nothing, and says what it lacks.
+    """Build the volume of the file with live settings. A pod also starts without the file: its
+    member then keeps its defaults, which remove nothing, and reports what it lacks.
     """
     key = names.LIVE_SETTINGS_KEY
     source = {
@@ -172,8 +172,8 @@ def _settings_volume(group: Group) -> Manifest:
 
 
 def _token_volume(group: Group) -> list[Manifest]:
-    """Build the volume of the administration tokens, if the group demands one. A pod starts without
-    them, too: its member takes no administration request until it has read one.
+    """Build the volume of the administration tokens, if the group demands one. A pod also starts
+    without them: its member accepts no administration request until it has read a token.
     """
     if not group.admin_token.required:
         return []
@@ -285,7 +285,7 @@ def _spread(group: Group, key: str, *, hard: bool) -> Manifest:
 
 
 def _affinity(group: Group) -> Manifest:
-    """Return the spec's affinity, with a preference for zones without members if it is wanted."""
+    """Return the spec's affinity, with a preference for zones without members if wanted."""
     scheduling = group.scheduling
     affinity: Manifest = dict(scheduling.affinity)
     if scheduling.topology_spread == "Off" or scheduling.zone_spread != "Soft":

@@ -1,4 +1,4 @@
-"""What the pod template of a StatefulSet tells its pods, which an earlier release may have made."""
+"""What the existing pod template of a StatefulSet, perhaps of an earlier release, sets for pods."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ def reads_live_settings(template: Manifest) -> bool:
 def live_in_environment(template: Manifest) -> dict[str, str]:
     """Return the live settings that the pods have in their environment.
 
-    They were no live settings in the release that made the template. Members of that release refuse
-    a file that has one.
+    They were not live settings in the release that built the template. Members of that release
+    refuse a file that has one.
     """
     environment = _environment(template)
     return {name: value for name, value in environment.items() if name in _LIVE_VARIABLES}
