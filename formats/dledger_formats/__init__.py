@@ -11,7 +11,7 @@ which program is running. Only `net` (sockets), `seeding` (files), `lock_holder`
     net           sends a request to a member
     seeding       copies the log of an archive to a member's folder
     settings      the environment variables of a member
-    live_settings  those that a running member takes from a file
+    live_settings  those that a running member reads from a file
     admin_tokens  the file with a group's administration tokens
     peers         addresses and lists of members
     audit         the summary of an audit, which the operator reads
@@ -21,5 +21,5 @@ which program is running. Only `net` (sockets), `seeding` (files), `lock_holder`
     lock_holder   which process has a member's folder open
     console       the standard streams of a program
     interrupts    what Ctrl-C does to a program
-    missing_package  what a program says if a library is not installed
+    missing_package  what a program reports if a library is not installed
 """

@@ -5,12 +5,12 @@
     9LrXe-The-one-before-it-which-is-still-valid
 
 Each line is one token; empty lines and other comments are ignored. A second token lets the first be
-replaced while requests with either arrive. The version names the content, so that a member can say
+replaced while requests with either arrive. The version names the content, so that a member can tell
 which one it has read without naming a token. No error and no `repr` contains a token.
 
 Each administration token has an audit token, which is computed from it, and lets auditors read the
 log on a member's pages. A file with these has the same form. So both are replaced together, and no
-audit token tells the administration token that it belongs to.
+audit token reveals the administration token that it belongs to.
 """
 
 import base64
@@ -30,7 +30,7 @@ _AUDIT: Final = b"dledger audit token"
 
 
 class TokensError(ValueError):
-    """The file is not one with tokens. The message says in which line, and names no token."""
+    """The file is not a valid file of tokens. The message names the line, but no token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class AdminTokens:
         return "".join(f"{line}\n" for line in (*first, *self.accepted))
 
     def accepts(self, token: str) -> bool:
-        """Return whether this is one of the tokens, in a time that tells nothing about them."""
+        """Return whether this is one of the tokens, in a time that reveals nothing about them."""
         given = _digest(token)
         equal = [hmac.compare_digest(given, _digest(each)) for each in self.accepted]
         return any(equal)

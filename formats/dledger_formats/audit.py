@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFailure:
-    """Why an audit ended without a result, if another try of its Job would end alike."""
+    """Why an audit ended without a result, if another try of its Job would end the same way."""
 
     failed: str
     """The reason, in one word."""

@@ -15,7 +15,7 @@ _ERROR: Final = 2
 
 
 class OutputError(Exception):
-    """Standard output cannot be written, for another reason than that its reader has gone."""
+    """Standard output cannot be written, for a reason other than that its reader has gone."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to standard output: {error.strerror or error}")
@@ -26,7 +26,7 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
 
     The exit code is `failed` if the work succeeds and standard output cannot be written. A line on
     standard error says so. If the reader of the output has gone, or Ctrl-C ended the work, nothing
-    is said. The work calls `interrupts.raise_keyboard_interrupt` when it has imported what it
+    is printed. The work calls `interrupts.raise_keyboard_interrupt` when it has imported what it
     needs.
     """
     prepare()
@@ -55,10 +55,10 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
 def prepare(*, needs_output: bool = False) -> None:
     """Make the standard streams safe to use.
 
-    A closed one gets /dev/null, because its number would otherwise be given to a file. With
+    A closed one becomes /dev/null, because its number would otherwise be given to a file. With
     `needs_output`, writing to a standard output that was closed fails nevertheless. Text that the
-    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed. What
-    standard error does not take is lost, because nobody could be told.
+    locale cannot express is escaped. `sys.stdin` stays None if standard input is closed. Text that
+    standard error does not accept is lost, because there is no other place to report it.
     """
     for number in _STANDARD:
         try:
@@ -80,14 +80,14 @@ def prepare(*, needs_output: bool = False) -> None:
 
 
 class _ErrorFile(io.FileIO):
-    """Standard error, which loses what a full device or a reader that has gone does not take.
+    """Standard error, which drops what a full device or a reader that has gone does not accept.
 
-    An error would replace the exit code by which callers know what happened, also at the end of the
-    process, when Python writes what an earlier error left in the buffer.
+    An error would replace the exit code, which tells callers what happened, even at the end of the
+    process, when Python flushes what an earlier error left in the buffer.
     """
 
     def write(self, content: Any) -> int:
-        """Write, and claim to have written everything if nothing is taken."""
+        """Write, and report everything as written if the write fails."""
         try:
             return super().write(content) or len(content)
         except OSError:
@@ -124,7 +124,7 @@ def told_as_output_error() -> Iterator[None]:
 
 
 def discard_output() -> None:
-    """Send what was not written yet, and all further output, nowhere."""
+    """Discard what was not written yet, and all further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,10 +1,10 @@
 """Sets what Ctrl-C (SIGINT) does to a program while it starts, works and ends.
 
-Python turns SIGINT into a KeyboardInterrupt. In the midst of imports nobody can catch that. So
+Python turns SIGINT into a KeyboardInterrupt. During imports, nothing can catch it. So
 SIGINT has its default action until the program is ready for it, and again once it has ended: the
 system ends the process, and a shell shows 130. A process that was started to ignore SIGINT, such as
-a shell's background job, goes on ignoring it. Imports little, because until then Ctrl-C still leads
-to a traceback.
+a shell's background job, keeps ignoring it. This module imports little, because until it takes
+effect, Ctrl-C still leads to a traceback.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Settings that a running member takes without a restart, from a file that may change.
+"""Settings that a running member applies without a restart, from a file that may change.
 
 The file has lines of the form `DLEDGER_RETENTION_BYTES=1000000`; empty lines and lines that begin
 with `#` are ignored. Its values take precedence over the environment. A setting that is removed

@@ -1,4 +1,4 @@
-"""What a program, or a package, says if a library that it needs is not installed."""
+"""What a program, or a package, reports if a library that it needs is not installed."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _OWN: Final = ("dledger_", "pyspark_dledger")
 def advice(program: str, extra: str, error: ModuleNotFoundError) -> str:
     """Return a line that names the missing package and how to install it.
 
-    Raises `error` if the module is one of this project's own: that is no matter of installing.
+    Raises `error` if the module is one of this project's own: installing a package does not help.
     """
     return _sentence(program, extra, error, "program") + "\n"
 

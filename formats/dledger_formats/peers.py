@@ -13,7 +13,7 @@ class PeersError(ValueError):
 
 def split_address(address: str) -> tuple[str, int]:
     """Split `host:port`, which has been validated, into host and port. The brackets of an IPv6
-    address are no part of the host.
+    address are not part of the host.
     """
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Final
 
 BYTES_MAX: Final = (1 << 63) - 1
-"""The largest amount that Kubernetes counts in."""
+"""The largest amount that Kubernetes represents."""
 _LENGTH_MAX: Final = 64
 _QUANTITY: Final = re.compile(
     r"[+]?(?P<number>[0-9]+[.]?[0-9]*|[.][0-9]+)"

@@ -22,7 +22,7 @@ class SeedError(Exception):
 
 
 def read_archive(archive: Path) -> ArchiveInfo:
-    """Read what an archive holds. Raises SeedError if it is none."""
+    """Read what an archive holds. Raises SeedError if the folder is not an archive."""
     try:
         with (archive / INFO_FILE).open("rb") as file:
             return ArchiveInfo.from_json(file.read(INFO_BYTES_MAX + 1))
@@ -51,7 +51,7 @@ def copy_log(
 ) -> None:
     """Copy an archive's log durably to `target`, which must not exist, and add the small files.
 
-    Raises SeedError if a file is damaged, or OSError. Then a part of the copy may be left.
+    Raises SeedError if a file is damaged, or OSError. A part of the copy may then be left.
     """
     source = archive / info.folder
     for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):

@@ -1,4 +1,4 @@
-"""What a member that is a RocketMQ broker says of its broker, as a part of `/status`."""
+"""What a member reports about its RocketMQ broker, as a part of `/status`."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ class NameServerStatus:
     """Whether a member is registered at one name server."""
 
     address: str
-    """Host and port of the name server, as the settings have them."""
+    """Host and port of the name server, as in the settings."""
     registered: bool
     problem: str = ""
     """Human-readable reason why the last registration failed; empty while it is registered."""
@@ -22,12 +22,12 @@ class BrokerStatus:
     """The broker's name in routes."""
     cluster: str
     address: str
-    """IP and port that this member tells clients."""
+    """IP and port that this member announces to clients."""
     serving: bool
     """Whether the member accepts clients of the broker."""
     reason: str
-    """Human-readable reason why it does not; empty if it does."""
+    """Human-readable reason why the member does not; empty if it does."""
     topics: int = 0
-    """Topics, those of the system and of retries included."""
+    """Number of topics, including those of the system and of retries."""
     consumer_groups: int = 0
     name_servers: list[NameServerStatus] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a member removed from the front of its log and why, and what decides what it removes next.
+"""What a member removed from the front of its log and why, and what determines the next removal.
 
 Both are part of `/manifest`. The member keeps its removals durably, in the file `removals`.
 """
@@ -17,11 +17,11 @@ class RemovalRule(enum.StrEnum):
     FILLING_VOLUME = "FillingVolume"
     """The segment had expired, and the volume was filling up."""
     FORCE = "Force"
-    """The volume was nearly full, so the oldest segment went at any age."""
+    """The volume was nearly full, so the oldest segment was removed regardless of its age."""
     LEADER_LOG = "LeaderLog"
     """The log of the leader replaced this one, and it began with a later entry."""
     EARLIER = "Earlier"
-    """Removals before the last hundred, together."""
+    """All removals before the last hundred, combined."""
     UNRECORDED = "Unrecorded"
     """The member removed the entries on purpose, and the reason is not known: an earlier release
     or Java removed them, or the record was lost.
@@ -32,7 +32,7 @@ class RemovalRule(enum.StrEnum):
 class Removal:
     """Entries that were removed from the front of a log at once, and what was known then.
 
-    Rules other than those of retention know nothing else: their indexes are -1 or None.
+    With rules other than those of retention, nothing else is known: the indexes are -1 or None.
     """
 
     first_index: int
@@ -70,14 +70,14 @@ class RetentionPolicy:
     check_expired_percent: int
     """Above this volume usage, expired segments are removed at any hour."""
     force_clean_percent: int
-    """Above this volume usage, the oldest segment is removed at any age; 100 for never."""
+    """Above this volume usage, the oldest segment is removed regardless of age; 100 for never."""
     bytes_max: int | None
     """Maximum size of the log; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionState:
-    """What decides about the next removal, at one instant, and the removals so far."""
+    """What determines the next removal, at one instant, and the removals so far."""
 
     policy: RetentionPolicy
     now_ms: int
@@ -87,7 +87,7 @@ class RetentionState:
     used_percent: int
     """Usage of the volume, rounded up."""
     log_bytes: int
-    """Size of all data segments; of the last one, the part that is written."""
+    """Size of all data segments; of the last one, only the part that is written."""
     committed_index: int
     """The committed index of the last checkpoint."""
     applied_index: int

@@ -15,8 +15,8 @@ from dledger_formats.http.broker_status import BrokerStatus
 from dledger_formats.http.retention import RetentionState
 
 DAMAGE_HEADER: Final = "DLedger-Damage"
-"""The header of an answer of 500 that says that the member cannot read its own file; the body tells
-why. An answer of 500 without it is a failure of the member's program.
+"""The header of a 500 response which means that the member cannot read its own file; the body says
+why. A 500 response without it is a failure of the member's program.
 """
 
 
@@ -71,15 +71,15 @@ class StoodBecause(enum.StrEnum):
     """Why a member stood for election; of several rounds without a winner, why it stood first."""
 
     NO_HEARTBEAT = "NO_HEARTBEAT"
-    """Its leader sent nothing for an election timeout."""
+    """The member's leader sent nothing for an election timeout."""
     LEADER_LINK_LOST = "LEADER_LINK_LOST"
-    """The connection to its leader broke, and the leader sent nothing since."""
+    """The connection to the leader broke, and the leader has sent nothing since."""
     NO_LEADER = "NO_LEADER"
-    """It knew no leader for an election timeout."""
+    """The member knew no leader for an election timeout."""
     NO_WINNER = "NO_WINNER"
-    """An election that it did not begin itself had no winner."""
+    """An election that the member did not begin itself had no winner."""
     TRANSFER = "TRANSFER"
-    """Its leader handed the leadership over to it, as planned."""
+    """The leader handed the leadership over to the member, as planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class PeerStatus:
     """
     reachable: bool
     full: bool = False
-    """Whether that member has told this leader that its volume is full."""
+    """Whether that member has reported to this leader that its volume is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,15 +137,15 @@ class NodeStatus:
     not vote yet; `reason` says what it waits for.
     """
     unheard_voters: list[str] = field(default_factory=list)
-    """The other voters, according to the settings, that a joining member has not heard since its
-    process started. It votes for nobody before it has heard all of them.
+    """The other voters, according to the settings, that a joining member has not heard from since
+    its process started. It votes for nobody before it has heard from all of them.
     """
     seed_sha256: str = ""
     """The `copySha256` of the archive that this member began with, as long as it has nothing but
     the archive's log, and has heard of no later term; empty otherwise.
     """
     joined_index: int = -1
-    """Up to which entry this voter had to take the leader's log before it voted again, since it had
+    """The index up to which this voter had to take the leader's log before it voted again, after it
     lost its promises; -1 if it has not since its process started, or if the group was new.
     """
     membership: MembershipRole = MembershipRole.VOTER
@@ -167,7 +167,7 @@ class NodeStatus:
     admin_tokens_version: str = ""
     """The version of the tokens that the member accepts; empty if it has none or they name none."""
     group_identity: str = ""
-    """Tells the group from others of the same name; empty if this member knows no identity."""
+    """Distinguishes the group from others of its name; empty if this member knows no identity."""
     scrub_passes: int = 0
     """How often the whole log was read for rot since the member's store was opened."""
     scrub_position_bytes: int = 0
@@ -175,17 +175,17 @@ class NodeStatus:
     mended_ranges: int = 0
     """Damaged ranges that were mended in place since the member's process started."""
     unmended: str = ""
-    """Which damage a member in service has found, and why it is not mended yet; empty without."""
+    """The damage that a member in service found, and why it is not mended yet; empty if none."""
     recovery_size_bytes: int = 0
     """Bytes of the log that the opening of the store verifies; 0 once the member is in service."""
     recovery_verified_bytes: int = 0
-    """How many of them are verified."""
+    """How many of these bytes are verified."""
     volume_size_bytes: int = 0
     """The size of the member's volume, as seen about a second ago; 0 if it is not known."""
     volume_available_bytes: int = 0
-    """The room that is left on it."""
+    """Bytes that are available on the volume."""
     broker: BrokerStatus | None = None
-    """None from a member that is no RocketMQ broker, or is out of service."""
+    """None from a member that is not a RocketMQ broker, or is out of service."""
     version: str
 
     def follower(self, member_id: str) -> PeerStatus | None:
@@ -193,8 +193,8 @@ class NodeStatus:
         return next((each for each in self.followers if each.peer_id == member_id), None)
 
     def lacks_committed(self, member_id: str, *, last_known: bool = False) -> int | None:
-        """Return how many committed entries a member lacks, as this leader says; None if the leader
-        does not reach the member.
+        """Return how many committed entries a member lacks, as this leader reports; None if the
+        leader does not reach the member.
 
         With `last_known`, the last match index of a member that is out of reach counts, too.
         """
@@ -241,7 +241,7 @@ class LeaderView:
     election_ms: int = -1
     """Time from then until its first entry of the term was committed; -1 unless it is master."""
     leading_ms: int = -1
-    """Time since then; -1 unless it is master."""
+    """Time since that entry was committed; -1 unless this member is master."""
 
     @property
     def token(self) -> str:
@@ -298,13 +298,13 @@ class Manifest:
     retention: RetentionState | None = None
     """None from a member that is out of service, or of an earlier release."""
     foreign: list[str] = field(default_factory=list)
-    """Files in the folders of segments that are none, such as `data/notes.txt`; the first
+    """Files in the segments' folders that are not segments, such as `data/notes.txt`; the first
     `FOREIGN_MAX` of them.
     """
 
     @property
     def is_unlisted(self) -> bool:
-        """Whether the member has not opened its log, and tells nothing of it: the term and the
+        """Whether the member has not opened its log and reports nothing about it: the term and the
         indexes of its status are those of an empty log.
         """
         is_closed = not (self.status.ready or self.status.voters or self.life)
@@ -323,12 +323,12 @@ class Manifest:
 def is_stranger(view: NodeStatus | LeaderView, group: str, identity: str) -> bool:
     """Return whether an answer is another group's: an address may have passed from one to another.
 
-    What the answering member or the caller does not know (empty) tells nothing.
+    A name or identity that the answering member or the caller does not know (empty) proves nothing.
     """
     other_name = view.group not in ("", group)
     return other_name or identities_differ(view.group_identity, identity)
 
 
 def identities_differ(one: str, other: str) -> bool:
-    """Return whether two identities are known, and of two groups."""
+    """Return whether two identities are both known, and differ."""
     return bool(one and other) and one != other

@@ -26,9 +26,9 @@ class FileDigest:
     """One file of an archive."""
 
     name: str
-    """Its path in the archive's folder, such as data/00000000000000000000."""
+    """The file's path in the log's folder, such as data/00000000000000000000."""
     used_bytes: int
-    """Bytes from its start that were written; the rest reads as zeros."""
+    """Bytes from the file's start that were written; the rest reads as zeros."""
     sha256: str
     """SHA-256 of the used bytes."""
 
@@ -40,7 +40,7 @@ class ArchiveInfo:
     format: int
     group: str
     group_identity: str
-    """Empty if the copies did not say it."""
+    """The group's identity; empty if the copies did not contain it."""
     decoder: str
     tombstone_entries: int
     first_index: int
@@ -54,15 +54,15 @@ class ArchiveInfo:
     segment_bytes: int
     index_segment_bytes: int
     dead_entries: int
-    """Entries up to the clean point that this run made no-ops."""
+    """Number of entries up to the clean point that this run replaced by no-ops."""
     dead_bytes: int
-    """Bytes of their bodies."""
+    """Total bytes of their bodies."""
     source_first_index: int
-    """The first entry that was read from the members, and not from the archive before."""
+    """The first entry that was read from the members, not from the previous archive."""
     source_sha256: str
-    """SHA-256 of the entries from there to the end, as the members hold them, without blanks."""
+    """SHA-256 of the entries from that one to the end, as the members hold them, without blanks."""
     previous_sha256: str
-    """The `copy_sha256` of the archive before; empty for a first run."""
+    """The `copy_sha256` of the previous archive; empty for a first run."""
     copy_sha256: str
     """SHA-256 of the names, sizes and digests of all files."""
     files: list[FileDigest]

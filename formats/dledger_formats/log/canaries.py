@@ -1,11 +1,12 @@
-"""Entries that test whether a group takes appends; they belong to nobody.
+"""Entries that test whether a group takes appends; they belong to no client.
 
     magic NOOP, channel CANARY_CHANNEL, empty body
 
 Every reader skips a NOOP: the state machine, clients that print bodies, exports, the audit, Spark,
-compaction, a broker's queues. So do those of earlier releases, and Java: for them it is an entry
-that a leader appends for itself. The channel tells it from those. It is the number of no producer
-and not that of memberships, and members of earlier releases pass over NOOPs with such numbers.
+compaction, a broker's queues. So do those of earlier releases, and Java: to them it is an entry
+that a leader appends for itself. The channel distinguishes a canary from those. Its number is
+neither a producer's nor that of memberships, and members of earlier releases ignore NOOPs with such
+numbers.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """The chain CRC before an entry, computed backwards from the entry's own header.
 
-Each step of a CRC can be undone. So the header of a log's first entry, if it is sound, tells the
+Each step of a CRC can be undone. So the header of a log's first entry, if it is sound, yields the
 chain CRC of the entry before it, which the log no longer holds. Kept in another file, that value
 proves the header from then on.
 """
@@ -14,7 +14,7 @@ _ALL_ONES: Final = 0xFFFFFFFF
 
 
 def _table() -> dict[int, tuple[int, int]]:
-    """Return by its highest byte: each value of the table of CRC-32, and its place there."""
+    """Return each value of the CRC-32 table and its place there, by the value's highest byte."""
     found = {}
     for place in range(256):
         value = place

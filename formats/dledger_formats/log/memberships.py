@@ -32,14 +32,14 @@ class MembershipBody(NamedTuple):
 
 
 def is_membership(magic: int, channel: int) -> bool:
-    """Tell from an entry's header whether its body is a membership."""
+    """Return whether the body of an entry with this magic and channel is a membership."""
     return channel == MEMBERSHIP_CHANNEL and magic == disk.NOOP
 
 
 def encode(voters: tuple[str, ...], learners: tuple[str, ...]) -> bytes:
     """Encode the body of an entry."""
-    said = {"voters": voters, "learners": learners}
-    return json.dumps(said, separators=(",", ":")).encode()
+    members = {"voters": voters, "learners": learners}
+    return json.dumps(members, separators=(",", ":")).encode()
 
 
 def decode(body: disk.Buffer) -> MembershipBody:
@@ -52,16 +52,16 @@ def decode(body: disk.Buffer) -> MembershipBody:
     plain = json_objects.parse(raw)
     if not isinstance(plain, dict) or plain.keys() != {"voters", "learners"}:
         raise FormatError("a membership must have the keys voters and learners, and nothing else")
-    said = MembershipBody(_ids(plain["voters"]), _ids(plain["learners"]))
-    if not said.voters or not set(said.voters).isdisjoint(said.learners):
+    found = MembershipBody(_ids(plain["voters"]), _ids(plain["learners"]))
+    if not found.voters or not set(found.voters).isdisjoint(found.learners):
         raise FormatError(
             "a membership must have voters, and no member that is both a voter and a learner"
         )
-    if len(said.voters) + len(said.learners) > MEMBERS_MAX:
+    if len(found.voters) + len(found.learners) > MEMBERS_MAX:
         raise FormatError(f"a membership has more than {MEMBERS_MAX} members")
-    if encode(*said) != raw:
+    if encode(*found) != raw:
         raise FormatError("the membership is not in canonical form")
-    return said
+    return found
 
 
 def _ids(plain: Any) -> tuple[str, ...]:

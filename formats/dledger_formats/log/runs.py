@@ -117,7 +117,7 @@ def _chain_matches(table: memoryview) -> bool:
 
 
 def _match(stored: bytes, computed: list[int]) -> bool:
-    """Whether checksums match; a stored 0 says that nothing is covered."""
+    """Return whether checksums match; a stored 0 means that nothing is covered."""
     count = len(computed)
     if stored == struct.pack(f">{count}I", *computed):
         return True

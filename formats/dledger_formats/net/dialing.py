@@ -17,7 +17,7 @@ async def dial(
     make: Callable[[], ProtocolT], host: str, port: int
 ) -> tuple[asyncio.Transport, ProtocolT]:
     """Connect to the first address of a name that accepts. Raises the last address's OSError,
-    or one for a text that is no name.
+    or an OSError for a text that is not a host name.
 
     The name is looked up every time, because a restarted pod has another address.
     """

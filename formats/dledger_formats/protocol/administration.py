@@ -1,8 +1,8 @@
-"""What all requests have in common that change a group itself, not its log.
+"""What the requests that change a group itself, and not its log, have in common.
 
-A group may demand its administration token for them (`admin_tokens`). The answer to a request that
-lacks it has the code ADMIN_TOKEN_MISSING, ADMIN_TOKEN_REFUSED or ADMIN_TOKEN_NOT_READY, and its
-frame a remark that says what to do.
+A group may demand its administration token for them (`admin_tokens`). The answer to a request
+without a valid token has the code ADMIN_TOKEN_MISSING, ADMIN_TOKEN_REFUSED or
+ADMIN_TOKEN_NOT_READY; the remark in its frame says what to do.
 """
 
 from dledger_formats.protocol.requests import Request
@@ -12,7 +12,7 @@ class AdminRequest(Request, kw_only=True, frozen=True):
     """A request that changes the group."""
 
     group_identity: str = ""
-    """The identity of the group that is meant; a member of another one answers UNKNOWN_GROUP.
+    """The identity of the intended group; a member of another one answers UNKNOWN_GROUP.
     Empty if the sender does not know it, as in Java.
     """
     admin_token: str = ""

@@ -3,7 +3,7 @@
     APPEND_CANARY   request    {group, remoteId, groupIdentity}
                     response   as to APPEND, without pos
 
-With it, a program tests whether a group takes appends. The entry goes the way of every append: the
+With it, a program tests whether a group takes appends. The entry is handled like every append: the
 answer is SUCCESS once a quorum holds it. A server without this request, such as Java's, answers
 REQUEST_CODE_NOT_SUPPORTED.
 
@@ -22,4 +22,4 @@ class AppendCanaryRequest(Request, kw_only=True, frozen=True):
     """Append one entry that readers skip."""
 
     group_identity: str = ""
-    """The identity of the group, which a member of another one of that name refuses."""
+    """The identity of the group; a member of another group of that name refuses the request."""

@@ -17,5 +17,5 @@ from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand, encode
 GO_AWAY: Final = 52017
 """The code of the frame, from this project's range (52000 to 52999)."""
 TAKES_GO_AWAY_FLAG: Final = 1 << 18
-"""In any request but a plain APPEND, where nobody looks for it: the client understands GO_AWAY."""
+"""In any request but a plain APPEND, where it is not checked: the client understands GO_AWAY."""
 GO_AWAY_FRAME: Final = encode(RemotingCommand(code=GO_AWAY, opaque=0, flag=ONEWAY_FLAG))

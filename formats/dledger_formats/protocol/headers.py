@@ -1,4 +1,4 @@
-"""Headers in other forms than the JSON that Java writes.
+"""Headers in forms other than the JSON that Java writes.
 
 The binary form is that of Java's `RocketMQSerializable`:
 

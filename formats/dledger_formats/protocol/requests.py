@@ -144,7 +144,7 @@ class MetadataResponse(Response, kw_only=True, frozen=True):
     """Index of the entry with the current membership; -1 while that of the settings is in effect.
     """
     joining: bool = False
-    """Whether the answering member is joining, so that it does not vote yet. Omitted if false."""
+    """Whether the answering member is joining and so does not vote yet. Omitted if false."""
 
 
 class AppendEntryRequest(Request, kw_only=True, frozen=True):

@@ -16,7 +16,7 @@ class Sequences:
         self._unresolved: set[int] = set()
 
     def has_room(self, count: int = 1) -> bool:
-        """Whether the next `count` sequences fit the group's window.
+        """Return whether the next `count` sequences fit the group's window.
 
         The group accepts sequences less than WINDOW below, and at most WINDOW above, the highest
         in its log.
@@ -25,7 +25,7 @@ class Sequences:
         return last - self._oldest < WINDOW and last - self._acknowledged <= WINDOW
 
     def is_exhausted(self, count: int = 1) -> bool:
-        """Whether the next `count` sequences of this registration can never be used."""
+        """Return whether the next `count` sequences of this registration can never be used."""
         return not (self.has_room(count) or self._unresolved)
 
     def take(self, count: int = 1) -> int:
@@ -36,7 +36,7 @@ class Sequences:
 
     def resolve(self, first: int, count: int = 1, *, acknowledged: bool) -> None:
         """Mark sequences as resolved: no further copy of their appends will be sent."""
-        if count == 1:  # by far the most frequent, and faster so
+        if count == 1:  # by far the most frequent case, and faster this way
             self._unresolved.discard(first)
         else:
             self._unresolved.difference_update(range(first, first + count))

@@ -38,7 +38,7 @@ def encode_answer(
     body: bytes | Sequence[bytes] = b"",
 ) -> bytes:
     """Encode one answer, whose body may be in parts. It always has ext fields, because clients read
-    them unasked.
+    them without checking that there are any.
 
     Raises ValueError if the frame would be too long.
     """

@@ -7,7 +7,7 @@ from dledger_formats.settings import PREFIX
 
 BROKER_PREFIX: Final = f"{PREFIX}BROKER_"
 ADDRESSES: Final = f"{BROKER_PREFIX}ADDRESSES"
-"""By member, where clients reach it: `n0-IP:port;n1-IP:port`."""
+"""The addresses at which clients reach each member: `n0-IP:port;n1-IP:port`."""
 OWN_ADDRESS: Final = f"{BROKER_PREFIX}OWN_ADDRESS"
 """Where this member listens, `IP:port`, if it does not know the addresses of the others."""
 GROUP_ADDRESS: Final = f"{BROKER_PREFIX}GROUP_ADDRESS"
@@ -29,8 +29,8 @@ LIVE_DEFAULTS: Final[Mapping[str, int]] = {
     "connections_per_address_max": 1000,
     "connections_max": 1536,
 }
-"""The live settings of a member whose default is another one in a broker. The operator tells them.
+"""The live settings whose default differs in a broker. The operator sets them explicitly.
 
-kube-proxy and NAT make many clients one address, and a RocketMQ client has a connection of its own.
-One address leaves a third of all connections to others.
+Behind kube-proxy or NAT, many clients share one address, and each RocketMQ client has a connection
+of its own. One address leaves a third of all connections to others.
 """

@@ -9,7 +9,7 @@ from typing import Final
 
 VERSION_5_3_1: Final = 475
 VERSION_5_3_3: Final = 479
-"""`version` of the frames of RocketMQ 5.3.3. It steers what the other side sends and accepts."""
+"""`version` of the frames of RocketMQ 5.3.3. It decides what the other side sends and accepts."""
 
 
 class RequestCode(IntEnum):
@@ -69,7 +69,7 @@ class ResponseCode(IntEnum):
     FLUSH_SLAVE_TIMEOUT = 12
     MESSAGE_ILLEGAL = 13
     SERVICE_NOT_AVAILABLE = 14
-    """Every producer sends again: the answer of a broker that may not store."""
+    """The answer of a broker that may not store; every producer sends again."""
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
     PULL_NOT_FOUND = 19
@@ -83,7 +83,7 @@ class ResponseCode(IntEnum):
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
     INVALID_PARAMETER = 29
     GO_AWAY = 1500
-    """The broker stops and has done nothing. Clients above 5.3.1 connect again and ask there."""
+    """The broker stops and has done nothing. Clients above 5.3.1 reconnect and ask again."""
 
 
 class MessageSysFlag(IntFlag):

@@ -43,7 +43,7 @@ assert UNIT.size == UNIT_BYTES
 
 
 class Unit(NamedTuple):
-    """Where a message is, and by what it is filtered."""
+    """The place of a message, and the code by which it is filtered."""
 
     physical_offset: int
     size: int

@@ -20,16 +20,16 @@ def _tag() -> str:
 
 
 class Subscription(JsonBody, kw_only=True, frozen=True):
-    """What a consumer wants of one topic (`SubscriptionData`)."""
+    """What a consumer wants from one topic (`SubscriptionData`)."""
 
     topic: str
     sub_string: str
-    """Tags divided by `||`, or `*`."""
+    """Tags separated by `||`, or `*`."""
     sub_version: Int64
     """Time of the client when it subscribed, in ms."""
     expression_type: str | None = msgspec.field(default_factory=_tag)
     tags_set: list[str] = msgspec.field(default_factory=no_items)
-    """The broker refuses a subscription with too many, and takes the others of a heartbeat."""
+    """The broker refuses a subscription with too many, but accepts a heartbeat's other ones."""
     code_set: list[Int32] = msgspec.field(default_factory=no_items)
     """Java's hashes of the tags."""
     class_filter_mode: bool = msgspec.field(default_factory=no)
@@ -67,7 +67,7 @@ class Heartbeat(JsonBody, kw_only=True, frozen=True):
         msgspec.field(default_factory=no_items)
     )
     heartbeat_fingerprint: Int32 | None = None
-    """This and the next field since 5.1: a heartbeat may say that nothing changed."""
+    """Since 5.1, like the next field: a heartbeat may say that nothing changed."""
     without_sub: bool | None = None
 
 

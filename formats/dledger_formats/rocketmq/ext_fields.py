@@ -70,7 +70,7 @@ class RequestFields(ExtFields, kw_only=True, frozen=True):
     bname: str | None = None
     """The name of the broker that the client means. A broker ignores it."""
     request_type: str | None = msgspec.field(default=None, name="ReqT")
-    """Kind of the request to an authorization that this project does not have; ignored."""
+    """The request's kind, for an authorization that this project does not have; ignored."""
 
 
 class NoFields(ExtFields, kw_only=True, frozen=True):

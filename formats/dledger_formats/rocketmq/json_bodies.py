@@ -2,9 +2,9 @@
 
 That library (fastjson) does not quote keys that are numbers: `{0:"127.0.0.1:10911"}`, and takes
 keys without quotes from others. So a reader here accepts a key without quotes, made of letters,
-digits and `_ $ -`. In everything else it is as strict as `json_objects.parse`. We write quotes
-always, which Java reads. A heartbeat may have 256 KiB, which `json_objects.parse` would read for
-tens of ms; so what is done for each byte or key here is done in C.
+digits and `_ $ -`. In everything else it is as strict as `json_objects.parse`. We always
+write quotes, which Java reads. A heartbeat may have 256 KiB, for which `json_objects.parse` would
+take tens of ms; so what is done for each byte or key here is done in C.
 
 A reader ignores unknown keys. Keys that some releases do not have are None here if they are
 missing, and are then not written.

@@ -1,7 +1,7 @@
-"""Heartbeats as RocketMQ's C++ client writes them, on which its Python client is built.
+"""Heartbeats as they are written by RocketMQ's C++ client, on which its Python client is built.
 
-It writes the positions of constants instead of their names, and the version of a subscription as a
-text. Java reads both. The orders are those of Java's enums.
+That client writes the positions of constants instead of their names, and the version of a
+subscription as a text. Java reads both. The orders are those of Java's enums.
 """
 
 from typing import Any, Final
@@ -36,7 +36,7 @@ def read(body: bytes) -> Heartbeat:
 
 
 def _mend(heartbeat: object) -> bool:
-    """Name the constants in place, and make numbers of versions; tell whether anything changed."""
+    """Replace positions by names and texts by numbers, in place; return whether any changed."""
     changed = False
     for consumer in _objects(heartbeat, "consumerDataSet"):
         for key, known in _NAMES.items():

@@ -14,9 +14,9 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq.properties import PROPERTIES_BYTES_MAX
 
 BATCH_MESSAGES_MAX: Final = 8192
-"""Java has no such limit. The 4 MiB that a batch may have are reached before with any stock client
-whose messages have 512 bytes or more. It is below the number of entries that may wait for a quorum,
-10,000 by default, so that no batch is refused as overload that could never be taken.
+"""Java has no such limit. With messages of 512 bytes or more, a stock client reaches the 4 MiB that
+a batch may have first. The limit is below the number of entries that may wait for a quorum, 10,000
+by default, so that no batch is refused as overload although it could never be accepted.
 """
 _HEAD: Final = struct.Struct(">i8xii")
 _LENGTH_16: Final = struct.Struct(">h")

@@ -109,7 +109,7 @@ def pack_host(address: str, port: int) -> bytes:
 
 
 def host_text(host: bytes) -> str:
-    """Return a stored host for people, as `10.0.0.1:10911` or `[::1]:10911`."""
+    """Return a stored host as readable text: `10.0.0.1:10911` or `[::1]:10911`."""
     address, port = ip_address(host[:-4]), int.from_bytes(host[-4:], "big")
     return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 

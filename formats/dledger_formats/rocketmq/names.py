@@ -1,4 +1,4 @@
-"""Name servers: what brokers tell them, and what clients ask (codes 103 to 106 and 206).
+"""Name servers: what brokers register, and what clients ask for (codes 103 to 106 and 206).
 
 The answer to GET_BROKER_RUNTIME_INFO (28), which tools ask of each broker, is here, too.
 """

@@ -14,7 +14,7 @@ class QueueFields(RequestFields, kw_only=True, frozen=True):
 
 
 class QueryConsumerOffsetFields(QueueFields, kw_only=True, frozen=True):
-    """QUERY_CONSUMER_OFFSET: where a group continues. QUERY_NOT_FOUND if it never said."""
+    """QUERY_CONSUMER_OFFSET: where a group continues. QUERY_NOT_FOUND if it has no offset."""
 
     consumer_group: str
     set_zero_if_not_found: bool | None = None

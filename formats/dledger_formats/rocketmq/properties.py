@@ -26,7 +26,7 @@ CLUSTER: Final = "CLUSTER"
 MSG_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 SCHEDULED: Final = "DLEDGER_SCHEDULED"
-"""Ours: a delivered delayed message says with `<level> <queue offset>` which delayed one it is."""
+"""Ours: `<level> <queue offset>`, which says which delayed message a delivered one was."""
 
 
 def decode(text: str) -> dict[str, str]:

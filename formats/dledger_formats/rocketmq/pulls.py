@@ -23,7 +23,7 @@ class PullFields(RequestFields, kw_only=True, frozen=True):
     suspend_timeout_millis: Int64
     sub_version: Int64
     subscription: str | None = None
-    """Tags divided by `||`, or `*`. None: that of the group's last heartbeat."""
+    """Tags separated by `||`, or `*`. None: the subscription of the group's last heartbeat."""
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
 
@@ -36,5 +36,5 @@ class PullAnswerFields(ExtFields, kw_only=True, frozen=True):
     min_offset: Int64
     max_offset: Int64
     topic_sys_flag: Int32 | None = None
-    """This and the next field only since 5.0."""
+    """Only since 5.0, like the next field."""
     group_sys_flag: Int32 | None = None

@@ -18,7 +18,7 @@ from dledger_formats.rocketmq.json_bodies import JsonBody
 
 
 class RequestForm(NamedTuple):
-    """The classes of one request. A body that is None is no JSON: it is empty, or a message."""
+    """The classes of one request. A body that is None is not JSON: it is empty, or a message."""
 
     fields: type[ExtFields] = NoFields
     body: type[JsonBody] | None = None

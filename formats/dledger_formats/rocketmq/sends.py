@@ -20,7 +20,7 @@ class SendMessageFields(ExtFields, kw_only=True, frozen=True):
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
     default_topic: str = msgspec.field(name="c")
-    """The topic whose settings a topic gets that this message creates."""
+    """The topic whose settings are copied if this message creates its topic."""
     default_topic_queue_nums: Int32 = msgspec.field(name="d")
     queue_id: Int32 = msgspec.field(name="e")
     """Below 0: the broker chooses."""
@@ -65,10 +65,10 @@ class SendAnswerFields(ExtFields, kw_only=True, frozen=True):
     """The fields of an answer with SUCCESS, or with a code that means stored but not replicated."""
 
     msg_id: str
-    """`message_id`; those of a batch are divided by commas."""
+    """`message_id`; those of a batch are separated by commas."""
     queue_id: Int32
     queue_offset: Int64
-    """That of the first message of a batch."""
+    """The queue offset of the message; for a batch, of its first message."""
     transaction_id: str | None = None
     """The message's UNIQ_KEY."""
     region: str | None = msgspec.field(default=None, name="MSG_REGION")

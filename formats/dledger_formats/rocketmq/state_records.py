@@ -1,14 +1,14 @@
 """Changes of a broker's state: topics, groups, consumer offsets, clients and locks of queues.
 
-Each is an ordinary message in queue 0 of `topic_names.STATE_TOPIC`, so it is replicated as every
-message is. Its body is one JSON object:
+Each is an ordinary message in queue 0 of `topic_names.STATE_TOPIC`, so it is replicated like every
+message. Its body is one JSON object:
 
     {"v":1,"kind":"topicSet",…}
 
 Positions of delayed messages need no record of their own: see `properties.SCHEDULED`.
 
-A member that does not know a kind must not apply the entries after it: it would have another state
-than the others. So reading is strict, and `encode` refuses what `decode` would refuse.
+A member that does not know a kind must not apply the entries after it: its state would differ from
+the others'. So reading is strict, and `encode` refuses what `decode` would refuse.
 """
 
 from typing import Annotated, Final, TypeAlias
@@ -24,7 +24,7 @@ from dledger_formats.rocketmq.topics import TopicConfig
 
 VERSION: Final = 1
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""The longest body of a state record. Whoever writes more offsets divides them."""
+"""The longest body of a state record. More offsets are divided among several records."""
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=topic_names.NAME_PATTERN)]
 ClientId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -120,7 +120,7 @@ class QueueLocks(StateRecord, kw_only=True, frozen=True):
 
 
 class QueuesLocked(QueueLocks, kw_only=True, frozen=True, tag="queuesLocked"):
-    """The client holds these queues, whoever held them before."""
+    """The client holds these queues, no matter which client held them before."""
 
 
 class QueuesUnlocked(QueueLocks, kw_only=True, frozen=True, tag="queuesUnlocked"):
@@ -149,7 +149,7 @@ def encode(record: AnyStateRecord) -> bytes:
 
 
 def may_delete(body: bytes) -> bool:
-    """Tell, without decoding it, whether a record, or what has it in it, may delete something."""
+    """Return, without decoding, whether a record, or what contains it, may delete something."""
     return b"Deleted" in body or b"\\u" in body
 
 

@@ -31,7 +31,7 @@ class SubscriptionGroup(JsonBody, kw_only=True, frozen=True):
     which_broker_when_consume_slowly: Int64 = msgspec.field(default_factory=_one)
     notify_consumer_ids_changed_enable: bool = msgspec.field(default_factory=yes)
     consume_message_orderly: bool | None = None
-    """This and the fields after it since 5.0."""
+    """Since 5.0, like the fields after it."""
     consume_timeout_minute: Int32 | None = None
     group_sys_flag: Int32 | None = None
     group_retry_policy: dict[str, Any] | None = None

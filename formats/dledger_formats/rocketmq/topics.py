@@ -49,7 +49,7 @@ class TopicTable(AnswerBody, kw_only=True, frozen=True):
     data_version: DataVersion
     topic_config_table: dict[str, TopicConfig]
     mapping_data_version: DataVersion | None = None
-    """This and the next two since 5.0, for static topics, which this project does not have."""
+    """Since 5.0, like the next two; for static topics, which this project does not have."""
     topic_queue_mapping_detail_map: dict[str, Any] | None = None
     topic_queue_mapping_info_map: dict[str, Any] | None = None
 
@@ -74,7 +74,7 @@ class TopicFields(RequestFields, kw_only=True, frozen=True):
 
     topic: str
     accept_standard_json_only: bool | None = None
-    """Only in GET_ROUTEINFO_BY_TOPIC, since 4.9.4. We write standard JSON always."""
+    """Only in GET_ROUTEINFO_BY_TOPIC, since 4.9.4. We always write standard JSON."""
     lo: bool | None = None
     """Only in GET_TOPIC_CONFIG: it is about static topics, which this project does not have."""
     cluster_name: str | None = None
