@@ -91,11 +91,11 @@ class NodeSettings:
     first_log: str = EMPTY_LOG
     """What a new group begins with: empty, or archive for what `dledger-node seed` has copied."""
     group_identity: str = ""
-    """Distinguishes this group from every other, even of the same name: a random text such as a
+    """Tells this group from every other, also from one of the same name: a random text such as a
     UUID, the same for all members. Empty: a member keeps the one in its folder, if there is one.
     """
     listen_host: str = ""
-    """Address to listen on, for members and clients; empty for all addresses, IPv4 and IPv6."""
+    """Address to listen on, for members and clients; empty for every one, of IPv4 and IPv6."""
     http_port: int = HTTP_PORT
     """Port of the pages /status, /leader and /metrics, and of the probes."""
     http_peers: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -117,7 +117,7 @@ class NodeSettings:
     on_damage: OnDamage = OnDamage.HEAL
     """What to do about damage: heal, or stay-out if damaged files must be left untouched."""
     scrub_interval_s: int = 7 * 24 * 3600
-    """Every committed byte is read once in this time; rotten bytes are mended from a peer."""
+    """Every committed byte is read once in this time; what has rotted is mended from a peer."""
     segment_size_bytes: int = 1 << 30
     """mappedFileSizeForEntryData: size of each data segment."""
     index_segment_size_bytes: int = 32 * 5 * 1024 * 1024
@@ -159,7 +159,7 @@ class NodeSettings:
     of it. 0 for no limit.
     """
     client_requests_per_s_max: int = 0
-    """Requests a second that one address may send; 0 for no limit. Others are read more slowly."""
+    """Requests a second that one address may send; 0 for no limit. More are read more slowly."""
     client_bytes_per_s_max: int = 0
     """Bytes a second that the clients of one address may send; 0 for no limit."""
     client_pending_appends_max: int = 0

@@ -16,10 +16,10 @@ class EndedAudit:
     audit: str
     """Name of the DLedgerAudit, which may have been deleted."""
     result: str
-    """Its verdict, or Failed."""
+    """The audit's verdict, or Failed."""
     message: str
     started_at: datetime | None
-    """When its pod started; None if none did."""
+    """When the audit's pod started; None if none did."""
     ended_at: datetime
 
 

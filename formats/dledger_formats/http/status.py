@@ -124,7 +124,7 @@ class NodeStatus:
     """The last index that is applied to this member's state; -1 if it keeps none."""
     state_behind: bool = False
     """Whether the state lacks what the log had at the start: the member lets others be elected
-    first, and gets no leadership by a transfer.
+    first, and declines a leadership transfer.
     """
     flush_disk_type: FlushDiskType
     peers: dict[str, str]

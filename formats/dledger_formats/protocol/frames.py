@@ -51,7 +51,7 @@ assert FRAME_BYTES_MAX - 1 <= _HEADER_LENGTH_MASK
 class FrameError(ValueError):
     """The stream has bytes that are not a frame; close the connection.
 
-    `reason` is one word for counters: length, header_type, header_length or header. `before` has
+    `reason` is one word for counters: length, header_type, header_length or header. `before` holds
     the whole commands that preceded the bad bytes in the same `feed`.
     """
 

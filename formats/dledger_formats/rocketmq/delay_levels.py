@@ -12,7 +12,7 @@ DELAYS_MS: Final = (
     *(minutes * _MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
     _HOUR_MS, 2 * _HOUR_MS,
 )  # fmt: skip
-"""Level 1 first. Java's option `messageDelayLevel` can change them; nobody should."""
+"""Level 1 first. Java's option `messageDelayLevel` can change them, but should not be used."""
 LEVEL_MAX: Final = len(DELAYS_MS)
 
 assert LEVEL_MAX == 18

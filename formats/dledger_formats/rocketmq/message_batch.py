@@ -14,9 +14,9 @@ from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq.properties import PROPERTIES_BYTES_MAX
 
 BATCH_MESSAGES_MAX: Final = 8192
-"""Java has no such limit. With messages of 512 bytes or more, a stock client reaches the 4 MiB that
-a batch may have first. The limit is below the number of entries that may wait for a quorum, 10,000
-by default, so that no batch is refused as overload although it could never be accepted.
+"""Java has no such limit. With messages of 512 bytes or more, a stock client first reaches the 4
+MiB that a batch may have. The limit is below the number of entries that may wait for a quorum,
+10,000 by default: a batch above that number would always be refused as overload.
 """
 _HEAD: Final = struct.Struct(">i8xii")
 _LENGTH_16: Final = struct.Struct(">h")

@@ -15,7 +15,7 @@ OWNED_WHOLLY: Final[Mapping[str, tuple[str, ...]]] = {
     "NetworkPolicy": ("f:spec",),
     "StatefulSet": ("f:spec", "f:template"),
 }
-"""The part of a kind that nobody else may add to: the path in `fieldsV1`."""
+"""The part of a kind that no other client may add to: the path in `fieldsV1`."""
 
 
 def taken_over(kind: str, entries: Sequence[Entry], manager: str) -> list[Entry] | None:

@@ -26,7 +26,7 @@ async def remove_pod(client: AsyncClient, pod: PodView) -> None:
     requests carry the uid and the version that were read as preconditions. Raises ConflictError,
     NotFoundError, and EvictionRefusedError for an eviction that a budget does not permit.
 
-    A ready pod is evicted, because somebody may drain a node at the same moment: the API server
+    A ready pod is evicted, because a node may be drained at the same moment: the API server
     counts both removals against the group's budget and refuses the second one. A pod that is not
     ready does not serve, so its removal takes nothing from the budget, but with several such pods
     the budget permits no eviction at all. A deletion replaces them nevertheless: a corrected spec

@@ -1,4 +1,4 @@
-"""The NetworkPolicies of a group: who may connect to its members, and to its audits.
+"""The NetworkPolicies of a group: what may connect to its members, and to its audits.
 
 Members answer anyone who can connect. The client protocol reads and appends without a password, and
 readers of the pages can use up connections that the operator needs. The kubelet's probes come from
