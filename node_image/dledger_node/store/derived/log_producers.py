@@ -135,7 +135,7 @@ class LogProducers:
         return Image(index=index, term=header.term, chain_crc=header.chain_crc, producers=producers)
 
     def _is_of_this_log(self, image: Image) -> bool:
-        """Whether an image was made of this log, with no entry missing between image and log."""
+        """Return whether an image was made from this log, without a gap between image and log."""
         if image.index == self._log.begin_index - 1:
             return True  # its entry was removed and cannot be compared
         if not self._log.begin_index <= image.index <= self._log.end_index:

@@ -4,9 +4,9 @@
     #crc32=0badcafe                                     of all lines before
 
 The file holds the last membership entry that was removed from the front of the log, and those that
-the log holds, up to its committed index. They are committed, so they hold for the log of every
-member. The checkpoint names the last one, which tells a lost or old file from one that is not
-needed: unlike the table of producers, memberships cannot be rebuilt.
+the log holds, up to its committed index. They are committed, so they apply to the log of every
+member. The checkpoint names the last one, so a start can distinguish a lost or old file from one
+that is not needed: unlike the table of producers, memberships cannot be rebuilt.
 """
 
 from collections.abc import Sequence

@@ -127,7 +127,7 @@ class Producers:
         """Return NEW if a producer's sequences `first`..`last` may be appended as they are.
 
         They may be if all of them are above its highest sequence. Returns None if the log may have
-        one of them: then each must be looked up by itself.
+        one of them: then each must be looked up separately.
         """
         producer = self._by_identity.get(identity)
         if producer is None:
@@ -147,8 +147,8 @@ class Producers:
     def next_number(self) -> int:
         """Return the number for a new producer: a free one, or that of a producer to forget.
 
-        A leader chooses, and the log records its choice. New producers and those at work each keep
-        half of the table: however many short-lived clients come, they replace one another.
+        The leader chooses, and the log records its choice. Once half of the table is new producers,
+        they replace only one another, however many short-lived clients register.
         """
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)

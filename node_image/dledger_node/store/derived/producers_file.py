@@ -82,7 +82,7 @@ def encode(image: Image) -> bytes:
 
 
 def decode(raw: bytes, *, window: int = WINDOW) -> Image:
-    """Decode a file of tables with this window. Raises ValueError if it is damaged."""
+    """Decode a file that was written with this window. Raises ValueError if it is damaged."""
     if len(raw) > _FILE_BYTES_MAX or len(raw) < _HEAD.size + _CRC.size:
         raise ValueError(f"the file has an impossible length: {len(raw)} bytes")
     end = len(raw) - _CRC.size

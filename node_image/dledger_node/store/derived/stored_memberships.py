@@ -68,7 +68,7 @@ class StoredMemberships:
     def note_appends(
         self, first_index: int, magic: int, channels: Sequence[int], bodies: Sequence[Buffer]
     ) -> None:
-        """Note a batch that this leader wrote; one with a membership entry has no other entry."""
+        """Note a batch that this leader wrote; a membership entry is always alone in its batch."""
         if memberships.is_membership(magic, channels[0]):
             self._entries += (MembershipEntry(first_index, membership_of(bodies[0])),)
 
@@ -83,7 +83,7 @@ class StoredMemberships:
         self._entries = self._entries[: _count(self._entries, first_index)]
 
     def last_index(self, committed_index: int) -> int:
-        """Return the last membership entry that a checkpoint at this index covers; -1 for none."""
+        """Return the index of the last membership that a checkpoint here covers; -1 for none."""
         entries = self._covered_by(committed_index)
         return entries[-1].index if entries else -1
 
@@ -100,9 +100,9 @@ class StoredMemberships:
     def restart_at(self, first_index: int, membership: Membership | None, committed: int) -> int:
         """Save the membership before a leader's first entry, before its log replaces this one.
 
-        Returns the membership index for the checkpoint. The file keeps the memberships of this log
-        as well, since a crash may leave it in place. Raises StoreDamagedError if the leader
-        contradicts a membership that is committed here.
+        Returns the membership index for the checkpoint. The file also keeps the memberships of this
+        log, which a crash may leave in place. Raises StoreDamagedError if the leader contradicts a
+        membership that is committed here.
         """
         here = self._covered_by(committed)
         before, after = here[: _count(here, first_index)], here[_count(here, first_index) :]

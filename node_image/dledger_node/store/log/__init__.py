@@ -4,7 +4,7 @@ log_store        one member's log, the only writer of its files
 log_reader       the readable half of it
 writer           the end of the log: append and truncate
 front            the beginning of the log: remove and replace
-border           the last entry that a removal takes, and the first that stays
+border           the last entry that is removed, and the first that is kept
 removals         the record of removals, for auditors
 files            where an entry lies
 stored_range     where a run of entries lies, and its bytes
@@ -13,7 +13,7 @@ damaged_ranges   find every damaged range of committed entries
 entry_walk       walk over the sound entries of a log
 block            pushed entries, validated before they are written
 entry_runs       encoded entries, ready to be copied into a segment
-segment_room     room for entries in the existing segments, and how more of it is made
+segment_room     room for entries in the existing segments, and the allocation of more
 checkpoints      the last checkpoint and the next one
 flush_target     the entries that one flush makes durable
 retention        decide which segments to remove; no IO

@@ -1,10 +1,10 @@
-"""The border of a removal: the last entry that goes, and the first that stays.
+"""The border of a removal: the last entry that is removed, and the first that is kept.
 
-The chain CRC of the last entry that goes proves the header of the first that stays, so it is kept
-with the beginning of the log. If only one of the two entries has rotted, the other one and its
-neighbors usually still tell that value. If they do not, and no peer can mend the entry that goes,
-the first that stays is believed as it is now, as at the first start with a log of an earlier
-release. It is not believed if its own checksums show that it has rotted as well.
+The chain CRC of the last removed entry proves the header of the first kept entry, so it is saved
+with the beginning of the log. If only one of the two entries has rotted, that value can usually be
+derived from the other one and its neighbors. If it cannot, and no peer can mend the removed entry,
+the first kept entry is trusted as it is now, as at the first start with a log of an earlier
+release. It is not trusted if its own checksums show that it has rotted as well.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from dledger_node.store.log.files import Beginning, LogFiles, place
 
 @dataclass(slots=True)
 class _LastRemoved:
-    """The last entry that goes."""
+    """The last entry that is removed."""
 
     chain_crcs: list[int] = field(default_factory=list)
     """Its chain CRC as it is stored, and as it follows from the entry before."""
@@ -33,7 +33,7 @@ def beginning_at(
 ) -> Beginning:
     """Return the beginning of a log once the entries before one of its segments are removed.
 
-    Raises StoreDamagedError if the index does not tell that a segment begins with that entry. With
+    Raises StoreDamagedError if the index does not show that a segment begins with that entry. With
     `mend_first`, also raises it if that entry is damaged, and BorderDamagedError if the one before
     it is.
     """
@@ -43,7 +43,7 @@ def beginning_at(
     except StoreDamagedError:
         if mend_first:
             raise
-        # The index tells where it is, which is enough to remove what is before it.
+        # The index says where the entry is, which is enough to remove the entries before it.
         last = _last_removed(files, first_index - 1, begin)
         return Beginning(first_index, last.chain_crcs[0] if last.is_sound else None)
     wanted = chain_crc_before(first)

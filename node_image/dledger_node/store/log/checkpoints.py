@@ -1,8 +1,8 @@
 """The checkpoints of a running store: the last one saved, and the next one.
 
-A membership that a checkpoint covers is saved to its own file before the checkpoint, and so is the
-removal that its beginning needs. On a full volume, a checkpoint that something must wait for spends
-the ballast: before the log is cut or replaced, or its front is removed, which makes room.
+Before a checkpoint is saved, the memberships that it covers and the removal that explains its
+beginning are saved to their own files. On a full volume, the ballast is spent on a checkpoint that
+must be saved before the log is cut or replaced, or before its front is removed, which makes room.
 """
 
 import threading
@@ -21,10 +21,10 @@ from dledger_node.store.small_files.checkpoint import Checkpoint, save_checkpoin
 
 
 class Checkpoints:
-    """Saves checkpoints.
+    """Saves the checkpoints of one log.
 
     A thread that saves one, or truncates the log, holds `lock`, and reads the durable index under
-    it: an index from before a truncation would make the next start call a sound log damaged.
+    it: an index from before a truncation would make the next start report a sound log as damaged.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Checkpoints:
             self._save_now(self.next(end_index, self.committed_index))
 
     def begin_at(self, begin: Beginning, grounds: Grounds) -> None:
-        """Save that the log begins with an entry, and why.
+        """Save which entry the log begins with, and why.
 
         The durable index stays that of the last checkpoint: the index units of later entries may
         not be durable. Raises StoreError if an earlier entry is not committed.
         """
         first_index = begin.first_index
         if first_index < self._begin.first_index:
-            return  # a later one is saved already, also if a leader's log replaces this one
+            return  # a later beginning is already saved, perhaps that of a leader's log
         if first_index > self.committed_index + 1:
             raise StoreError(f"{self._folder}: entries before {first_index} are not committed")
         self.removals.record(first_index, grounds)
@@ -85,7 +85,7 @@ class Checkpoints:
         self._save_now(self.next(end_index, self.committed_index))
 
     def restart_at(self, begin: Beginning, membership: Membership | None) -> None:
-        """Save that the log begins with an entry and that none of it is durable yet.
+        """Save which entry the log begins with, and that no entry of it is durable yet.
 
         `membership` is the membership before that entry.
         """

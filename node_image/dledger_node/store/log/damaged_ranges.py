@@ -2,8 +2,8 @@
 
 A range reaches from the last sound entry before the damage to the first sound entry after it. It is
 `bounded` if both of them show what belongs between them. The entry after it proves this: its chain
-checksum covers the chain of the entry before. Index units are a hint where the next sound entry
-lies; without a hint, the bytes are searched for a header that names its own position.
+checksum covers the chain of the entry before. Index units hint at where the next sound entry is;
+without a hint, the bytes are searched for a header that names its own position.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ class LogShape:
 
 
 def named_starts(folder: Path) -> list[int]:
-    """Return the positions that the names of a folder's files say, whatever their sizes."""
+    """Return the positions that a folder's file names give, whatever the sizes of the files."""
     starts = []
     for path in folder.iterdir():
         try:
@@ -88,8 +88,8 @@ def named_starts(folder: Path) -> list[int]:
 def damaged_ranges(shape: LogShape, checkpoint: Checkpoint | None) -> Iterator[DamagedRange]:
     """Yield the bounded ranges of committed entries that are damaged, oldest first; blocks.
 
-    Nothing is yielded from the first damage on that no sound committed entry follows, and nothing
-    without a checkpoint: it says which entries are committed, and that none of them is a torn tail.
+    Stops at the first damage that no sound committed entry follows. Yields nothing without a
+    checkpoint, which says which entries are committed and so cannot be a torn tail.
     """
     if checkpoint is None or checkpoint.committed_index < 0:
         return
@@ -110,7 +110,7 @@ class Scanned:
     """What `scan` found."""
 
     end: Cursor
-    """Where to go on: after the damaged range, if there is one."""
+    """Where to continue: after the damaged range, if there is one."""
     read_bytes: int
     damaged: DamagedRange | None
     is_whole: bool
@@ -147,10 +147,10 @@ def scan(
 
 
 def place_before(files: LogFiles, index: int, begin: Beginning) -> Cursor | None:
-    """Return the place after a sound entry a little before entry `index`, by the index files; None
-    if there is none nearby.
+    """Return the place after a sound entry shortly before entry `index`; None if there is none.
 
-    The header of that entry follows from the one before it, so that it is sound, too.
+    The index files say where the entries are. The header of the returned entry follows from the
+    entry before it, so the header is sound, too.
     """
     for before in range(index - 1, max(begin.first_index, index - LOOK_BACK_MAX) - 1, -1):
         try:
@@ -181,7 +181,7 @@ def follows(header: EntryHeader, chain_crc: int | None) -> bool:
 def headers_after(files: LogFiles, damaged: DamagedRange, committed_index: int) -> bytes:
     """Return the headers of some committed entries after a range that pass their own checksums.
 
-    There are several, since only the entries before it prove an entry's term and channel.
+    Several are returned, since an entry's term and channel are proved only by entries before it.
     """
     first = damaged.end_index
     last = min(committed_index, first + HEADERS_MAX - 2)
@@ -204,7 +204,7 @@ def _header_at(files: LogFiles, pos: int) -> bytes:
 
 @contextlib.contextmanager
 def closing(files: LogFiles) -> Iterator[LogFiles]:
-    """Close the files in the end."""
+    """Close the files at the end."""
     try:
         yield files
     finally:
@@ -236,9 +236,9 @@ def next_range(files: LogFiles, walk: EntryWalk, committed_index: int) -> Damage
 
 
 def longer(files: LogFiles, found: DamagedRange, committed_index: int) -> DamagedRange | None:
-    """Return the range up to the second sound entry after it: the first one may be damaged.
+    """Return a range extended to the second sound entry after it, since the first may be damaged.
 
-    Whether its header is sound shows only once the entries before it are.
+    The first one's header can be checked only once the entries before it are sound.
     """
     return _range_to_next(files, found.start, found.end_index, found.end_pos, committed_index)
 
@@ -274,9 +274,9 @@ def _next_by_index(
 def _next_by_header(
     files: LogFiles, after_index: int, after_pos: int, committed_index: int
 ) -> tuple[int, int] | None:
-    """Search the bytes after a position for an entry: its header names the position where it is.
+    """Search the bytes after a position for an entry whose header names its own position.
 
-    Nothing says which index the entry must have, so it counts only if another one follows from it.
+    Its index is not known in advance, so it counts only if another entry follows from it.
     """
     for file in files.data.files_between(after_pos, files.data.end):
         if not file.path.exists():
@@ -321,9 +321,7 @@ def _is_sound(files: LogFiles, pos: int, index: int) -> bool:
 
 
 def sound_header(files: LogFiles, pos: int, index: int) -> EntryHeader | None:
-    """Return the header of the entry with this index at a position; None if it is not sound, as far
-    as its own checksums tell.
-    """
+    """Return the header of entry `index` at `pos`; None unless it passes its own checksums."""
     try:
         file = files.data.file_at(pos)
         at = pos - file.start

@@ -86,7 +86,7 @@ class EntryWalk:
 def scan_from(cursor: Cursor, window: memoryview, pos: int) -> tuple[EntryScan, int]:
     """Scan the window, which begins at `pos`, for the entries that follow the cursor.
 
-    They are of its term, or of a later one if that begins here. Return that term, too.
+    Returns the scan and the term of the entries: the cursor's, or a later one that begins here.
     """
     scan = _scan_term(cursor, window, pos, cursor.term)
     if scan.end or scan.damage is None or scan.damage.reason != "bad_term":

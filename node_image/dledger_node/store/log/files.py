@@ -33,7 +33,7 @@ class Beginning(NamedTuple):
 
 
 BELIEVED_BYTES_MAX: Final = 1 << 20
-"""An entry that is longer by its index unit is read only once its header has said so, too."""
+"""An entry that is longer, by its index unit, is read only once its header confirms the length."""
 
 
 class NotCachedError(Exception):
@@ -114,8 +114,8 @@ class LogFiles:
         """Return the segment of an entry, and the units of the first and the last entry of a run.
 
         The run begins with `first_index`, ends within its data and index segment and `bytes_max`,
-        and has at least one entry. Returns None if that takes a read of the disk and `wait` is
-        false. Raises StoreDamagedError if a unit is wrong.
+        and has at least one entry. Returns None if that needs a disk read and `wait` is false.
+        Raises StoreDamagedError if a unit is wrong.
         """
         index_file = self.index.file_at(first_index * INDEX_UNIT_SIZE)
         last_index = min(last_index, first_index + bytes_max // ENTRY_HEADER_SIZE)
@@ -169,8 +169,9 @@ class LogFiles:
     def checked_runs(
         self, first_index: int, last_index: int, begin: Beginning
     ) -> list[bytes | bytearray]:
-        """Return what `runs` does, after verifying every checksum that covers an entry, also the
-        chain from the entry before.
+        """Return what `runs` does, after verifying every checksum that covers an entry.
+
+        One of them is the chain CRC from the entry before. Raises StoreDamagedError.
         """
         previous = self.chain_crc_before(first_index, begin)
         runs = self.runs(first_index, last_index)
@@ -285,7 +286,10 @@ class LogFiles:
         return begin.chain_crc if index == begin.first_index else None
 
     def _read(self, files: SegmentList, start: int, end: int) -> bytes | bytearray:
-        """Read the bytes from `start` to `end`, with as many system calls from either place."""
+        """Read the bytes from `start` to `end`; within one segment, with one system call.
+
+        Unless `wait` is set, raises NotCachedError if the page cache or one segment lacks some.
+        """
         if self.wait:
             return files.read(start, end)
         file = files.file_at(start)
@@ -297,7 +301,7 @@ class LogFiles:
     def _at_unit(
         self, index: int, unit: IndexUnit, size: int
     ) -> tuple[bytes | bytearray, EntryHeader]:
-        """Read an entry from its header on, fewer bytes at the end of its segment; and the header.
+        """Return the first `size` bytes of an entry, fewer at its segment's end, and its header.
 
         Raises StoreDamagedError if header and unit disagree.
         """

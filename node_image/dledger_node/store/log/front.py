@@ -32,7 +32,7 @@ class LogFront:
         """Files that `forget_before` returned and that may not be deleted yet."""
         self._deleting = threading.Lock()
         self.unmended_index: int | None = None
-        """A damaged entry that no member can give; a removal up to it does not wait for it."""
+        """A damaged entry that no member can supply; a removal up to it does not wait for it."""
 
     def sealed_segments(self) -> list[SealedSegment]:
         """Return all data segments except the last, oldest first."""
@@ -42,16 +42,16 @@ class LogFront:
 
     @property
     def removals(self) -> tuple[Removal, ...]:
-        """What is missing before the log's first entry, and why."""
+        """The removals before the log's first entry: which entries are missing, and why."""
         return self._checkpoints.removals.before(self._log.begin_index)
 
     def save_begin(
         self, first_index: int, grounds: Grounds = UNRECORDED, *, mend_first: bool = True
     ) -> Beginning:
-        """Save durably which entry the log begins with, and why; blocks. Return it, for
-        `forget_before`; if the log begins there or later, return where it begins.
+        """Save durably which entry the log begins with, and why; blocks.
 
-        For `mend_first` and the errors see `border.beginning_at`.
+        Returns that beginning, for `forget_before`; if the log already begins there or later, where
+        it begins now. See `border.beginning_at` for `mend_first` and the errors.
         """
         with self._checkpoints.lock:
             if self._log.begin_index >= first_index:
@@ -73,7 +73,7 @@ class LogFront:
 
     @property
     def written_bytes(self) -> int:
-        """Size of all data segments; of the last one, the part that is written."""
+        """Size of all data segments, counting only the written part of the last one."""
         if self._log.is_empty:
             return 0
         data = self._files.data
@@ -86,9 +86,9 @@ class LogFront:
         """Finish a removal that a crash interrupted after `save_begin`, and read the removals.
 
         `removed` are the files that `recovery.forget_removed` has found. Others are found only now,
-        since the index had to be rebuilt.
-        A checkpoint without durable entries from there on was saved by `LogStore.replace`: this is
-        still the old log, and what it holds from there on may never have been committed.
+        if the index had to be rebuilt. Nothing else is removed if the checkpoint has no durable
+        entry from its beginning on: `LogStore.replace` saved it, this is still the old log, and
+        its entries from there on may never have been committed.
         """
         if removed:
             self.delete(removed)
@@ -151,8 +151,8 @@ class LogFront:
     def replace(self, block: Block) -> None:
         """Remove the whole log, durably, and write a block that `check` validated.
 
-        That includes files which another thread has yet to delete: between them and the new ones a
-        segment would be missing.
+        The removal includes files that another thread has yet to delete: a segment would be missing
+        between them and the new ones.
         """
         self.delete(self._forgotten)
         self._log.restart(block)

@@ -27,7 +27,7 @@ class LogReader:
     def __init__(self, files: LogFiles, log: LogWriter, verified_index: int) -> None:
         """Read `files`; this process has verified all entries from `verified_index` on."""
         self.damage: StoreDamagedError | None = None
-        """The damage that a read found; it stays until the member has mended it, or leaves."""
+        """The damage that a read found; it stays until the member has mended it or stops."""
         self.generation = 0
         """The number of times that entries were truncated, or the log replaced."""
         self._files = files
@@ -146,11 +146,11 @@ class LogReader:
     def range_to_push(
         self, first_index: int, last_index: int, bytes_max: int, *, wait: bool
     ) -> tuple[Runs, int] | None:
-        """Return whole entries as `read_range` does; None if that takes a read of the disk and
-        `wait` is false.
+        """Return whole entries as `read_range` does, for a push to a follower.
 
-        After a read of the disk, the kernel reads ahead, since more will be pushed. Raises
-        RangeMovedError and StoreDamagedError as `stored_range` does.
+        Returns None if that needs a disk read and `wait` is false. After a disk read, the kernel
+        reads ahead, since more will be pushed. Raises RangeMovedError and StoreDamagedError as
+        `stored_range` does.
         """
 
         def read(files: LogFiles) -> tuple[Runs, int]:
@@ -194,8 +194,8 @@ class LogReader:
     ) -> Runs | None:
         """Return the runs that `read_range` does, after verifying every checksum of every entry.
 
-        Returns None if that takes a read of the disk and `wait` is false. Raises RangeMovedError
-        and StoreDamagedError as `stored_range` does.
+        Returns None if that needs a disk read and `wait` is false. Raises RangeMovedError and
+        StoreDamagedError as `stored_range` does.
         """
 
         def read(files: LogFiles) -> Runs:
@@ -213,7 +213,7 @@ class LogReader:
     ) -> StoredRange | None:
         """Return the place of a run of at least one entry in one segment, without reading it.
 
-        Returns None if that takes a read of the disk and `wait` is false. Verifies no checksum: the
+        Returns None if that needs a disk read and `wait` is false. Verifies no checksum: the
         receiver of the bytes must. Raises RangeMovedError outside the log or once it is closed, and
         StoreDamagedError if the index is wrong.
         """
@@ -238,7 +238,7 @@ class LogReader:
         return self.generation == stored.generation and self.begin_index <= stored.first.index
 
     def distrust(self) -> None:
-        """Verify every entry that is stored now each time it is read."""
+        """Make every later read verify the entries that the log holds now."""
         self._verified_index = self._log.end_index + 1
 
     def _runs(
@@ -257,9 +257,10 @@ class LogReader:
         *,
         wait: bool,
     ) -> ReadT | None:
-        """Return what `read` does, in any thread; None if it must not wait, but would have to.
+        """Return what `read` returns; None if that needs a disk read and `wait` is false.
 
-        What it finds is no damage if the log was cut or lost its front meanwhile.
+        Any thread may call. Raises RangeMovedError instead of StoreDamagedError if the log was cut
+        or lost its front meanwhile.
         """
         before = self._log.begin, self.generation
         try:
@@ -276,7 +277,7 @@ class LogReader:
             raise
 
     def note_damage(self, error: StoreDamagedError, first_index: int) -> None:
-        """Remember the damage that a read from this entry on has found, and where that is."""
+        """Remember the damage that a read from `first_index` on found, and its place."""
         if error.index is None:
             error.index = first_index
         self.damage = error

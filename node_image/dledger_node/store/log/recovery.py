@@ -60,7 +60,7 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class RecoveryProgress:
-    """How far an opening is with its verification. One thread sets it; others may read it."""
+    """The progress of an opening's verification. One thread sets it; others may read it."""
 
     size_bytes: int = 0
     """Bytes of the log's files that the last opening verifies, the unused end included."""
@@ -125,10 +125,10 @@ def examine(
 
 
 def _proved(files: LogFiles, beginning: Cursor, end_index: int) -> Beginning:
-    """Return where the log begins, with what proves the header of its first entry from now on.
+    """Return where the log begins, with the chain CRC that proves its first header from now on.
 
     If nothing is known of the entry before, because an earlier version or Java wrote the
-    checkpoint, the header is believed as it is now.
+    checkpoint, the header is trusted as it is now.
     """
     chain_crc = beginning.chain_crc
     if chain_crc is None and beginning.index < end_index:
@@ -171,12 +171,11 @@ def finish_replacing(files: LogFiles, checkpoint: Checkpoint | None) -> None:
 
 
 def forget_removed(files: LogFiles, checkpoint: Checkpoint | None) -> tuple[Segment, ...]:
-    """Forget the segments before the checkpoint's beginning, and return them: a crash interrupted
-    their removal.
+    """Forget and return the segments before the checkpoint's beginning.
 
-    They belong to the log no longer, so damage in them must not keep its member out. Nothing is
-    forgotten if nothing tells surely where the first entry is: neither its own header, nor the
-    index units on both sides of the border.
+    A crash interrupted their removal. They no longer belong to the log, so damage in them must not
+    keep its member out. Nothing is forgotten unless the place of the first entry is certain, by its
+    own header or by the index units on both sides of the border.
     """
     if checkpoint is None or checkpoint.begin_index is None:
         return ()
@@ -188,7 +187,7 @@ def forget_removed(files: LogFiles, checkpoint: Checkpoint | None) -> tuple[Segm
 
 
 def _border_is_known(files: LogFiles, index: int) -> bool:
-    """Return whether a data segment begins with an entry, by the index and by one more witness."""
+    """Return whether the index and one more source show that an entry begins a data segment."""
     if not files.begins_segment(index):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The removals from the front of an open log: recorded before they happen, and told to auditors.
+"""The removals from the front of an open log: recorded before they happen, reported to auditors.
 
 A removal is recorded durably before the new beginning is. So after a crash, the record may name
 entries that the log still has; it counts only for entries before the log's first one.
@@ -35,15 +35,15 @@ class Removals:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Without a gap from entry 0 on. The tuple is replaced, never changed.
+        # Covers the entries from 0 on without a gap. The tuple is replaced, never changed.
         self._all: tuple[Removal, ...] = ()
 
     def restore(self, checkpoint: Checkpoint | None, begin_index: int) -> None:
         """Read the file of a log that begins with this entry; blocks. Raises StoreError.
 
-        The checkpoint tells a front that was removed on purpose. Without it and without a record,
-        the front may be lost, and nothing is recorded for it. A folder without this file is that
-        of an earlier release or of Java, which may have removed anything.
+        A checkpoint with this beginning shows that the front was removed on purpose. Without it and
+        without a record, the front may be lost, and nothing is recorded for it. A folder without
+        this file was written by an earlier release or by Java, which may have removed anything.
         """
         found = removals_file.load(self._folder)
         kept = before(found or (), begin_index)
@@ -75,14 +75,14 @@ class Removals:
 
 
 def before(removals: Sequence[Removal], begin_index: int) -> tuple[Removal, ...]:
-    """Return the removals that are before an entry as a whole."""
+    """Return the removals that lie entirely before an entry."""
     return tuple(removal for removal in removals if removal.last_index < begin_index)
 
 
 def extended(
     removals: Sequence[Removal], begin_index: int, grounds: Grounds
 ) -> tuple[Removal, ...]:
-    """Add the removal of what is left before an entry; sum up the oldest of too many."""
+    """Return the removals extended up to an entry; the oldest two are merged if too many."""
     first_index = _end(removals)
     if first_index >= begin_index:
         return tuple(removals)

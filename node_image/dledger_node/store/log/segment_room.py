@@ -1,4 +1,4 @@
-"""The room that the existing segments have for entries, and how more of it is made."""
+"""The room for entries in the existing segments, and the allocation of more."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from dledger_node.store.log.writer import LogWriter
 
 
 class SegmentRoom:
-    """Tells the thread that writes whether it can, and lets a worker thread allocate segments."""
+    """Checks whether writes fit in the existing segments; a worker thread allocates more."""
 
     def __init__(self, log: LogWriter) -> None:
         self._log = log

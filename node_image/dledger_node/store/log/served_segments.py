@@ -31,7 +31,7 @@ class ServedSegments:
         """List the data files, readable up to entry limit_index (the committed index).
 
         Raises LookupError if a segment is removed or closed meanwhile, and StoreDamagedError if the
-        index cannot be read or does not tell where they begin.
+        index cannot be read or does not say where they begin.
         """
         files, begin_index = self._files, self._log.begin_index
         limit_index = min(limit_index, self._log.end_index)
@@ -58,10 +58,10 @@ class ServedSegments:
         ]
 
     def foreign(self) -> list[str]:
-        """Name what is no segment in the folders of segments; blocks. The log works without it,
-        but neither the next start nor Java accepts such a folder.
+        """Return the names of files in the segments' folders that are not segments; blocks.
 
-        A folder that cannot be listed names nothing: who reads its files learns that.
+        The log works despite them, but neither the next start nor Java accepts such a folder.
+        Returns no names if a folder cannot be listed: reads of its files report that.
         """
         files = self._files
         kinds = (disk.DATA_FOLDER, files.data), (disk.INDEX_FOLDER, files.index)
@@ -98,9 +98,9 @@ class ServedSegments:
     def read(self, folder: Literal["data", "index"], name: str, start: int, end: int) -> bytes:
         """Read bytes of a segment by its name for an auditor; blocks; any thread may call.
 
-        The page cache has as much of the file afterwards as before. Raises FileNotFoundError if
-        no such segment exists, or if it has been removed, and CutShortError with the entry at the
-        cut if it was cut short; for an index file, with the first entry of the file.
+        The read leaves the page cache as it was. Raises FileNotFoundError if no such segment
+        exists, or if it has been removed. If it was cut short, raises CutShortError with the entry
+        at the cut; for an index file, with the first entry of the file.
         """
         try:
             return read_for_auditor(self._folder / folder, name, start, end)
@@ -143,10 +143,10 @@ class ServedSegments:
         return None
 
     def _last_index(self, pos: int) -> int | None:
-        """Return the last entry that begins before `pos`; None if the index does not tell.
+        """Return the last entry that begins before `pos`; None if the index does not say.
 
-        It is the damaged one, or the one before, if a file ends at `pos`. The first entry of the
-        file may be far from there, where the mender would find everything sound.
+        If a file was cut short at `pos`, this entry or the next one is damaged. The first entry of
+        the file may be far from there, where the mender would find everything sound.
         """
         following = self._first_index(pos)
         return None if following is None else max(following - 1, self._log.begin_index)
@@ -167,7 +167,7 @@ class ServedSegments:
 
 @contextlib.contextmanager
 def _closed_is_missing() -> Iterator[None]:
-    """Turn the use of a segment that another thread has closed into a LookupError."""
+    """Raise LookupError if a segment is used that another thread has closed."""
     try:
         yield
     except SegmentClosedError as error:
@@ -176,8 +176,9 @@ def _closed_is_missing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _index_is_damaged(begin_index: int) -> Iterator[None]:
-    """Give damage that is found while only the index is read its kind and a place, so that nobody
-    searches the data files for it.
+    """Mark damage that is found while only the index is read as WRONG_INDEX, with a place.
+
+    Otherwise the data files would be searched for it.
     """
     try:
         yield
@@ -251,7 +252,7 @@ def _last_shared(folder: Path, headers: bytes) -> int:
 def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[SealedSegment]:
     """Return all data segments except the last, oldest first; empty for an empty log.
 
-    Raises StoreDamagedError if the index cannot be read or does not tell where they begin.
+    Raises StoreDamagedError if the index cannot be read or does not say where they begin.
     """
     if end_index < begin_index:
         return []
@@ -268,7 +269,7 @@ def sealed_segments(files: LogFiles, begin_index: int, end_index: int) -> list[S
 
 
 def _modified_ms(file: Segment) -> int:
-    """Return the time of a file's last write; -1 if it is missing: whoever reads it learns that."""
+    """Return the time of a file's last write; -1 if it is missing, which a read will report."""
     try:
         return int(file.path.stat().st_mtime * 1000)
     except OSError:

@@ -1,8 +1,8 @@
 """The end of the log: append entries, and truncate.
 
-Everything here runs on the thread that writes, and writes only to the kernel's page cache. What
-removes entries waits for the disk, so another thread does it while that one writes nothing.
-`LogStore` makes entries durable.
+Appends run on the thread that writes, and write only to the kernel's page cache. Removals of
+entries wait for the disk, so another thread runs them while that one writes nothing. `LogStore`
+makes entries durable.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,9 @@ class LogWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no entry. It then ends before its first index. A log that was to be
-        replaced by the leader's, which found no room, may have a first index above 0.
+        """Whether the log has no entry; it then ends before its first index.
+
+        That index may be above 0 if the leader's log was to replace this one and found no room.
         """
         return self.end_index < self.begin_index
 
@@ -147,7 +148,7 @@ class LogWriter:
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
         """Return where entries of the log begin in the data files."""
-        tail = self._tail  # read once, as above
+        tail = self._tail  # read once, as in `tail`
         if tail is not None and first_index >= tail[0]:
             start, end = first_index - tail[0], last_index - tail[0] + 1
             units = tail[1].units[start * INDEX_UNIT_SIZE : end * INDEX_UNIT_SIZE]

@@ -8,9 +8,9 @@ _NOT_CACHED: Final = (errno.EAGAIN, errno.EOPNOTSUPP)
 
 
 def read_cached(fd: int, buffer: bytearray | memoryview, at: int) -> int:
-    """Read from byte `at` on as much as is in the page cache and fits; return how much that is.
+    """Read the bytes from `at` on that the page cache holds and that fit; return their number.
 
-    It is 0 on file systems that cannot tell. Raises OSError.
+    Returns 0 on file systems that cannot say what is cached. Raises OSError.
     """
     try:
         return os.preadv(fd, [buffer], at, os.RWF_NOWAIT)

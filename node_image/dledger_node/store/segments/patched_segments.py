@@ -43,7 +43,7 @@ class PatchedSegments(SegmentList):
         ]
 
     def forget_pages(self, pos: int, end: int) -> None:
-        """Drop the cached pages of a range, so that the disk is read. Unwritten ones stay."""
+        """Drop the cached pages of a range, so that the disk is read. Dirty pages stay."""
         for file in self.files_between(pos, end):
             at, size = max(0, pos - file.start), min(self.file_size, end - file.start)
             with contextlib.suppress(OSError):

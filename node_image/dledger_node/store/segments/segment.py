@@ -106,14 +106,16 @@ class Segment:
     def read_cached(self, at: int, size: int) -> bytearray | None:
         """Read bytes that are in the page cache, or return None if not all are; does not block.
 
-        Also returns None on file systems that cannot tell. Raises StoreDamagedError.
+        Also returns None on file systems that cannot say what is cached. Raises StoreDamagedError.
         """
         data = bytearray(size)
         return data if self.read_cached_into(at, data) else None
 
     def read_cached_into(self, at: int, buffer: bytearray | memoryview) -> bool:
-        """Fill a buffer with bytes that are in the page cache; return whether all are, and the file
-        is open. To open it may block. Raises StoreDamagedError.
+        """Fill a buffer from the page cache; return whether all bytes are there.
+
+        Also returns False if the file is not open, since opening it may block. Raises
+        StoreDamagedError.
         """
         file = self._if_open()
         if file is None:
@@ -128,7 +130,7 @@ class Segment:
         return count == len(buffer)
 
     def read_ahead(self, at: int, size: int) -> None:
-        """Let the kernel begin to read bytes that will be wanted soon."""
+        """Let the kernel begin to read bytes that will be needed soon."""
         with contextlib.suppress(OSError):
             file = self._descriptor()
             os.posix_fadvise(file.fd, at, size, os.POSIX_FADV_WILLNEED)
@@ -222,7 +224,7 @@ class Segment:
         return self._if_open() or self._open_files.open(self._holder, self.path)
 
     def _if_open(self) -> Descriptor | None:
-        """Return what `_descriptor` would, without a wait for the disk; None if that takes one."""
+        """Return the open file; None if it must be opened, which may wait for the disk."""
         if self._closed:  # must not be opened again: another process may own the store by now
             raise SegmentClosedError(f"{self.path} is closed")
         return self._holder.descriptor
@@ -266,7 +268,7 @@ def final_errors(path: Path) -> Iterator[None]:
 
 
 def disk_error(what: str, error: OSError) -> StoreError:
-    """Return the error of work that the disk has refused: StoreFullError if the volume is full."""
+    """Return the error of a failed disk operation: StoreFullError if the volume is full."""
     kind = StoreFullError if error.errno in NO_ROOM else StoreError
     return kind(f"{what}: {error}")
 

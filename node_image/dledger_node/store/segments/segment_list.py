@@ -94,14 +94,15 @@ class SegmentList:
     def foreign(self) -> list[str]:
         """Return the names of files in the folder that `load` would not accept; blocks.
 
-        Segments join and leave the list meanwhile, so a file must be foreign at two looks.
+        Segments may join and leave the list meanwhile, so only names found by two checks count.
         """
         return sorted(self._not_listed() & self._not_listed())
 
     def _not_listed(self) -> set[str]:
-        """Leave out what may be a segment that is about to join the list, or has just left it:
-        after the last one, or before the first one without a gap, since retention removes the
-        oldest file first.
+        """Return the names of files that are not listed and cannot be segments.
+
+        A segment that is about to join the list is after the last one. One that has just left it is
+        before the first one, without a gap, since retention removes the oldest file first.
         """
         end = self.end
         names = set(os.listdir(self.folder))
@@ -114,7 +115,7 @@ class SegmentList:
         return {name for name in others if not self._is_segment(name, leaving, end)}
 
     def _is_segment(self, name: str, begin: int, end: int) -> bool:
-        """Return whether a file is gone, or may be a segment that begins at or between these."""
+        """Return whether a file is gone, or may be a segment that begins from `begin` to `end`."""
         try:
             start = disk.start_offset(name)
             size = (self.folder / name).stat().st_size
@@ -293,7 +294,7 @@ def starts_of(folder: Path, file_size: int) -> list[int]:
 
 
 def whole_starts_of(folder: Path, file_size: int) -> list[int]:
-    """Return where the segments begin that were not cut short. Raises as `starts_of` does."""
+    """Return where the segments that were not cut short begin. Raises as `starts_of` does."""
     try:
         return starts_of(folder, file_size)
     except StoreDamagedError as error:
@@ -317,7 +318,7 @@ def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _used_end(file: Segment, at: int) -> int:
-    """Return the position after the last non-zero byte from byte `at` on, or that of byte `at`."""
+    """Return the position after the last non-zero byte from `at` on; that of `at` if none is."""
     used = at
     for start, end in _chunks(file, at):
         chunk = file.read(start, end - start)

@@ -1,9 +1,8 @@
-"""Ballast: blocks kept in reserve for the small files that a full volume must not keep back.
+"""Ballast: blocks kept in reserve for the small files that a full volume must not block.
 
 A member that cannot save its vote can neither vote nor follow a new leader, so a full volume would
-take it out of the group. The same goes for the checkpoint before its log is cut, and retention must
-save one before it makes room. For these files the member releases the ballast, and restores it once
-there is room.
+take it out of the group. It must also save a checkpoint before its log is cut, and before retention
+makes room. For these files the member releases the ballast, and restores it once there is room.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Whether a later release has written a folder in formats that this one does not understand."""
+"""Check whether a later release wrote a folder in formats that this one does not understand."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from dledger_node.store.small_files.hard_state import load_hard_state
 def check_formats(folder: Path) -> None:
     """Raise LaterFormatError if a later release has written the small files of a folder.
 
-    Changes nothing. It is asked before recovery, which cuts what it takes for a torn end. Damage is
-    left to the functions that use the files.
+    Changes nothing. Called before recovery, which cuts what it takes for a torn end. Damage is left
+    to the functions that use the files.
     """
     for read in (load_owner, load_checkpoint, load_hard_state):
         try:

@@ -1,8 +1,8 @@
 """The file `group` in a member's folder: which group the folder belongs to.
 
-It holds the group's name and its identity, which tells it from other groups of that name. It is
-durable before the member makes its first promise. A folder without it was written by an earlier
-release or by Java, and becomes the group's whose member opens it.
+It holds the group's name and its identity, which distinguishes it from other groups of that name.
+It is durable before the member makes its first promise. A folder without it was written by an
+earlier release or by Java, and is claimed for the group of the member that opens it.
 
 A release that writes files which earlier ones would misread records the number of its format here
 first. This release writes format 1, which is not recorded.
@@ -45,17 +45,17 @@ class FolderOwner:
     identity: str = ""
     """Empty while the group has none."""
     adopted: bool = False
-    """Whether `dledger-node store adopt` made this identity. The rest of the earlier group may
-    return at any time, so members without an identity are strangers then.
+    """Whether `dledger-node store adopt` created this identity. The rest of the earlier group may
+    return at any time, so members without an identity then count as strangers.
     """
     foreign_index: int = -1
-    """An entry of the folder that is not the group's, although index and term are; -1 if none is
-    known. The folder holds another group's log then.
+    """An entry that differs from the group's entry of the same index and term, so that the folder
+    holds another group's log; -1 if none is known.
     """
 
 
 class GroupFile:
-    """The file of one folder: what it says, and how to replace that."""
+    """The content of one folder's file, and its replacement."""
 
     def __init__(self, folder: Path, owner: FolderOwner) -> None:
         self.owner = owner
@@ -68,7 +68,7 @@ class GroupFile:
 
 
 def load_owner(folder: Path) -> FolderOwner | None:
-    """Return whose folder this is; None if the folder does not say. Changes nothing.
+    """Return the owner of a folder; None if the file is missing. Changes nothing.
 
     Raises StoreError if the file cannot be trusted, LaterFormatError if the folder's files have a
     later format.
@@ -79,7 +79,7 @@ def load_owner(folder: Path) -> FolderOwner | None:
         number = _number(path, values, _FORMAT, 1, FORMAT)
         foreign_index = _number(path, values, _FOREIGN, 0, -1)
     except StoreDamagedError as error:
-        # Not a damage to heal: a peer cannot tell whose the folder is.
+        # Not damage to heal: no peer knows which group the folder belongs to.
         raise StoreError(
             f"{error}. It says which group the folder belongs to. Remove the file if the folder "
             "is certainly this group's"
@@ -100,7 +100,7 @@ def load_owner(folder: Path) -> FolderOwner | None:
 
 
 def save_owner(folder: Path, owner: FolderOwner) -> None:
-    """Record whose folder this is, durably; blocks for two fsyncs.
+    """Record the owner of a folder, durably; blocks for two fsyncs.
 
     Releases the ballast on a full volume. Raises StoreError, or StoreFullError if that does not
     suffice.
@@ -115,7 +115,7 @@ def save_owner(folder: Path, owner: FolderOwner) -> None:
 
 
 def check_owner(folder: Path, group: str, identity: str) -> None:
-    """Raise ForeignFolderError if the folder is another group's. Changes nothing.
+    """Raise ForeignFolderError if the folder belongs to another group. Changes nothing.
 
     `identity` is that of the settings; empty if they have none.
     """
@@ -138,7 +138,7 @@ def check_owner(folder: Path, group: str, identity: str) -> None:
 
 
 def foreign_log(folder: Path, owner: FolderOwner) -> str:
-    """Return what to say of a folder that holds another group's log."""
+    """Return the error message for a folder that holds another group's log."""
     return (
         f"{folder} holds the log of another group: its entry {owner.foreign_index} is not that of "
         f"the group {owner.group}, although it has the same term. Give this member an empty "
@@ -154,7 +154,7 @@ def _number(
 
 
 def claim(folder: Path, group: str, identity: str) -> GroupFile:
-    """Check whose folder this is, and record what it does not say yet; return the file.
+    """Check a folder's owner, record what its file does not say yet, and return the file.
 
     The caller holds the folder's lock. Raises ForeignFolderError, StoreError.
     """

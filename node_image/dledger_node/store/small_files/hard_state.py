@@ -150,7 +150,7 @@ def _seed(path: Path, values: dict[str, str]) -> Seed | None:
 
 
 def _log_end(path: Path, values: dict[str, str], keys: tuple[str, str]) -> LogEnd | None:
-    """Read where a log ends: its keys for term and index. None without both."""
+    """Read a log's end from its keys for term and index; None if both are missing."""
     if not set(keys) & values.keys():
         return None
     if not set(keys) <= values.keys():

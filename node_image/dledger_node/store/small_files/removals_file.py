@@ -1,10 +1,10 @@
-"""What was removed from the front of the log, on disk: the file `removals`, beside the checkpoint.
+"""The removals from the front of the log, on disk: the file `removals`, beside the checkpoint.
 
-    {"firstIndex":0,"lastIndex":411,"rule":"Size",...}  a `Removal` in each line, oldest first
+    {"firstIndex":0,"lastIndex":411,"rule":"Size",...}  a `Removal` on each line, oldest first
     #crc32=0badcafe                                     of all lines before
 
-The removals follow each other without a gap, from entry 0 on. An auditor tells from them a front
-that was removed on purpose from one that is lost; a member itself never needs the file.
+The removals follow each other without a gap, from entry 0 on. They let an auditor distinguish a
+front that was removed on purpose from one that was lost; a member itself never needs the file.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""How far a pass of scrubbing has come, on disk: the file `scrub`, beside the checkpoint.
+"""The progress of a scrubbing pass, on disk: the file `scrub`, beside the checkpoint.
 
 A restart would otherwise begin the pass again, and a member that restarts more often than a pass
-ends would never read the end of its log. Nothing else depends on the file: one that is missing,
-damaged or of another log costs a pass, or delays the entries before its place until the next one.
+ends would never read the end of its log. Nothing else depends on the file: if it is missing,
+damaged or from another log, the pass begins again, or the entries before its place are read only
+in the next pass.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ _NEXT_INDEX: Final = "nextIndex"
 
 
 def save(folder: Path, next_index: int) -> None:
-    """Save the entry that is read next, 0 between two passes, durably; blocks for two fsyncs.
+    """Save the entry to read next, 0 between two passes, durably; blocks for two fsyncs.
 
     Raises as `saving` does.
     """
@@ -31,7 +32,7 @@ def save(folder: Path, next_index: int) -> None:
 
 
 def load(folder: Path) -> int:
-    """Return the entry that is read next; 0 if the file is missing or damaged."""
+    """Return the entry to read next; 0 if the file is missing or damaged."""
     path = folder / FILE_NAME
     try:
         values = read_properties(path, (_NEXT_INDEX,))

@@ -27,8 +27,9 @@ def replace_file(path: Path, raw: bytes) -> None:
 
 @contextlib.contextmanager
 def saving(path: Path) -> Iterator[None]:
-    """Turn an OSError of a file's replacement into a StoreError, or a StoreFullError on a full
-    volume. Either the old or the new file is then in place.
+    """Turn an OSError of a file's replacement into a StoreError; StoreFullError on a full volume.
+
+    Either the old or the new file is then in place.
     """
     try:
         yield
@@ -39,7 +40,7 @@ def saving(path: Path) -> Iterator[None]:
 def load_if_sound(path: Path, bytes_max: int, decode: Callable[[bytes], T]) -> T | None:
     """Read a file that the store can do without; None if it is missing or damaged.
 
-    `decode` gets at most one byte more than `bytes_max`, and raises ValueError on a damaged file.
+    `decode` receives at most `bytes_max` + 1 bytes, and raises ValueError on a damaged file.
     """
     try:
         with path.open("rb") as file:
