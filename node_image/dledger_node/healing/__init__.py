@@ -5,7 +5,7 @@ Otherwise it sets the damage aside and re-fetches it from its leader.
 mending      fetch, verify and write damaged committed entries; why that is safe
 live_mending  the same in a store that is open
 peer_bytes   read stored bytes of the peers
-closed_log   give stored bytes to the peers while out of service
+closed_log   serve stored bytes to the peers while out of service
 repair       while out of service: survey the damage, ask the peers, decide, set files aside
 repair_plan  the decision and its reasons; no IO
 set_aside    files that are set aside until the member is healed

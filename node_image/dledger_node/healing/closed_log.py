@@ -35,14 +35,15 @@ def shape_of(settings: NodeSettings) -> LogShape:
 
 
 class ClosedLog:
-    """Reads the files of a store that need not be open, up to its checkpoint's committed index. So
-    two members that are both damaged mend from each other, even if both are out of service.
+    """Reads the files of a store that need not be open, up to its checkpoint's committed index.
+
+    So two damaged members can mend from each other, even if both are out of service.
     """
 
     def __init__(self, shape: LogShape) -> None:
         self._shape = shape
         self._listed: tuple[object, Listing] = (None, NO_LISTING)
-        """The last listing, and what it was made of."""
+        """The last listing, after the values that it was made of."""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks.
@@ -195,7 +196,7 @@ class _Units:
         return disk.unpack_index_unit(raw.ljust(INDEX_UNIT_SIZE, b"\0"), 0)
 
     def first_at(self, file: _File, begin_index: int, last_index: int) -> int:
-        """Return the index of the first entry in a data file; -1 if the index does not tell it."""
+        """Return the index of the first entry in a data file; -1 if the index does not say it."""
         indexes = range(begin_index, last_index + 1)
         try:
             found = begin_index + bisect_left(indexes, file.start, key=lambda at: self.read(at).pos)

@@ -2,8 +2,8 @@
 
 The member votes, leads and appends meanwhile. It serves none of the damaged entries, since each
 read verifies what it reads; a leader drops the pushes that need them until they are mended.
-Entries up to the checkpoint's committed index are never written again by anyone else, so the only
-conflict is a log that is truncated, replaced or closed: no byte is written then.
+Nothing else rewrites entries up to the checkpoint's committed index, so the only conflict is a log
+that is truncated, replaced or closed: no byte is written then.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 logger = logging.getLogger(__name__)
 
 NEARBY_BYTES: Final = 8 << 20
-"""How far after the damage that a read found more of it is looked for at once."""
+"""How far beyond damage that a read found more damage is searched for at once."""
 UNEXPLAINED_MAX: Final = 3
 """How often reads may report damage that is not in the data, until some is mended or a pass has
 read the whole log.
@@ -53,16 +53,16 @@ class LiveMender:
         self._unexplained = 0
 
     def mend_near(self, damage: StoreDamagedError) -> None:
-        """Mend the range that a read came across, and others soon after it.
+        """Mend the range that a read found, and others soon after it.
 
-        Searches the whole log if the damage does not tell its place. Raises CannotMendError, also
-        if it often finds none. Returns early once the log is cut, replaced or closed.
+        Searches the whole log if the damage has no place. Raises CannotMendError, also if it has
+        found no damage too often. Returns early once the log is cut, replaced or closed.
         """
         for _ in self.search(damage):
             pass
 
     def search(self, damage: StoreDamagedError) -> Iterator[int]:
-        """Do the same, and yield after each part how many bytes it read, if more is to be read."""
+        """Do what `mend_near` does; yield how many bytes each part read, if more is to be read."""
         generation, checkpoint = self._store.generation, self._checkpoint()
         cursor, is_near = self._place_of(damage, checkpoint)
         end_pos = cursor.pos + NEARBY_BYTES if is_near else sys.maxsize
@@ -128,8 +128,9 @@ class LiveMender:
         return checkpoint
 
     def _place_of(self, damage: StoreDamagedError, checkpoint: Checkpoint) -> tuple[Cursor, bool]:
-        """Return a place before the damage, and whether that is near it; the log's beginning if it
-        is not known where the damage is.
+        """Return a place before the damage, and whether the place is near the damage.
+
+        That is the log's beginning if the place of the damage is not known.
         """
         first, end = beginning(self._shape, checkpoint)
         if first is None:

@@ -1,27 +1,28 @@
-"""Mend a damaged range in place: write the bytes again that were there, from a peer's log.
+"""Mend a damaged range in place: write its original bytes again, from a peer's log.
 
 A range is mended only if all of its entries are committed by this member's own checkpoint, and if
 sound entries before and after it show what belongs there. Entries of one range may come from
-several peers, and from this member itself, each from one that has it sound. They are accepted if
+several peers, and from this member itself, each from one with a sound copy. They are accepted if
 
 - every entry has the index and the position that follow from the entry before, its term does not
   fall, and it passes the checksum of its body;
 - every chain checksum follows from the one before, from the sound entry before the range through to
   the sound entry after it. An entry without checksums, as Java writes them, proves nothing, so a
-  range that holds one is not mended. Where retention has removed what was before, the checkpoint
+  range that holds one is not mended. Where retention has removed the entries before, the checkpoint
   keeps the chain checksum. Without it, two members must have the same header of the first entry.
 
 Why the member loses nothing, and keeps its vote: a committed entry is the same on all members, and
 peers give committed entries only. So the bytes are those that this member wrote and flushed itself.
 A peer need not know that they are committed, which it learns from leaders only: while most members
-stay out of service with damage, there is no leader. So the member tells such a peer the headers of
+stay out of service with damage, there is no leader. So the member sends such a peer the headers of
 some sound entries after the range, which it knows to be committed. A peer with one of these entries
 has the same entries before it.
-What it promised is in its term, its vote, the end of its log and the entries above the committed
-index; nothing of it is touched, and nothing of it may be damaged: otherwise `repair` makes the
-member join. After mending, the disk is as it was before the damage, so a mended member is one that
-was away for a moment. A peer that lies, has rotted, or belongs to another group fails the checks,
-and its bytes are not written.
+
+What the member promised is in its term, its vote, the end of its log and the entries above the
+committed index. None of these is touched, and none may be damaged: otherwise `repair` makes the
+member join. After mending, the disk is as it was before the damage, so a mended member is like one
+that was away for a moment. A peer that lies, has rotted, or belongs to another group fails the
+checks, and its bytes are not written.
 
 Everything is verified before the first byte is written. A crash while bytes are written leaves
 damage in the same range, which the checkpoint proves, and which is mended again. The bytes are read
@@ -100,7 +101,7 @@ class Mended:
 
 
 class MendedTotals:
-    """What was mended since this process started; the sums are for the metrics."""
+    """The sums of what was mended since this process started, for the metrics."""
 
     def __init__(self) -> None:
         self.ranges = 0
@@ -126,9 +127,10 @@ class Mender:
         guard: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
         chunks_kept: int = CHUNKS_KEPT,
     ) -> None:
-        """`create_files` says whether a missing file may be created: not in a running store, where
-        retention may have removed it. `guard` is held while bytes are written; it yields whether
-        the log is still the one in which the ranges are found.
+        """Prepare to mend; `create_files` says whether a missing file may be created.
+
+        It may not in a running store, where retention may have removed the file. `guard` is held
+        while bytes are written; it yields whether the log is still the one of the damaged ranges.
         """
         self._shape = shape
         self._peers = peers
@@ -169,11 +171,11 @@ class Mender:
         return self._write(damaged, fetched)
 
     def _verify(self, damaged: DamagedRange, fetched: PeerBytes, checkpoint: Checkpoint) -> bool:
-        """Find a giver of each entry whose bytes are sound. Return False if the entry after the
-        range does not follow from them, so that it is damaged too. Raises NoPeerError,
-        CannotMendError.
+        """Find a giver of sound bytes for each entry, and return whether the range is proved.
 
-        It ends: each turn proves entries, or rejects one more giver of one entry.
+        Returns False if the entry after the range does not follow, so that it is damaged too.
+        Raises NoPeerError, CannotMendError. The loop ends, since each round proves entries or
+        rejects one more giver of an entry.
         """
         _, end = beginning(self._shape, checkpoint)
         patch = Patch(damaged.start.pos, damaged.end_pos, fetched.read)
@@ -201,7 +203,7 @@ class Mender:
                     fetched.reject(walk.stop_pos)
 
     def _headers_after(self, damaged: DamagedRange, checkpoint: Checkpoint) -> bytes:
-        """Return headers to tell a peer; none if they cannot be read."""
+        """Return headers to send to a peer; empty if they cannot be read."""
         _, end = beginning(self._shape, checkpoint)
         with (
             contextlib.suppress(IndexError, DamagedRecordError, StoreError),
@@ -312,8 +314,10 @@ def _take_first(fetched: PeerBytes, damaged: DamagedRange, header: bytes) -> Non
 def _first_uncovered(
     files: LogFiles, first_index: int, units: bytes, damaged: DamagedRange
 ) -> tuple[int, int] | None:
-    """Return position and index of the first entry of the range, or of the one after it, that has
-    no checksum: Java wrote it, or its checksum is damaged.
+    """Return position and index of the first entry that has no checksum; None if all have one.
+
+    Only the entries of the range and the one after it count. Java wrote such an entry, or its
+    checksum is damaged.
     """
     for number in range(len(units) // INDEX_UNIT_SIZE):
         if first_index + number > damaged.end_index:

@@ -1,7 +1,7 @@
 """Read stored bytes of a log from the peers, over HTTP; blocks.
 
 Every member stores an entry at the same position, so a range of positions names the same bytes on
-all of them. A peer in service has them, and so has one that is itself out of service: it gives what
+all of them. A peer in service gives them, and so does one that is itself out of service, from what
 its disk holds. So nothing that a peer sends is trusted; `mending` checks it, entry by entry.
 """
 
@@ -43,9 +43,11 @@ class Peer(Protocol):
     """A member that may have the bytes."""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """Return bytes of a data file that the peer knows to be committed, or that lie before an
-        entry of its log with one of the headers in `known`. Raises OSError, or LookupError if it
-        does not have them: NotYetCommittedError if it may have them later.
+        """Return committed bytes of a data file.
+
+        The peer knows that they are committed, or they lie before an entry of its log with one of
+        the headers in `known`. Raises OSError, or LookupError if it does not have them:
+        NotYetCommittedError if it may have them later.
         """
 
 
@@ -60,7 +62,7 @@ class HttpPeer:
         self._connection: http.client.HTTPConnection | None = None
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """See `Peer`. A peer of an earlier release takes no notice of `known`."""
+        """Return stored bytes as `Peer` does; a peer of an earlier release ignores `known`."""
         query = f"at={at}&size={size}" + (f"&known={known.hex()}" if known else "")
         try:
             if self._connection is None:
@@ -94,8 +96,9 @@ class HttpPeer:
 
 
 def authorization(token_file: str) -> dict[str, str]:
-    """Return the header with the audit token; none if there is no token yet. A peer gives its bytes
-    to the addresses of members, too.
+    """Return the header with the audit token; empty if there is no token yet.
+
+    A peer gives its bytes to the addresses of members even without a token.
     """
     if not token_file:
         return {}
@@ -103,7 +106,7 @@ def authorization(token_file: str) -> dict[str, str]:
         with Path(token_file).open("rb") as file:
             tokens = AdminTokens.parse(file.read(FILE_BYTES_MAX + 1))
     except (OSError, TokensError):
-        return {}  # `shell.token_file` says so
+        return {}  # `shell.token_file` reports it
     return {"Authorization": f"Bearer {tokens.for_audits().current}"}
 
 
@@ -127,8 +130,9 @@ class OwnBytes:
 
 
 class ToldPeer:
-    """A peer that is told headers of committed entries (`Peer.stored`) once it says that it does
-    not know its own entries as committed. Most peers know, and the headers are not read then.
+    """A peer that receives headers of committed entries if it does not know which are committed.
+
+    `Peer.stored` says how it uses them. Most peers know, and the headers are not read then.
     """
 
     def __init__(self, peer: Peer, headers: Callable[[], bytes]) -> None:
@@ -138,7 +142,7 @@ class ToldPeer:
         self._told = b""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
-        """See `Peer`."""
+        """Return stored bytes as `Peer` does."""
         try:
             return self._peer.stored(name, at, size, known or self._told)
         except NotYetCommittedError:
@@ -166,7 +170,7 @@ class PeerBytes:
     in one entry, or cannot read it, still gives all others. Bytes are fetched in chunks. Where a
     peer refuses a chunk, it is asked for blocks, and for the beginning of a block.
 
-    A chunk is the same whenever it is read again: it may be verified first and written later.
+    A chunk is the same each time it is read, so it may be verified first and written later.
     """
 
     def __init__(
@@ -229,7 +233,7 @@ class PeerBytes:
         return b"".join(parts)
 
     def keep(self, pos: int) -> None:
-        """Read the bytes before `pos`, which have proved right, from their peers alone."""
+        """Fix the givers of the bytes before `pos`, which have proved right."""
         self._kept_pos = max(self._kept_pos, pos)
 
     def reject(self, pos: int, why: str = "its bytes fail the checksums") -> None:
@@ -249,8 +253,8 @@ class PeerBytes:
         fit = (one for one in self._peers if one not in unfit and not self._lacks(pos, one))
         peer_id = None if pos < self._kept_pos else next(fit, None)
         if peer_id is None:
-            told = sorted(self._refusals.items())
-            reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in told)
+            refusals = sorted(self._refusals.items())
+            reasons = "; ".join(f"{peer_id}: {why}" for peer_id, why in refusals)
             raise NoPeerError(
                 reasons or "there is no other member",
                 may_give_later=self._is_behind or bool(self._silent),

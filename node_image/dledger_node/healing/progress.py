@@ -89,7 +89,7 @@ def lost_range(set_aside: Sequence[SetAside]) -> tuple[int, int]:
 
 
 def describe(set_aside: Sequence[SetAside], end_index: int) -> str:
-    """Describe which entries are re-fetched, and how far the log has caught up."""
+    """Return a sentence on which entries are re-fetched, and how far the log has caught up."""
     first_index, last_index = lost_range(set_aside)
     lost = f"entries {first_index} to {last_index}"
     if last_index < first_index:

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 ASK_TIMEOUT_S: Final = 2.0
 MEND_ATTEMPTS_MAX: Final = 6
 """How often a member tries to mend its log, while a peer that may have the bytes does not give
-them, before sound segments may be set aside too. With the delays between attempts about 30 s.
+them, before sound segments may be set aside too; about 30 s with the delays between attempts.
 """
 
 
@@ -55,7 +55,7 @@ class StoreRepair:
         now: Callable[[], datetime],
         mended: MendedTotals | None = None,
     ) -> None:
-        """`now` returns the time in UTC, for the names of folders. `mended` counts."""
+        """`now` returns the time in UTC, for the names of folders. `mended` counts the ranges."""
         self.mended = mended or MendedTotals()
         self._settings = settings
         self._now = now
@@ -112,7 +112,7 @@ class StoreRepair:
         return ""
 
     def _mend_all(self, peers: Mapping[str, Peer]) -> None:
-        """Mend every range that can be mended, then raise CannotMendError for the first other."""
+        """Mend every range that can be mended; then raise CannotMendError if others are left."""
         checkpoint = load_checkpoint(self._folder)
         if checkpoint is None:
             return

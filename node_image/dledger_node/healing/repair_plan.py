@@ -1,13 +1,13 @@
 """Decide how to repair a member whose store is damaged; no IO.
 
 A damaged log may have lost entries that its member confirmed, and a damaged `currterm` the vote
-that it cast. A member with an empty disk is in the same situation, and `raft.joining` argues why it
+that it cast. A member with an empty disk is in the same situation; `raft.joining` explains why it
 may take part again: it asks all other members, fetches the leader's log, and votes once it has what
 the leader had then. The argument does not need the disk to be empty. So a damaged member keeps the
 sound part of its log, and its term and vote if it has them, and joins. A member whose snapshots are
 all damaged and whose log begins after them keeps only its term and vote; its leader sends a
-snapshot and the log after it. All this is for damage that `mending` could not mend in place:
-of entries that nothing shows to be committed, or whose checksums do not prove what they were.
+snapshot and the log after it. All this applies only to damage that `mending` could not mend in
+place: to entries that are not known to be committed, or whose checksums do not prove their content.
 
 Joining is safe at any time, but while the member joins, the group has one voter fewer. So it begins
 only when that costs nothing: when a majority of the group, without this member, names a leader and

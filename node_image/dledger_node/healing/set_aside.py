@@ -12,7 +12,7 @@ files are renamed, not deleted, into a folder named after the time:
 The order of the steps makes a crash between two of them leave a joining member, or the damage as it
 was: create the folder with its `healing` file; save that the member is joining (`raft.joining`);
 rename the files, newest first; save the checkpoint with the new end of the log. Before that last
-step, opening refuses the log because it ends too early, and all steps are done again.
+step, opening refuses the log because it ends too early, and all steps are repeated.
 """
 
 import contextlib
@@ -268,7 +268,7 @@ def _move(source: Path, names: Sequence[str], target: Path) -> None:
 
 
 def _read(folder: Path) -> SetAside:
-    """Read the `healing` file of a folder; without one, which a crash may cause, use -1."""
+    """Read the `healing` file of a folder; if a crash left none, the indexes are -1."""
     path = folder / _HEALING
     try:
         values = read_properties(path, (_FIRST, _LAST, _VERDICT))

@@ -17,5 +17,5 @@ and the layout of records, which is in `dledger_formats.log.disk`.
     snapshot_check  check the snapshots
     seed            begin a member's folder with the log of an archive
     adopt           make a group of one survivor, after the majority was lost for good
-    others          ask the other members of a group whether they are there
+    others          ask the other members of a group whether they are up
 """

@@ -1,11 +1,11 @@
 """`dledger-node store adopt`: make a group of one survivor, after the majority was lost for good.
 
-The survivor becomes the only voter of a group with an identity of its own. The members that were
-lost may return at any time: they are strangers to it then, and it is to them.
+The survivor becomes the only voter of a group with an identity of its own. The lost members may
+return at any time: they and the survivor are then strangers to each other.
 
 What is written, in this order, so that a crash in between leaves a member that cannot lead:
 
-1. `adoption-TIME.json`: what was known, who was asked, and what is done. It stays.
+1. `adoption-TIME.json`: what was known, which members were asked, and what is done. It is kept.
 2. `group`: the new identity, and that it was adopted. From here on the earlier members are
    strangers, and the member has no majority.
 3. `currterm`: a term far above those that the lost majority can have reached.
@@ -35,8 +35,8 @@ from dledger_node.store_command.report import Report, Verdict
 from dledger_node.store_command.verify import lock_holder
 
 TERM_STEP: Final = 1 << 20
-"""How far the term rises. A lost majority cannot have had so many elections since, so that a reader
-who compares terms, such as the operator, never takes the earlier group for the later one.
+"""The increase of the term. A lost majority cannot have held so many elections since, so a reader
+that compares terms, such as the operator, never takes the earlier group for the later one.
 """
 INDEX_SEGMENT_BYTES: Final = 32 * 5 * 1024 * 1024
 TRACE_FILE: Final = "adoption-{time}.json"
@@ -152,7 +152,7 @@ def check(report: Report, *, group: str, peers: Mapping[str, str]) -> Adoption:
 
 
 def ask(adoption: Adoption, pages: Mapping[str, str]) -> None:
-    """Ask all others whether they are there. Raises AdoptionRefusedError if one may be."""
+    """Ask all other members whether they are up. Raises AdoptionRefusedError if one may be."""
     answers = asyncio.run(ask_others(adoption.group, adoption.others, pages))
     if there := [answer for answer in answers.values() if answer]:
         raise AdoptionRefusedError(
@@ -162,7 +162,7 @@ def ask(adoption: Adoption, pages: Mapping[str, str]) -> None:
 
 
 def adopt(adoption: Adoption) -> FolderOwner:
-    """Make the survivor the only voter of a new group; return whose the folder is now.
+    """Make the survivor the only voter of a new group; return the new owner of the folder.
 
     Raises StoreError; run the command again after that.
     """
@@ -194,7 +194,7 @@ def adopt(adoption: Adoption) -> FolderOwner:
 
 
 def _leave_trace(adoption: Adoption, owner: FolderOwner, term: int) -> None:
-    """Record durably what is done and what was known, for whoever asks later."""
+    """Record durably what is done and what was known, for later investigations."""
     now = datetime.now(UTC)
     record: dict[str, Any] = {
         "time": now.isoformat(timespec="seconds"),

@@ -222,7 +222,7 @@ def _dump(options: argparse.Namespace) -> ExitCode:
 
 
 def _no_entry(options: argparse.Namespace, begin: int, end: int) -> str:
-    """Say which entry the log does not have; -1 stands for an index that it does not have."""
+    """Return the message about an entry that the log lacks; `begin` or `end` of -1 means none."""
     if options.last is not None and begin > options.last:
         return f"the log has no entry {options.last}: it begins with entry {begin}"
     where = "is empty" if end < 0 else f"ends with entry {end}"

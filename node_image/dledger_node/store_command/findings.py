@@ -44,8 +44,8 @@ class Kind(enum.StrEnum):
     MISSING_STATE = "missing_state"
     """There are snapshots, but no sound one includes the entries that were removed from the log."""
     LEFT_BEHIND = "left_behind"
-    """A spare segment, a segment before the log's beginning, or a temporary file or folder, of a
-    process that was killed.
+    """A spare segment, a segment before the log's beginning, or a temporary file or folder, left by
+    a process that was killed.
     """
     NOT_COVERED = "not_covered"
     """Entries without checksums of their bodies, as Java writes them."""
@@ -124,7 +124,7 @@ class Findings:
     def severity_of(self, kind: Kind) -> Severity:
         """Return the severity of the findings of a kind.
 
-        In a store that a process has open, what a crash could have left is not finished yet.
+        If a process has the store open, what a crash could have left may be unfinished work.
         """
         severity = SEVERITY[kind]
         if severity is Severity.REPAIRABLE and self.is_in_use:

@@ -1,4 +1,4 @@
-"""Ask the other members of a group whether they are there."""
+"""Ask the other members of a group whether they are up."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ PAGE_BYTES_MAX: Final = 1 << 20
 async def ask_others(
     group: str, addresses: Mapping[str, str], pages: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what each member's host says, by member id; empty for a member that is not there.
+    """Return what each member's host answers, by member id; empty for a member that is not up.
 
     `addresses` and `pages` are the members' host:port for requests and for HTTP. A member that is
-    out of service answers only HTTP. Whatever cannot be understood counts as an answer: only a
-    host that cannot be reached, and a member of another group's name, is not there.
+    out of service answers only HTTP. An answer that cannot be understood counts, too: a member is
+    not up only if its host cannot be reached, or answers for a group of another name.
     """
     asked = [_ask(group, addresses[one], pages[one]) for one in addresses]
     return dict(zip(addresses, await asyncio.gather(*asked), strict=True))

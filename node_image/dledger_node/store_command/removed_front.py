@@ -1,7 +1,7 @@
 """Segments before the log's beginning: a crash interrupted their removal.
 
-They belong to the log no longer, so damage in them is none of the store's. The rules are those of
-`recovery.forget_removed`.
+They no longer belong to the log, so damage in them is not damage to the store. The rules are those
+of `recovery.forget_removed`.
 """
 
 from dledger_formats.log import disk
@@ -16,7 +16,7 @@ def removed_front(
 ) -> tuple[RawSegment, ...]:
     """Return the data segments before the checkpoint's beginning, oldest first.
 
-    Returns none if nothing tells surely where the first entry is.
+    Returns none unless the place of the first entry is certain.
     """
     if checkpoint is None or checkpoint.begin_index is None:
         return ()
@@ -30,7 +30,7 @@ def removed_front(
 
 
 def finding(removed: tuple[RawSegment, ...]) -> Finding:
-    """Return what to report about them."""
+    """Return the finding about the segments whose removal was interrupted."""
     held = "1 segment lies" if len(removed) == 1 else f"{len(removed)} segments lie"
     return Finding(
         kind=Kind.LEFT_BEHIND,
@@ -41,7 +41,7 @@ def finding(removed: tuple[RawSegment, ...]) -> Finding:
 
 
 def _border_is_known(data: LogFolder, index: LogFolder, unit: IndexUnit) -> bool:
-    """Return whether a segment begins with an entry, by its index unit and by one more witness."""
+    """Return whether an index unit and one more source show that its entry begins a segment."""
     segment = data.segment_at(unit.pos)
     if segment is None or segment.start != unit.pos:
         return False

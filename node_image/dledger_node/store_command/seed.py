@@ -1,15 +1,15 @@
 """`dledger-node seed ARCHIVE`: begin a member's folder with the log of an archive.
 
-It runs before the member, with the same settings, for instance in an init container. It copies
-nothing, and the member may start, if the group is not new, if the folder holds a log, or if another
-member says that the group has begun; then this member gets its log from the others. Otherwise it
-copies the archive, or fails, and the member must not start: a group that was to begin with an
-archive never begins empty. Nor does it begin with another archive, which an earlier group of its
-name has left on the volume: that is an error while no member says that the group has begun.
+The command runs before the member, with the same settings, for instance in an init container. It
+copies nothing, and the member may start, if the group is not new, if the folder holds a log, or if
+another member says that the group has begun; then this member gets its log from the others.
+Otherwise it copies the archive, or fails, and then the member must not start: a group that was to
+begin with an archive never begins empty. Nor does it begin with another archive that an earlier
+group of its name left on the volume: that is an error while no member says that the group has
+begun.
 
-The copy is written beside the folder and renamed, so a crash leaves no half of it. The member
-starts as one that joins (`raft.joining`), so that a copy which should not have been made gives it
-no vote.
+The copy is written beside the folder and renamed, so a crash leaves no partial copy. The member
+starts as a joining one (`raft.joining`), so a copy made in error gives it no vote.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
         _check_held(settings, folder, archive, copy_sha256)
         return f"nothing was copied: {folder} holds a log already"
     others = _others(settings)
-    # The archive may be gone by then.
+    # Checked before the archive is read: it may be gone once the group has a leader.
     if reason := _why_led(others):
         return f"nothing was copied: {reason}; this member gets its log from the others"
     info = read_archive(archive)
@@ -121,7 +121,7 @@ def seed(settings: NodeSettings, archive: Path, *, source_group: str, copy_sha25
 
 
 def _why_not(settings: NodeSettings, folder: Path) -> str:
-    """Return why this member begins with no archive, whatever the archive is; empty if it may."""
+    """Return why this member must not begin with any archive; empty if it may. Raises SeedError."""
     if settings.initial_group_state is not GroupState.NEW:
         return f"the group {settings.group} is not new"
     if settings.self_id not in settings.peers:
@@ -146,15 +146,16 @@ def _begins_with_entry(path: Path) -> bool:
 
 
 def _check_held(settings: NodeSettings, folder: Path, archive: Path, copy_sha256: str) -> None:
-    """Raise SeedError if the folder has nothing but another archive's log than the wanted one, and
-    no member says that the group has begun.
+    """Raise SeedError if the folder holds only the log of another archive than the wanted one.
+
+    That is no error if a member says that the group has begun.
     """
     try:
         state = load_hard_state(folder)
     except StoreError:
-        return  # the member says what is damaged, and does not vote
+        return  # the member reports the damage itself, and does not vote
     held = state.seed
-    # Who leads has a later term than the archive, and a member takes that before any entry.
+    # A leader has a later term than the archive, and a member adopts it before any entry.
     if held is None or not state.joining or state.term != held.end.term:
         return
     wanted = copy_sha256 or _digest_of(archive)
@@ -171,7 +172,7 @@ def _check_held(settings: NodeSettings, folder: Path, archive: Path, copy_sha256
 
 
 def _digest_of(archive: Path) -> str:
-    """Return the copySha256 of an archive; empty if it cannot be read. It may be gone by then."""
+    """Return the copySha256 of an archive; empty if it cannot be read, since it may be gone."""
     try:
         return read_archive(archive).copy_sha256
     except SeedError:
@@ -179,22 +180,22 @@ def _digest_of(archive: Path) -> str:
 
 
 def _others(settings: NodeSettings) -> list[NodeStatus]:
-    """Return what the other members of this group say that answer."""
+    """Return the statuses of the other members of this group that answer."""
     pages = {
         one: settings.http_address_of(one)
         for one in settings.known_peers
         if one != settings.self_id
     }
-    told = asyncio.run(ask_statuses(pages))
+    statuses = asyncio.run(ask_statuses(pages))
     return [
-        told[one]
-        for one in sorted(told)
-        if not is_stranger(told[one], settings.group, settings.group_identity)
+        statuses[one]
+        for one in sorted(statuses)
+        if not is_stranger(statuses[one], settings.group, settings.group_identity)
     ]
 
 
 def _why_led(others: Sequence[NodeStatus]) -> str:
-    """Return which member knows a leader; empty if none does. A leader has begun the group."""
+    """Return which member knows a leader; empty if none does. A group with a leader has begun."""
     led = [each for each in others if each.leader_id is not None]
     return f"{led[0].self_id} says that {led[0].leader_id} leads the group" if led else ""
 
@@ -211,7 +212,7 @@ def _why_begun(others: Sequence[NodeStatus]) -> str:
 
 
 def _check_others(others: Sequence[NodeStatus], archive: Path, info: ArchiveInfo) -> None:
-    """Raise SeedError if another member began with another archive, so that none can begin."""
+    """Raise SeedError if another member began with another archive: the group cannot begin."""
     for status in others:
         if status.seed_sha256 not in ("", info.copy_sha256):
             raise SeedError(
@@ -222,9 +223,7 @@ def _check_others(others: Sequence[NodeStatus], archive: Path, info: ArchiveInfo
 
 
 def _check_folder(folder: Path, end: LogEnd) -> None:
-    """Raise SeedError unless the member that made this folder, which has no entry, has promised
-    nothing.
-    """
+    """Raise SeedError if the member of this folder without entries may have promised something."""
     if not folder.exists():
         return
     try:
@@ -291,7 +290,7 @@ def _check_room(folder: Path, info: ArchiveInfo) -> None:
 
 
 def _currterm(info: ArchiveInfo) -> bytes:
-    """Return the file of a member that may vote once all first voters have the same archive."""
+    """Return the `currterm` of a member that may vote once all first voters have this archive."""
     seed = Seed(LogEnd(info.end_term, info.end_index), info.copy_sha256)
     state = {"voteLeader": "", "currTerm": info.end_term, "joining": "true", "flushed": "true"}
     return properties.encode(state | seed_values(seed))

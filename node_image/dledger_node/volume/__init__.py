@@ -3,10 +3,10 @@
 group_commit  at most one flush in flight, for everything written before it began
 disk_thread   a thread for work that blocks on the disk
 health        full, nearly full and stalled volumes
-handover      when and to whom a leader hands over since its volume is full or its disk hangs
+handover      when and to which peer a leader hands over if its volume is full or its disk hangs
 disk_calls    saves of term and vote, truncations: calls in a thread that may take long
-scrub         reads the whole log now and then, and mends what has rotted
+scrub         reads the whole log within an interval, and mends what has rotted
 upkeep        once a second: checkpoints, retention, preallocation
-retention_state  what retention knows, as its records and `/manifest` tell it; pure
+retention_state  the state of retention, for its records and `/manifest`; no IO
 wall_clock    the time by which segments expire, without implausible steps
 """

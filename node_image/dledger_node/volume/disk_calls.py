@@ -1,8 +1,8 @@
-"""Calls in a thread that may take as long as the disk likes, so that the loop goes on meanwhile.
+"""Calls that may wait for the disk for any time, each in a thread, so that the loop goes on.
 
 The threads are not the one that flushes: a vote need not wait for a long flush. `CoreLoop` does no
-further work of the core until its call is done, so no message leaves that depends on a term or a
-vote which is not saved (Raft paper, 5.2), or on a log which is still being cut.
+further work of the core until its call is done, so no message is sent that depends on an unsaved
+term or vote (Raft paper, 5.2), or on a log that is still being cut.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ class DiskCalls(Generic[WorkT]):
         on_done: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`name` is that of the thread; `call` blocks, and `what` says what it does. `on_failed`
-        gets the error that it raised; the disk then holds the old state, the new one, or for the
-        log a part of the change.
+        """Prepare to run `call`, which blocks, in a thread named `name`; `what` describes it.
+
+        `on_failed` receives the error that it raised; the disk then holds the old state, the new
+        one, or, for the log, a part of the change.
         """
         self._loop = asyncio.get_running_loop()
         self._name = name

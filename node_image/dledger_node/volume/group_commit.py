@@ -32,7 +32,7 @@ ZEROS_PAUSE_S: Final = 1.0
 
 
 class GroupCommit:
-    """Flushes a store in a thread and reports on the loop how far it is durable."""
+    """Flushes a store in a thread and reports to the loop how far the log is durable."""
 
     what: Final = "a flush"
 
@@ -107,11 +107,11 @@ class GroupCommit:
         return self._loop.time() - self._began_s
 
     def pause(self) -> None:
-        """Keep the report of a flush until `resume`, and begin none: the log lacks writes that the
-        core has done.
+        """Keep the report of a flush until `resume`, and begin none.
 
-        Among them may be a truncation, after which that flush must not count. A thread may carry it
-        out, and whoever looks at the end of the log meanwhile may see half of it.
+        Until then, the log lacks writes that the core has done. Among them may be a truncation,
+        after which that flush must not count. A thread may be carrying it out, and a reader of the
+        log's end may see half of it.
         """
         self._paused = True
 

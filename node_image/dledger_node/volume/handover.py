@@ -1,7 +1,7 @@
-"""When and to whom a leader hands over since its volume is full or its disk hangs.
+"""When and to which peer a leader hands over if its volume is full or its disk hangs.
 
-A peer that declines, since its state is behind, costs only a round trip. The next one is asked at
-once then: appends fail until somebody else leads.
+A peer that declines, because its state is behind, costs only a round trip. The next peer is then
+asked at once, since appends fail until another member leads.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from dledger_node.raft.core import Raft
 from dledger_node.volume.health import VolumeHealth, transfer_leadership
 
 DECLINED_PAUSE_S: Final = 1.0
-"""A leader without room whose fit peers have all declined looks again after this."""
+"""Time after which a leader without room tries again, once all fit peers have declined."""
 
 
 class VolumeHandover:
-    """Makes the attempts of `VolumeHealth`, and repeats one that a peer has declined."""
+    """Makes the attempts that `VolumeHealth` asks for, and repeats one that a peer has declined."""
 
     def __init__(
         self, core: Raft, health: VolumeHealth, turn: Callable[[Callable[[], None]], None]
@@ -39,7 +39,7 @@ class VolumeHandover:
             return
         self._turn(lambda: transfer_leadership(self._core, attempt))
         if self._health.stalled:
-            return  # it hears no answer, and steps down
+            return  # this member receives no answer, and steps down
         self._attempt, self._asked_id = attempt, self._core.transferee_id
         if self._core.declined_peer_ids and not self._core.fit_peer_ids:
             self._health.repeat_transfer(attempt, DECLINED_PAUSE_S)

@@ -51,7 +51,7 @@ class DiskWork(Protocol):
 
 
 class VolumeHealth:
-    """Watches the work in flight and the room left; does no IO, since every tick asks it."""
+    """Watches the work in flight and the room left; does no IO, since each tick checks it."""
 
     def __init__(
         self,
@@ -106,8 +106,9 @@ class VolumeHealth:
         return self._transfer_count - 1
 
     def repeat_transfer(self, attempt: int, pause_s: float) -> None:
-        """Make this attempt of a leader without room again after a pause. It does not count, since
-        no peer was willing to take over.
+        """Make this attempt of a leader without room again after a pause.
+
+        The first try does not count, since no peer was willing to take over.
         """
         self._transfer_due_s = self._monotonic() + pause_s
         self._transfer_count = min(self._transfer_count, attempt)
@@ -138,7 +139,7 @@ class VolumeHealth:
     async def check_room(self) -> None:
         """Check for room, even if no client appends.
 
-        A full volume recovers here, once segments can be preallocated again or what was refused
+        A full volume recovers here, once segments can be preallocated again or the refused write
         fits. A member without room for a leader's first entry learns it here, before it campaigns.
         """
         if self.full:
@@ -164,9 +165,7 @@ class VolumeHealth:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the volume has room, and no work is in flight or about to begin: there is nothing
-        to watch.
-        """
+        """Whether the volume has room and no work in flight or due, so nothing needs watching."""
         busy = self._stalled or self._store.has_unflushed or self._in_flight_s > 0
         return not (busy or self.full or self.nearly_full)
 

@@ -1,4 +1,4 @@
-"""What retention knows, as its records and `/manifest` tell it; pure."""
+"""The state of retention, for its records and `/manifest`; no IO."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from dledger_node.store.log.retention import Policy, Situation
 
 
 def grounds_of(rule: RemovalRule, situation: Situation, *, is_forced: bool) -> Grounds:
-    """Return what is recorded about a removal that was decided in this situation."""
+    """Return what to record about a removal that was decided in this situation."""
     return Grounds(
         rule=rule,
         removed_at_ms=int(situation.now_s * 1000),
@@ -30,7 +30,7 @@ def grounds_of(rule: RemovalRule, situation: Situation, *, is_forced: bool) -> G
 def retention_state(
     policy: Policy, situation: Situation, state: State, removals: tuple[Removal, ...]
 ) -> RetentionState:
-    """Return what an auditor is told."""
+    """Return the state that `/manifest` reports to auditors."""
     snapshots = state.snapshots
     return RetentionState(
         policy=RetentionPolicy(

@@ -1,6 +1,6 @@
 """Scrub: read every committed byte of the log within an interval, and mend what has rotted.
 
-Damage that a read has found meanwhile comes first. A thread of its own reads at a bounded rate, a
+Damage that another read has found is mended first. A thread of its own reads at a bounded rate, a
 slice at a time. The member keeps its vote and its role; only damage that cannot be mended in place
 makes it leave the group. Followers read first: a leader waits for a part of the interval, so that
 the disk that every append needs is read when the others are known to be sound.
@@ -41,25 +41,25 @@ BYTES_PER_S_MAX: Final = 32 << 20
 HEADROOM: Final = 1.5
 """A pass is planned to take the interval divided by this."""
 LEADER_WAITS: Final = 0.25
-"""The part of the interval for which a leader lets its followers read first. With the planned time
-of its own pass it fits into the interval.
+"""The part of the interval for which a leader lets its followers read first. This and the planned
+time of its own pass fit into the interval.
 """
 SAVED_S: Final = 60.0
 """How often the place of a pass is saved, for the next start."""
 WARNED_S: Final = 3600.0
-"""How often the log tells that the place cannot be saved."""
+"""Time between two warnings that the place cannot be saved."""
 SIZES_CHECKED_S: Final = 5.0
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
 SETTLING_TRIES_MAX: Final = 4
 """How often damage may turn out not to be mendable before the member leaves: the checkpoint that
-knows it as committed is up to a second late, and the next entry shows what was there.
+shows it as committed is up to a second late, and the next entry shows what belongs there.
 """
 MENDABLE: Final = frozenset({Damage.BAD_ENTRY, Damage.UNREADABLE, Damage.WRONG_INDEX})
 
 
 class Scrub:
-    """Reads and mends the log of one member in service; `leave` takes damage that stays."""
+    """Reads and mends the log of one member in service; `leave` receives unmended damage."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Scrub:
         """How often the whole log has been read."""
         self.read_bytes = 0
         self.problem = ""
-        """Which damage waits to be mended; empty if none does."""
+        """The damage that waits to be mended, in words; empty if there is none."""
         self.failed = 0
         """How many attempts to mend damage have failed."""
         self.let_go = 0
@@ -139,14 +139,15 @@ class Scrub:
                         slice_due_s = max(slice_due_s, pass_began_s + self._interval_s / HEADROOM)
                         pass_began_s = slice_due_s
             except (StoreError, OSError, IndexError) as error:
-                # What reads and writes cannot do ends the member; this work can wait.
+                # Failed reads and writes of the member itself stop it; scrubbing can wait.
                 logger.warning("scrubbing failed, and is tried again: %s", error)
                 self._cursor = None
                 await asyncio.sleep(RETRY_S_MAX)
 
     def _lets_followers_read(self, waited_s: float) -> bool:
-        """Return whether this member leads others, and their pass has begun only lately. It does
-        not wait with damage that it has found before: that may be mended by now, or removed.
+        """Return whether this member leads others, and has not waited long enough for their pass.
+
+        It does not wait if it has found damage before: that may be mended by now, or removed.
         """
         if self.problem:
             return False
@@ -154,7 +155,7 @@ class Scrub:
         return leads_others and waited_s < LEADER_WAITS * self._interval_s
 
     def wake(self) -> None:
-        """Look at the store's damage at once."""
+        """Handle the store's damage at once."""
         self._wake.set()
 
     async def _sleep(self, seconds: float) -> None:
@@ -166,8 +167,9 @@ class Scrub:
         self._wake.clear()
 
     def close(self) -> None:
-        """Begin nothing further, and close the connections to the peers. A thread that waits for a
-        peer writes nothing once the store is closed.
+        """Begin nothing further, and close the connections to the peers.
+
+        A thread that waits for a peer writes nothing once the store is closed.
         """
         with contextlib.suppress(RuntimeError):  # it was closed before
             self._thread.submit(self._close_connections)
@@ -196,7 +198,7 @@ class Scrub:
     async def _search(self, damage: StoreDamagedError) -> bool:
         """Mend the damage, after a search of the whole log at a bounded rate if it has no place.
 
-        Returns False if a read has found damage with a place meanwhile, which goes first.
+        Returns False if a read has found damage with a place meanwhile, which is mended first.
         """
         parts = self._mender.search(damage)
         while (read_bytes := await self._in_thread(lambda: next(parts, None))) is not None:
@@ -236,7 +238,7 @@ class Scrub:
         return place or self._mender.first_place()
 
     async def _save_place(self) -> None:
-        """Save the place of the pass now and then, and that there is none once it has ended.
+        """Save the place of the pass from time to time, and 0 once it has ended.
 
         The place is only a hint for the next start, so the pass goes on if it cannot be saved.
         """
@@ -248,14 +250,14 @@ class Scrub:
         try:
             await self._in_thread(lambda: scrub_file.save(self._folder, next_index))
         except StoreFullError:
-            pass  # the volume's health tells it
+            pass  # `VolumeHealth` reports it
         except StoreError as error:
             if now_s >= self._warn_due_s:
                 self._warn_due_s = now_s + WARNED_S
                 logger.warning("a restart may begin the pass of scrubbing again: %s", error)
 
     def _rate(self) -> float:
-        """Return the bytes per second that read the whole log in good time."""
+        """Return the bytes per second that read the whole log early enough in the interval."""
         needed = HEADROOM * self._store.segments.data_bytes / max(1.0, self._interval_s)
         return min(BYTES_PER_S_MAX, max(BYTES_PER_S_MIN, needed))
 
@@ -285,7 +287,7 @@ class Scrub:
         self._leave(damage)
 
     def _let_go(self, damage: BorderDamagedError, reason: str) -> None:
-        """Let retention remove a damaged entry unmended: this member needs it no longer."""
+        """Let retention remove a damaged entry unmended: this member no longer needs it."""
         logger.warning("%s. It is removed unmended: %s", damage, reason or "this member mends none")
         self.let_go += 1
         self._store.front.unmended_index = damage.index

@@ -43,8 +43,8 @@ INTERVAL_S: Final = 1.0
 class Upkeep:
     """Saves checkpoints, preallocates segments, and removes those that retention no longer needs.
 
-    `is_saving` tells whether a thread may be cutting or replacing the log: nothing else may change
-    it then. `send` sends a message to a peer; `fail` receives an error that breaks the store.
+    `is_saving` returns whether a thread may be cutting or replacing the log: nothing else may then
+    change it. `send` sends a message to a peer; `fail` receives an error that breaks the store.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Upkeep:
         """Last entry that every voter is known to hold durably; -1 if unknown."""
         self.segments_removed = 0
         self.volume = VolumeUsage(size_bytes=0, available_bytes=0, used_percent=0)
-        """The volume's usage, as seen about a second ago; zeros before the first look."""
+        """The volume's usage about a second ago; zeros before it was first measured."""
         self.segments_forced = 0
         """Removed segments whose entries a voter may have lacked."""
         self.healing = HealingProgress(store_folder(settings), core)
@@ -98,7 +98,7 @@ class Upkeep:
             self._fail(error)
 
     async def once(self) -> None:
-        """Do everything that is due. Where nothing is, a thread is asked only once."""
+        """Do everything that is due. If nothing is, only one call runs in a thread."""
         saved, self.volume, has_ballast = await asyncio.to_thread(
             self._save_and_look, self._core.readable_index
         )
@@ -113,15 +113,17 @@ class Upkeep:
         with contextlib.suppress(StoreFullError):
             await self._remove_due(used_percent)
         if self._is_saving():
-            return  # the log that is replaced now must not get the room of the new one
+            return  # the log that is being replaced must not take the new one's room
         if self._store.room_is_short or not has_ballast:
             with contextlib.suppress(StoreFullError):
                 await asyncio.to_thread(self._store.preallocate)
         await self._health.check_room()
 
     def _save_and_look(self, readable_index: int) -> tuple[bool, "VolumeUsage", bool]:
-        """Save the checkpoint and look at the volume; blocks. Return whether there was room for the
-        checkpoint, how full the volume is, and whether it has its ballast.
+        """Save the checkpoint and measure the volume; blocks.
+
+        Returns whether there was room for the checkpoint, the volume's usage, and whether the
+        ballast exists.
         """
         saved = True
         try:
@@ -150,7 +152,7 @@ class Upkeep:
         return StorageState.FULL if self._state.missing_room_bytes else self._health.state
 
     def retention_state(self) -> RetentionState:
-        """Return what decides about the next removal, and the removals so far."""
+        """Return the values that decide the next removal, and the removals so far."""
         front = self._store.front
         situation = self._situation(self.volume.used_percent, front.written_bytes)
         return retention_state(self._policy, situation, self._state, front.removals)
@@ -160,9 +162,10 @@ class Upkeep:
         self.held_by_all_index = max(self.held_by_all_index, notice.index)
 
     def _is_short_of_room(self, used_percent: int) -> bool:
-        """Whether the volume had no room for a segment or a snapshot since the last call, has none
-        for the snapshot that is awaited, is nearly full, or retention would remove segments by
-        force.
+        """Return whether the volume is short of room.
+
+        That is so if it had no room for a segment or a snapshot since the last call, has none for
+        the awaited snapshot, or is nearly full, or if retention would remove segments by force.
         """
         before = self._no_room_count
         self._no_room_count = self._health.no_room_count + self._state.no_room_count
@@ -273,7 +276,7 @@ def held_by_all(match_indexes: Mapping[str, int], durable_index: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeUsage:
-    """How full a volume is, as `df` reports it."""
+    """The usage of a volume, as `df` reports it."""
 
     size_bytes: int
     available_bytes: int

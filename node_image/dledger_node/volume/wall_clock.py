@@ -3,8 +3,8 @@
 Segments expire by their modification times, so a wall clock that jumps forward by a month would
 expire the whole log at once. The time since boot shows how far the wall clock should have moved.
 A larger step is refused and reported: from then on the time is that of the clock before the step.
-A suspended machine is no step, since the time since boot includes it. A step back is followed: it
-only makes segments younger. After a restart the wall clock is believed again.
+Suspension of the machine is no step, since the time since boot includes it. A step back is
+followed: it only makes segments younger. After a restart the wall clock is trusted again.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 STEP_S_MAX: Final = 600.0
-"""The largest step forward that is believed. Clocks that drift are corrected by less."""
+"""The largest step forward that is followed. Clocks that drift are corrected by less."""
 
 
 def since_boot_s() -> float:
@@ -24,7 +24,7 @@ def since_boot_s() -> float:
 
 
 class WallClock:
-    """The wall clock without the steps that it took since this object was made."""
+    """The wall clock without the steps that it took since this object was created."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Snapshots(HeldSnapshots):
         """
         with self._lock:
             if self._closed or index <= self.newest_index:
-                return  # a newer one of another member was installed
+                return  # a newer one from another member was installed
             try:
                 with disk_errors(self._folder):
                     self._save(index, term, pieces)
@@ -164,7 +164,7 @@ class Snapshots(HeldSnapshots):
         return path
 
     def drop_installing(self) -> None:
-        """Remove what has arrived of a snapshot that another member sends; blocks."""
+        """Remove the received part of a snapshot that another member sends; blocks."""
         path = self._folder / INSTALLING_NAME
         with self._lock, disk_errors(path):
             self._remove(path)
