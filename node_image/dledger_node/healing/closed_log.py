@@ -196,7 +196,7 @@ class _Units:
         return disk.unpack_index_unit(raw.ljust(INDEX_UNIT_SIZE, b"\0"), 0)
 
     def first_at(self, file: _File, begin_index: int, last_index: int) -> int:
-        """Return the index of the first entry in a data file; -1 if the index does not say it."""
+        """Return the index of the first entry in a data file; -1 if the index does not say."""
         indexes = range(begin_index, last_index + 1)
         try:
             found = begin_index + bisect_left(indexes, file.start, key=lambda at: self.read(at).pos)

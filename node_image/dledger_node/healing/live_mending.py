@@ -165,7 +165,7 @@ class LiveMender:
             yield generation == self._store.generation
 
     def _was_removed(self, damaged: DamagedRange, generation: int) -> bool:
-        """Whether the log was replaced, or retention removed the range, while it was read."""
+        """Return whether the log was replaced, or the range was removed, while it was read."""
         return generation != self._store.generation or damaged.start.index < self._store.begin_index
 
     def _note_unexplained(self, damage: StoreDamagedError) -> None:

@@ -115,7 +115,7 @@ _Key: TypeAlias = tuple[int, str]
 
 
 class OwnBytes:
-    """This member's own data files: what is sound in a damaged range need not come from a peer."""
+    """The member's own data files: sound bytes of a damaged range need not come from a peer."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` has the data files."""

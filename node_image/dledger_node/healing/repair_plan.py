@@ -52,7 +52,7 @@ next opening anyway.
 
 
 class RepairAction(enum.Enum):
-    """What a damaged member does; the first two leave the disk unchanged."""
+    """The actions of a damaged member; the first two leave the disk unchanged."""
 
     STAY_OUT = "stay out"
     REOPEN = "reopen"

@@ -140,7 +140,7 @@ def stored_units(index: LogFolder, first_index: int) -> Iterator[disk.IndexUnit]
 
 
 def _is_blank(view: memoryview, left: int) -> bool:
-    """Whether a blank record fills the segment from here to its end."""
+    """Return whether a blank record fills the segment from here to its end."""
     if left < disk.BLANK_SIZE_MIN or len(view) < disk.BLANK_SIZE_MIN:
         return False
     magic, size = disk.BLANK_HEADER.unpack_from(view, 0)

@@ -43,7 +43,7 @@ class DiskWork(Protocol):
 
     @property
     def what(self) -> str:
-        """What the work is, such as "a flush"."""
+        """Name of the work, such as "a flush"."""
 
     @property
     def in_flight_s(self) -> float:

@@ -107,7 +107,7 @@ def damaged_ranges(shape: LogShape, checkpoint: Checkpoint | None) -> Iterator[D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What `scan` found."""
+    """The result of `scan`."""
 
     end: Cursor
     """Where to continue: after the damaged range, if there is one."""

@@ -55,7 +55,7 @@ class EntryRun(NamedTuple):
         return self.pos + len(self.data)
 
     def follows(self, index: int, link: Link, segment_size: int) -> bool:
-        """Whether the first entry follows a log that ends with entry `index` at `link`."""
+        """Return whether the first entry follows a log that ends with entry `index` at `link`."""
         header = disk.unpack_header(self.data, 0)
         pos = disk.place_entry(header.size, link.end_pos, segment_size)
         if header.index != index + 1 or header.pos != pos:

@@ -141,7 +141,7 @@ def first_entry(file: Segment) -> EntryHeader:
 
 
 def _is_blank(file: Segment, at: int) -> bool:
-    """Whether a blank record fills a file from byte `at` to its end."""
+    """Return whether a blank record fills a file from byte `at` to its end."""
     left = file.size - at
     if left < disk.BLANK_SIZE_MIN:
         return False

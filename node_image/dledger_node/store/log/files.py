@@ -220,7 +220,7 @@ class LogFiles:
         return self._at_unit(index, self.unit(index), ENTRY_HEADER_SIZE)[1]
 
     def begins_segment(self, index: int) -> bool:
-        """Whether a data segment begins with this entry, as its index unit says."""
+        """Return whether a data segment begins with this entry, as its index unit says."""
         try:
             unit = self.unit(index)
             return unit.index == index and self.data.file_at(unit.pos).start == unit.pos

@@ -234,7 +234,7 @@ class LogReader:
         return StoredRange(file=file, first=first, last=last, generation=generation)
 
     def still_holds(self, stored: StoredRange) -> bool:
-        """Whether the log still has the entries of a range that was located earlier."""
+        """Return whether the log still has the entries of a range that was located earlier."""
         return self.generation == stored.generation and self.begin_index <= stored.first.index
 
     def distrust(self) -> None:

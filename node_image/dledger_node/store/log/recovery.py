@@ -32,7 +32,7 @@ log, and whether the disk kept its last flush.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a log found and repaired."""
+    """The result of opening a log: what was found and repaired."""
 
     begin_index: int
     end_index: int
@@ -266,7 +266,7 @@ def judge(files: LogFiles, checkpoint: Checkpoint | None, walk: EntryWalk) -> No
 
 
 def _more_is_sound(files: LogFiles, walk: EntryWalk) -> bool:
-    """Whether the log continues after the place where the walk stopped.
+    """Return whether the log continues after the place where the walk stopped.
 
     As in Java, more than one later segment counts. Here a sound entry after the next one counts
     too, unless its term is lower than the last term: terms never decrease in a log, so such an

@@ -82,7 +82,7 @@ def before(removals: Sequence[Removal], begin_index: int) -> tuple[Removal, ...]
 def extended(
     removals: Sequence[Removal], begin_index: int, grounds: Grounds
 ) -> tuple[Removal, ...]:
-    """Return the removals extended up to an entry; the oldest two are merged if too many."""
+    """Return the removals extended up to an entry; if too many, the oldest two are merged."""
     first_index = _end(removals)
     if first_index >= begin_index:
         return tuple(removals)

@@ -16,15 +16,15 @@ class SegmentRoom:
         """Held while segments are allocated."""
 
     def is_ample(self, entry_count: int, body_bytes: int) -> bool:
-        """Whether entries surely fit into the last segments, whatever their sizes; cheap."""
+        """Return whether entries surely fit into the last segments, whatever their sizes; cheap."""
         return self._log.has_ample_room(entry_count, body_bytes)
 
     def fits(self, body_sizes: Sequence[int]) -> bool:
-        """Whether `LogStore.reserve` would find room in the segments that exist."""
+        """Return whether `LogStore.reserve` would find room in the segments that exist."""
         return self._log.has_room(body_sizes)
 
     def fits_block(self, block: Block) -> bool:
-        """Whether `LogStore.reserve_block` would find room in the segments that exist."""
+        """Return whether `LogStore.reserve_block` would find room in the segments that exist."""
         return self._log.has_room_for_block(block)
 
     def make(self, reserve: Callable[[], object]) -> None:

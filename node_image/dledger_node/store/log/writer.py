@@ -73,13 +73,13 @@ class LogWriter:
         return places
 
     def has_ample_room(self, entry_count: int, body_bytes: int) -> bool:
-        """Whether the last segments have room for these entries, whatever their sizes."""
+        """Return whether the last segments have room for these entries, whatever their sizes."""
         size = body_bytes + entry_count * disk.ENTRY_HEADER_SIZE + disk.BLANK_SIZE_MIN
         index_end = self.index_pos + entry_count * INDEX_UNIT_SIZE
         return self.end_pos + size <= self._files.data.end and index_end <= self._files.index.end
 
     def has_room(self, body_sizes: Sequence[int]) -> bool:
-        """Whether the existing segments have room for these entries.
+        """Return whether the existing segments have room for these entries.
 
         Raises ValueError if a body is too long.
         """
@@ -87,7 +87,7 @@ class LogWriter:
         return self._has_room(places[-1].end_pos, self.end_index + len(body_sizes))
 
     def has_room_for_block(self, block: Block) -> bool:
-        """Whether the existing segments have the room that `reserve_block` makes."""
+        """Return whether the existing segments have the room that `reserve_block` makes."""
         return block.link is None or self._has_room(block.runs[-1].end_pos, block.last_index)
 
     def reserve_block(self, block: Block) -> None:

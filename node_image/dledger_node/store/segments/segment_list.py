@@ -150,7 +150,7 @@ class SegmentList:
             self._make_spare()
 
     def has_room(self, pos: int, end: int) -> bool:
-        """Whether the segments that exist have room to write up to `end`."""
+        """Return whether the segments that exist have room to write up to `end`."""
         if end <= self.end:
             return True  # the usual case
         return self._start_of_next(pos) + len(self._spares) * self.file_size >= end
@@ -164,7 +164,7 @@ class SegmentList:
             self._make_spare()
 
     def room_is_short(self, pos: int) -> bool:
-        """Whether `preallocate` has segments to create for a log that ends at `pos`.
+        """Return whether `preallocate` has segments to create for a log that ends at `pos`.
 
         It does if less than half a segment is left, or less than `ROOM_BYTES` and two segments.
         """
@@ -318,7 +318,7 @@ def _chunks(file: Segment, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _used_end(file: Segment, at: int) -> int:
-    """Return the position after the last non-zero byte from `at` on; that of `at` if none is."""
+    """Return the position after the last non-zero byte from `at` on, or that of `at` itself."""
     used = at
     for start, end in _chunks(file, at):
         chunk = file.read(start, end - start)

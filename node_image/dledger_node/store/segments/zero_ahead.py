@@ -116,7 +116,7 @@ class ZeroAhead:
 
 
 def overwrites(folder: Path) -> bool:
-    """Whether the file system of a folder overwrites blocks in place."""
+    """Return whether the file system of a folder overwrites blocks in place."""
     device = folder.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError):

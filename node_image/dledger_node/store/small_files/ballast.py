@@ -61,7 +61,7 @@ def restore(folder: Path) -> bool:
 
 
 def exists(folder: Path) -> bool:
-    """Whether the ballast holds its blocks."""
+    """Return whether the ballast holds its blocks."""
     with contextlib.suppress(FileNotFoundError):
         return (folder / FILE_NAME).stat().st_blocks * 512 >= SIZE_BYTES
     return False

@@ -97,9 +97,9 @@ class Snapshots(HeldSnapshots):
         return data if len(data) == min(size, meta.data_bytes - offset) else None
 
     def is_sound(self, meta: SnapshotMeta) -> bool:
-        """Whether a snapshot exists and its bytes are unchanged; blocks, since it reads every byte.
+        """Return whether a snapshot exists and its bytes are unchanged; blocks.
 
-        A damaged snapshot stays until another one is saved.
+        Reads every byte. A damaged snapshot stays until another one is saved.
         """
         try:
             with (self.folder_of(meta) / DATA_NAME).open("rb") as file:
