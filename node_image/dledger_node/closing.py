@@ -1,4 +1,4 @@
-"""Releasing all parts of a whole, also if some of them fail."""
+"""Release all parts of a whole, even if some of them fail."""
 
 import asyncio
 import contextlib
@@ -9,25 +9,24 @@ logger = logging.getLogger(__name__)
 
 
 class Closing:
-    """Takes every step of a close, and keeps the first error; the others are logged.
+    """Runs every step of a close, and keeps the first error; the others are logged.
 
-    An `ExitStack` would take every step too, but raise the last error, and the first one is the
-    cause. A step is taken to its end also after a cancellation: what it releases must not stay
-    behind.
+    An `ExitStack` would also run every step, but raise the last error, and the first one is the
+    cause. A step runs to its end even after a cancellation, so that what it releases does not leak.
     """
 
     def __init__(self) -> None:
         self._first: BaseException | None = None
 
     def step(self, close: Callable[[], object]) -> None:
-        """Take a step."""
+        """Run a step."""
         try:
             close()
         except BaseException as error:
             self._keep(error)
 
     async def wait(self, close: Callable[[], Awaitable[object]]) -> None:
-        """Take a step that must be awaited.
+        """Run a step that must be awaited.
 
         A cancellation does not cut it short: a thread cannot be cancelled, and goes on using what
         the next steps release. So the step ends first; then `end` raises the cancellation.
@@ -39,7 +38,7 @@ class Closing:
             return
         while not step.done():
             try:
-                await asyncio.wait([step])  # unlike `await step`, it passes no cancellation on
+                await asyncio.wait([step])  # unlike `await step`, this never cancels the step
             except asyncio.CancelledError as error:
                 self._keep(error)
         try:

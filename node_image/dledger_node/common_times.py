@@ -12,9 +12,9 @@ async def next_common_time(interval_s: float) -> None:
 
 
 def wait_s(now_s: float, interval_s: float) -> float:
-    """Return the time to the next multiple of the interval that is at least half of one away.
+    """Return the time to the next multiple of the interval that is at least half an interval away.
 
-    A timer may fire a little early, so the very next one may be that of the wait which has ended.
+    A timer may fire a little early; then the very next multiple is the one that was just awaited.
     """
     left_s = interval_s - now_s % interval_s
     return left_s if left_s >= interval_s / 2 else left_s + interval_s

@@ -12,7 +12,7 @@ from dledger_node.raft.config import RaftConfig
 
 # With coarser ticks two followers campaign at the same moment more often; finer ones cost wake-ups.
 TICK_MS: Final = 10
-# More than 200 appends a second tell the followers soon enough what is committed.
+# Above 200 appends a second, the next push reports the committed index soon enough.
 NOTICES_PER_TICK_MAX: Final = 2
 
 
@@ -40,7 +40,7 @@ def store_folder(settings: NodeSettings) -> Path:
 
 
 def join_address(host: str, port: int) -> str:
-    """Return a host and a port as one text; the host of every address is `*`."""
+    """Return a host and a port as one text; an empty host, for all addresses, becomes `*`."""
     return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dledger_formats import interrupts
 
 FAILED = 1
-"""The exit code if a library is missing; a member that cannot run has the same."""
+"""The exit code if a library is missing, the same as for a member that cannot run."""
 STORE = "store"
 SEED = "seed"
 

@@ -1,10 +1,10 @@
-"""Waiting until none of a number of things is left, when a member stops."""
+"""Wait until no request or no connection is left, when a member stops."""
 
 import asyncio
 
 
 class Drain:
-    """Lets a member that stops wait until nothing is left: no waiting request, no connection."""
+    """Lets a stopping member wait until no waiting request, or no connection, is left."""
 
     def __init__(self) -> None:
         self._ended: asyncio.Future[None] | None = None

@@ -1,4 +1,4 @@
-"""What a program that is built on a member may use, and what it must offer.
+"""What a program that is built on a member may use, and what it must provide.
 
 The program runs in the member's process and on its event loop. Its entries are the only ones that
 clients' requests add to the log; everything else of the member is as in a plain group.
@@ -50,7 +50,7 @@ class Member:
         self.drafts: Drafts = clients.drafts
         self._reads = clients.program_reads
         self._begun_at = (-1, -1, 0)
-        """Where the log began last: the first index, the log's generation, and the position."""
+        """Where the log began when last read: first index, generation of the log, position."""
 
     def own(self, owner: Stamper) -> None:
         """Let the program own the log: clients may no longer append entries of their own."""
@@ -93,7 +93,7 @@ class Member:
 
     @property
     def body_bytes_max(self) -> int:
-        """The longest body of an entry."""
+        """The maximum size of an entry's body."""
         return self._store.body_bytes_max
 
     @property
@@ -108,11 +108,11 @@ class Member:
     # -- the other members -----------------------------------------------------------------------
 
     def serve_peers(self, code: int, serve: ServePeer) -> None:
-        """Let the program take the requests with this code that other members send."""
+        """Let the program serve the requests with this code that other members send."""
         self._server.clients.peer_requests[code] = serve
 
     def hello(self, peer_id: str, opaque: int) -> bytes:
-        """Return the first frame of a connection to another member, which it answers."""
+        """Return the first frame of a connection to another member, which that member answers."""
         return native.encode_hello(self._server.clients.peers.hello(peer_id), opaque)
 
     def call_when_link_lost(self, listener: Callable[[str], None]) -> None:
@@ -146,8 +146,9 @@ class Member:
         return self._core.readable_index
 
     def prove(self, done: Callable[[bool], object]) -> None:
-        """Call `done` once: whether this member has committed all entries that were acknowledged
-        before this call. One that does not lead asks its leader (`ReadProofs.prove_read`).
+        """Call `done` once, with whether this member has committed all entries that were
+        acknowledged before this call. A member that does not lead asks its leader
+        (`ReadProofs.prove_read`).
         """
 
         def answered(code: DLedgerResponseCode) -> None:
@@ -214,7 +215,7 @@ class Member:
 
     @property
     def known_begin_pos(self) -> int | None:
-        """Where the log begins, as `begin_pos` says; None if that takes a read of the log."""
+        """The value of `begin_pos` if it is known without a read of the log; else None."""
         begin_index = self._store.begin_index
         begun_at = self._begun_at
         if begun_at[:2] == (begin_index, self._store.generation):
@@ -269,8 +270,8 @@ class Member:
         return self._store.cached_at(pos, buffer)
 
     def reading_disk(self) -> AbstractContextManager[None]:
-        """Return the context for a read of the program's own files: a member whose disk does not
-        answer it hands its leadership over. Any thread may call.
+        """Return the context for a read of the program's own files. If the disk does not answer
+        the read, the member hands its leadership over. Any thread may call this.
         """
         return self._reads.reading()
 
@@ -279,7 +280,7 @@ class Member:
         return page_cache.read_cached(fd, buffer, at)
 
     def fail(self, error: BaseException) -> None:
-        """Stop this member: the program cannot go on."""
+        """Stop this member, because the program cannot go on."""
         self._server.fail(error)
 
 
@@ -295,7 +296,7 @@ class Program(Protocol):
         """The metrics of the program."""
 
     def report(self) -> BrokerStatus:
-        """Return what `/status` tells of the program. A member whose program does not serve is not
+        """Return what `/status` shows of the program. A member whose program does not serve is not
         ready.
         """
 
@@ -305,6 +306,6 @@ class Program(Protocol):
     async def drain(self) -> None:
         """Take no further requests, and return once those that were taken are answered.
 
-        It is called before a member in service stops, after it has handed its leadership over; it
-        is cancelled if it takes too long.
+        Called before a member in service stops, after it has handed its leadership over; cancelled
+        if it takes too long.
         """

@@ -41,7 +41,7 @@ class Damage(enum.StrEnum):
     MISSING_SEGMENT = "MissingSegment"
     """A data file in the middle or at the front of the log is missing."""
     WRONG_INDEX = "WrongIndex"
-    """The index files disagree with the data; an opening that verifies everything rebuilds them."""
+    """The index files disagree with the data; opening with full verification rebuilds them."""
     UNREADABLE = "Unreadable"
     """The disk cannot read entries."""
     UNKNOWN_FORMAT = "UnknownFormat"
@@ -69,8 +69,8 @@ class StoreDamagedError(StoreError):
 
 
 class BorderDamagedError(StoreDamagedError):
-    """The last entry that retention removes now has rotted, and the first one that stays cannot be
-    proved by it. Mending it would restore that proof; but no member needs the entry itself.
+    """The last entry that retention is about to remove has rotted, so it cannot prove the first one
+    that stays. Mending it would restore that proof, but no member needs the entry itself.
     """
 
 
@@ -84,8 +84,8 @@ class CutShortError(StoreDamagedError):
 
 
 class NotYetCommittedError(NodeError, LookupError):
-    """The bytes lie beyond the entries that the member knows, so far, to be committed; or it closes
-    its store, and cannot tell.
+    """The bytes lie beyond the entries that the member so far knows to be committed, or the member
+    is closing its store and cannot say whether they do.
     """
 
 
@@ -116,4 +116,4 @@ class LogsDifferError(RemoteProtocolError):
 
 
 class LinkRefusedError(RemoteProtocolError):
-    """The sender of a HELLO may not open a link. It was told why; its connection is closed."""
+    """The sender of a HELLO may not open a link. It got the reason; its connection is closed."""

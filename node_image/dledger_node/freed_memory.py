@@ -13,7 +13,7 @@ MAPPED_FROM_BYTES: Final = 8 << 20
 JSON of an entry of the largest size is smaller.
 """
 KEPT_BYTES_MAX: Final = 32 << 20
-"""What stays free at the end of the heap; more is given back."""
+"""How much free memory the end of the heap keeps; more is given back."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 

@@ -31,5 +31,5 @@ class Histogram:
         return sum(self._counts)
 
     def cumulative(self) -> list[int]:
-        """Return, for each bound and at last for infinity, how many values were at most that."""
+        """Return how many values were at most each bound; the last number counts all values."""
         return list(accumulate(self._counts))

@@ -1,4 +1,4 @@
-"""Log lines that a stranger can cause: a few a minute of each kind, and how many were left out.
+"""Limit the log lines that a stranger can cause to a few a minute of each kind; count the others.
 
 Without a limit, one connection that sends nonsense would fill a member's log, and with it its
 volume.
@@ -16,11 +16,11 @@ PERIOD_S: Final = 60.0
 CHATTY: Final = ("aiohttp.server", "asyncio")
 """Loggers of libraries that write a line, or a traceback, for what a stranger sends."""
 _UNQUOTED: Final = re.compile(r"""(?:'[A-Za-z-]{1,20}'|b(?!['"])|[^b'"])*""")
-"""The text before the first literal, unless that is short enough to be the name of a header."""
+"""The text before the first quoted literal that cannot be the name of a header."""
 
 
 class LineBudget:
-    """Says which lines of each kind to write. The caller bounds the number of kinds."""
+    """Decides which lines of each kind to write. The caller bounds the number of kinds."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -51,7 +51,7 @@ class StrangersFilter(logging.Filter):
         self._budget = budget
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to write this line; change it into one that is short."""
+        """Return whether to write this line, and shorten it."""
         admitted = self._budget.admit(record.name)
         if admitted is None:
             return False
@@ -67,9 +67,9 @@ class StrangersFilter(logging.Filter):
 
 
 def _in_words(error: BaseException) -> str:
-    """Return what aiohttp says about a bad request, in one line, without the bytes of it.
+    """Return aiohttp's message about a bad request on one line, without bytes of the request.
 
-    Some of these messages quote the line that is wrong. It may be the one with the token.
+    Some of these messages quote the bad line, which may contain the token.
     """
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines()]
     kept = " ".join(line for line in lines if not line.startswith(("b'", 'b"', "^")))

@@ -1,4 +1,4 @@
-"""A member: read the settings and run one member until it is stopped."""
+"""Read the settings, and run one member until it is stopped."""
 
 import asyncio
 import contextlib
@@ -185,7 +185,7 @@ def open_store(
 ) -> Opened:
     """Open and recover the store, load term and vote, and restore the state; blocks."""
     folder = store_folder(settings)
-    # Recovery changes files.
+    # The checks come first, since recovery changes files.
     check_owner(folder, settings.group, settings.group_identity)
     check_formats(folder)
     store = LogStore.open(

@@ -1,4 +1,4 @@
-"""How many files this process may open: connections must leave enough of them for the store.
+"""The limit on open files: connections must leave enough of them for the store.
 
 A store that cannot open a file takes its member out of service. Shells and services often give
 processes a soft limit of 1,024, and a much higher hard limit.

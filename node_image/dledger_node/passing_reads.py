@@ -1,7 +1,7 @@
-"""Reads that leave the page cache as it was, for auditors, who read a whole log once.
+"""Reads that leave the page cache as it was, for auditors, which read a whole log once.
 
-Pages that were not cached before a read are dropped after it, so they take the place of nothing
-that clients read.
+Pages that were not cached before a read are dropped after it, so they displace nothing that
+clients read.
 """
 
 import ctypes
@@ -22,12 +22,12 @@ _LIBC.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 _PROT_NONE: Final = 0
 _RESIDENT: Final = 1
-"""The bit of a page in the answer of `mincore`."""
+"""The bit in a page's byte from `mincore` that is set if the page is cached."""
 
 
 def read(fd: int, start: int, size: int) -> bytes:
-    """Read up to so many bytes at `start`; blocks. The descriptor must be used for nothing else:
-    the kernel reads nothing ahead on it any more, since that would be in the page cache, too.
+    """Read up to `size` bytes at `start`; blocks. The descriptor must be used for nothing else:
+    this turns off its read-ahead, which would fill the page cache.
     """
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     first = start - start % PAGE_BYTES
@@ -35,14 +35,15 @@ def read(fd: int, start: int, size: int) -> bytes:
     try:
         return os.pread(fd, size, start)
     finally:
-        # A page that somebody else has read in the meantime goes as well, and is read again.
+        # A page that others have read in the meantime is dropped too, and then read again.
         for at, length in absent:
             os.posix_fadvise(fd, at, length, os.POSIX_FADV_DONTNEED)
 
 
 def absent_runs(fd: int, at: int, size: int) -> list[tuple[int, int]]:
-    """Return where the page cache has nothing of a file, as positions and lengths. `at` begins a
-    page. Empty if the kernel does not tell, for example because the file belongs to somebody else.
+    """Return the parts of a file that are not in the page cache, as positions and lengths. `at` is
+    the start of a page. Empty if the kernel does not say, for example because the file belongs to
+    another user.
 
     The file is mapped without any access to it, so a disk that fails does not end the process.
     """
@@ -52,13 +53,13 @@ def absent_runs(fd: int, at: int, size: int) -> list[tuple[int, int]]:
     address = _LIBC.mmap(None, size, _PROT_NONE, mmap.MAP_SHARED, fd, at)
     if address == _MAP_FAILED:
         return []
-    told = ctypes.create_string_buffer(pages)
+    residency = ctypes.create_string_buffer(pages)
     try:
-        if _LIBC.mincore(address, size, told):
+        if _LIBC.mincore(address, size, residency):
             return []
     finally:
         _LIBC.munmap(address, size)
-    return list(_runs(told.raw, at))
+    return list(_runs(residency.raw, at))
 
 
 def _runs(told: bytes, at: int) -> Iterator[tuple[int, int]]:

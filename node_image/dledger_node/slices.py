@@ -1,7 +1,7 @@
-"""Work on thousands of things in slices: at most so many in one turn of the event loop.
+"""Work on thousands of things in slices: at most PER_TURN in one turn of the event loop.
 
-To end, answer or tell something for each of many connections takes up to 20 µs each. All at once,
-that would hold up heartbeats and all other clients.
+Closing, answering or notifying one of many connections takes up to 20 µs. Handling all of them at
+once would hold up heartbeats and all other clients.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ class Slices:
     """Work that goes on in the next turns of the loop until nothing is left."""
 
     def __init__(self, take: Callable[[int], bool], call_soon: CallSoon | None = None) -> None:
-        """`take` handles up to so many things, and returns whether others may be left.
+        """`take` handles up to the given number of things, and returns whether others may be left.
 
-        It takes each one off before it handles it, so an error costs that one alone. `call_soon`
-        runs a function in the next turn of the loop, by default of the loop that runs then.
+        It removes each one before it handles it, so an error costs only that one. `call_soon` runs
+        a function in the next turn of the loop; the default is that of the loop then running.
         """
         self._take = take
         self._call_soon = call_soon
@@ -35,7 +35,7 @@ class Slices:
 
     def _turn(self) -> None:
         self._is_under_way = True  # what is handled now may call `begin`
-        more = True  # after an error, the others have their turn
+        more = True  # after an error, go on with the others
         try:
             more = self._take(PER_TURN)
         finally:

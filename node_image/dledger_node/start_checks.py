@@ -8,7 +8,7 @@ from dledger_node.config import store_folder
 
 
 def check_start(settings: NodeSettings) -> None:
-    """Raise SettingsError for a store that is in a file, or one port for members and pages."""
+    """Raise SettingsError if the store's path leads through a file, or both ports are the same."""
     port = split_address(settings.address)[1]
     if settings.http_port == port:
         where = "peers" if settings.self_id in settings.peers else "addable_peers"
@@ -17,7 +17,7 @@ def check_start(settings: NodeSettings) -> None:
             f"{settings.self_id} in {variable_name(where)}; a member needs two ports"
         )
     folder = store_folder(settings)
-    # A folder that may not be read does not seem to exist; to open the store says so later.
+    # A folder without permission seems not to exist; opening the store reports it later.
     existing = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     if not existing.is_dir():
         raise SettingsError(

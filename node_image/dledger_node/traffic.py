@@ -1,4 +1,4 @@
-"""Bytes that a member's process received and sent since its start, by who is on the other side."""
+"""Bytes that a member's process received and sent since its start, by kind of connection."""
 
 from dataclasses import dataclass, field
 
@@ -9,13 +9,13 @@ class Transferred:
 
     received_bytes: int = 0
     sent_bytes: int = 0
-    """Bytes that were given to the connection; one that breaks may not deliver the last of them."""
+    """Bytes that were handed to the connection; if it breaks, the last may not be delivered."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """The bytes of all connections. They are counted for each read and each write of a connection,
-    which carry many messages.
+    """The bytes of all connections. They are counted per read and write of a connection, each of
+    which carries many messages.
     """
 
     clients: Transferred = field(default_factory=Transferred)

@@ -1,4 +1,4 @@
-"""How often a leader's committed index moves, which says whether its next push comes soon."""
+"""How often a leader's committed index moves, which shows whether its next push comes soon."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class CommitMoves:
     _index: int = -1
     """The committed index when it was last counted."""
     _at_ticks: int = 0
-    """The tick that `_moves` counts, by the time that has passed."""
+    """The tick that `_moves` counts, in ticks of elapsed time."""
     _moves: int = 0
     _moves_before: int = 0
 
     def per_tick(self, committed_index: int, now_ticks: int) -> int:
-        """Count the index, if it has moved, and return how often it moves in a tick."""
+        """Count a move if the index is new, and return the number of moves per tick."""
         if self._at_ticks != now_ticks:
             self._moves_before = self._moves if self._at_ticks == now_ticks - 1 else 0
             self._at_ticks, self._moves = now_ticks, 0

@@ -21,11 +21,11 @@ either, until a push does follow.
 The rule restricts confirmations and reports, and nothing else. The member keeps its vote, it may
 stand for election, and it never truncates committed entries. This matters under AsyncFlush. If most
 hosts lose power at once, a member may keep entries that are committed, by its own checkpoint, while
-the others elect a leader without them. Nothing here can tell that leader from one of another group,
-so nothing is recorded on disk, and no member is taken for a stranger. Such a member can confirm
-nothing to that leader anyway: it would have to remove what it knows to be committed. So the rule
-costs a group no member that it could count on. If the leader fails before it has committed an entry
-of its own, the member with the longer log can still be elected, and its entries are saved.
+the others elect a leader without them. Nothing here distinguishes that leader from one of another
+group, so nothing is recorded on disk, and no member is taken for a stranger. Such a member can
+confirm nothing to that leader anyway: it would have to remove what it knows to be committed. So the
+rule costs a group no member that it could count on. If the leader fails before it has committed an
+entry of its own, the member with the longer log can still be elected, and its entries are saved.
 """
 
 from dledger_node.raft.log_terms import BEFORE_FIRST

@@ -36,11 +36,12 @@ class RaftConfig:
     new promises (`recalling`). 0 disables recalling.
     """
     notices_per_tick_max: int = 0
-    """How often the committed index may move in a tick for peers to be told by a heartbeat at once.
-    If it moves more often, or if this is 0, they learn it with the next push or heartbeat round.
+    """How often the committed index may move in a tick for a heartbeat to report it to peers at
+    once. If it moves more often, or if this is 0, they learn it with the next push or heartbeat
+    round.
     """
     confirms_unflushed: bool = False
-    """Whether a loss of power may take the end of the log, which this member has confirmed
+    """Whether this member confirms entries that a loss of power may take from the end of its log
     (AsyncFlush). Term and vote are always on disk.
     """
     preferred_leader_ids: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ class Raft(CoreView):
         the time; every other timer counts ticks, so that the messages that waited during the pause
         are read before a member gives up its leader or its followers. `has_room` is False while
         the volume is full: this member could not write a leader's first entry, so it must not stand
-        for election, and it tells its leader.
+        for election, and it reports this to its leader.
         """
         member = self._member
         member.now_ticks += 1
@@ -126,7 +126,7 @@ class Raft(CoreView):
 
     def note_state(self, *, is_behind: bool) -> None:
         """Record whether the state of this member lacks entries that its log has had since its
-        start (`yielding`). A core that is told nothing has no such state.
+        start (`yielding`). Without a call, the core assumes that it lacks none.
         """
         self._member.is_behind = is_behind
 
@@ -231,7 +231,7 @@ class Raft(CoreView):
     def note_difference(self, leader_id: str, term: int) -> None:
         """Record that a push did not follow this log, although index and term were the same.
 
-        Nothing is confirmed to that leader before another push of it has followed this log.
+        Nothing is confirmed to that leader until another push from it follows this log.
         """
         match self._member.role_state:
             case Follower() as follower if (leader_id, term) == (self.leader_id, self.term):

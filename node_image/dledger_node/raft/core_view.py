@@ -66,7 +66,7 @@ class CoreView:
 
     @property
     def told(self) -> yielding.Told:
-        """What this member must have applied, at the least, since a leader told it so."""
+        """What this member must have applied at least, by what a leader has reported to it."""
         return yielding.told(self._member)
 
     @property
@@ -128,7 +128,7 @@ class CoreView:
 
     @property
     def full_peers(self) -> list[str]:
-        """The peers that have told this leader that their volumes are full; empty if it does not
+        """The peers that have reported full volumes to this leader; empty if this member does not
         lead.
         """
         role_state = self._member.role_state
@@ -172,7 +172,7 @@ class CoreView:
 
     @property
     def unheard_voters(self) -> list[str]:
-        """The voters by the settings that this member has yet to hear before it may vote; empty if
+        """The voters in the settings that have yet to answer before this member may vote; empty if
         it may (`joining.unheard`).
         """
         member = self._member
@@ -182,8 +182,8 @@ class CoreView:
 
     @property
     def joined_index(self) -> int:
-        """Up to which entry this voter had to take a leader's log since its start; -1 if it has
-        not.
+        """The entry up to which this voter had to take a leader's log since its start; -1 if it had
+        to take none.
         """
         return self._member.joined_index
 

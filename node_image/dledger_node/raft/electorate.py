@@ -30,9 +30,9 @@ def belongs(member: MemberState, member_id: str) -> bool:
 def may_campaign(member: MemberState) -> bool:
     """Return whether this member may stand for election.
 
-    A voter that is being removed may: until its removal is committed, it can be the only member
-    whose log is up to date (Raft dissertation, 4.2.2). Once it knows of the commit, it does not
-    stand. A member that lacks entries which it confirmed does not stand either.
+    A voter that is being removed may do so: until its removal is committed, it can be the only
+    member whose log is up to date (Raft dissertation, 4.2.2). Once it knows of the commit, it does
+    not stand. A member that lacks entries which it confirmed does not stand either.
     """
     if member.promised_end is not None:
         return False
@@ -65,8 +65,8 @@ def update_peers(member: MemberState, leader: Leader, next_index: int) -> None:
 def stop_pushing_to_removed(member: MemberState, leader: Leader) -> None:
     """Drop removed peers that hold their removal's entry, or have been silent for election_ticks.
 
-    Called after each heartbeat round, so that the last round tells them that their removal is
-    committed.
+    Called after each heartbeat round, so that the last round informs them that their removal
+    is committed.
     """
     index = member.memberships.last_index
     if not member.memberships.changed or index > member.committed_index:

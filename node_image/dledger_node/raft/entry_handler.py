@@ -96,7 +96,7 @@ def handle_install(
     first_index, agreed_index = request.first_index, request.first_index
     if member.log.holds(first_index, request.entries_term):
         pass  # a repeated request
-    elif first_index > follower.verified_index:  # which covers committed
+    elif first_index > follower.verified_index:  # which is at or after the committed index
         write = WriteSnapshot(
             first_index=first_index,
             last_index=request.last_index,

@@ -66,15 +66,15 @@ def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
 
 
 def note_told(member: MemberState, progress: Progress, committed_index: int) -> None:
-    """Record that a message tells a peer this committed index."""
+    """Record that a message reports this committed index to a peer."""
     if member.config.notices_per_tick_max:
         progress.told_index = max(progress.told_index, committed_index)
 
 
 def notices_due(member: MemberState, leader: Leader) -> list[str]:
-    """Return the peers that do not know how far the entries that they hold are committed.
+    """Return the peers that do not know yet that entries which they hold are committed.
 
-    Readers wait for that at a follower. Under load, the next push tells it soon enough.
+    Readers at a follower wait for that. Under load, the next push reports it soon enough.
     """
     if not member.config.notices_per_tick_max:
         return []
@@ -87,8 +87,8 @@ def notices_due(member: MemberState, leader: Leader) -> list[str]:
 
 
 def send_notices(member: MemberState, leader: Leader) -> None:
-    """Tell peers the committed index by a heartbeat of this round, unless it moves so often that
-    the next push soon tells it; then they are told once it moves less often.
+    """Report the committed index to peers by a heartbeat of this round, unless it moves so often
+    that the next push reports it soon; then send the heartbeat once it moves less often.
     """
     due = notices_due(member, leader)
     if not due:
@@ -126,8 +126,8 @@ def handle_response(member: MemberState, leader: Leader, response: HeartBeatResp
 def full_peers(member: MemberState, leader: Leader) -> list[str]:
     """Return the peers whose last answers said that their volumes are full.
 
-    One that has been silent for election_ticks is not among them: it may have room by now. What a
-    leader knows ends with its term.
+    One that has been silent for election_ticks is not among them: it may have room by now. A
+    new leader knows of no full peer until it gets an answer.
     """
     return [
         peer_id

@@ -52,7 +52,7 @@ def _ticks_to_act(member: MemberState, before_timeout: int) -> int:
 
 
 def _ticks_to_question(member: MemberState) -> int:
-    """Return in how many ticks a member that joins or recalls asks its peers, or asks no longer."""
+    """Return the ticks until a joining or recalling member asks its peers, or stops asking."""
     due = NEVER_TICKS
     if member.joining is not None:
         due = member.joining.ask_due

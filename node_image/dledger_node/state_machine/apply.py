@@ -1,8 +1,8 @@
 """Committed entries on their way to the state machine: in log order, each exactly once.
 
-The event loop itself applies a few short entries that are in memory: to hand them to a thread and
-to hear of its end costs more than to apply them. All else is read and applied by a thread of its
-own, one bounded batch at a time. Only that thread touches the machine while a batch or a copy is
+The event loop itself applies a few short entries that are in memory: handing them to a thread and
+waiting for its result costs more than applying them. All others are read and applied by a separate
+thread, one bounded batch at a time. Only that thread touches the machine while a batch or a copy is
 under way. Between two batches the state is that of one index.
 """
 
@@ -27,11 +27,11 @@ from dledger_node.store.snapshots.snapshots import Snapshots
 BATCH_ENTRIES_MAX: Final = 4096
 BATCH_BYTES_MAX: Final = 1 << 20
 MENDING_TIMEOUT_S: Final = 60.0
-"""For how long the state waits for a damaged entry to be mended. Then the member stops."""
+"""How long the state waits for a damaged entry to be mended. Then the member stops."""
 MENDING_POLL_S: Final = 0.1
 LOOP_ENTRIES_MAX: Final = 32
 LOOP_BYTES_MAX: Final = 128 * 1024
-"""What the event loop applies in one turn, at most."""
+"""The most that the event loop applies in one turn."""
 MENDABLE: Final = frozenset({Damage.BAD_ENTRY, Damage.UNREADABLE})
 """Damage of entries, which the scrubber mends in service."""
 
@@ -47,11 +47,11 @@ class Run(NamedTuple):
 
 
 class StateCore(Protocol):
-    """The core, as far as it tells and is told about the state."""
+    """The part of the core that deals with the state."""
 
     @property
     def told(self) -> Told:
-        """What a leader has told this member since its start."""
+        """What a leader has reported to this member since its start."""
 
     def note_state(self, *, is_behind: bool) -> None:
         """Record whether the state is behind."""
@@ -72,14 +72,14 @@ class Applying:
         fail: Callable[[BaseException], None],
         batch_entries_max: int = BATCH_ENTRIES_MAX,
     ) -> None:
-        """`core` is told at once whether the state is behind. `fail` receives the error after which
-        no further entry can be applied.
+        """`core` is notified at once whether the state is behind. `fail` receives the error after
+        which no further entry can be applied.
         """
         self.reading = threading.Lock()
         """Held while the thread reads the log, and while the whole log is replaced."""
         self._name, self._make = name, make
         self._applied = applied
-        """It is replaced as a whole, so that index and machine always match."""
+        """Replaced as a whole, so that index and machine always match."""
         self._snapshots = snapshots
         self._store = store
         self._core = core
@@ -88,11 +88,11 @@ class Applying:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._batch: asyncio.Future[None] | None = None
-        """The batch that the thread has."""
+        """The batch that the thread is applying."""
         self.just_applied: Run | None = None
-        """What the event loop has applied, while the listeners are called."""
+        """The entries that the event loop has just applied, while the listeners are called."""
         self._soon: asyncio.Handle | None = None
-        """What applies entries in the event loop, before its next turn."""
+        """The scheduled call that applies entries in the event loop, before its next turn."""
         self._copying: set[Future[Applied]] = set()
         """Copies that are not made yet; each leaves this set in the thread that made it."""
         self._agreed_generation = -1
@@ -102,9 +102,9 @@ class Applying:
         self._tried_index = -1
         """The committed index when the last batch began."""
         self._mending: asyncio.TimerHandle | None = None
-        """What tries again, while a damaged entry is being mended."""
+        """The timer of the next attempt, while a damaged entry is being mended."""
         self._mending_until_s: float | None = None
-        """Until when that may take; None if the last batch found no damage."""
+        """The deadline for the mending; None if the last batch found no damage."""
         self._catching_up = CatchingUp()
         core.note_state(is_behind=self.is_behind)
         self._closed = False
@@ -121,7 +121,7 @@ class Applying:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the thread has a batch: the machine may be ahead of `index`."""
+        """Whether the thread is applying a batch: the machine may be ahead of `index`."""
         return self._batch is not None
 
     @property
@@ -141,7 +141,7 @@ class Applying:
 
     async def copy(self) -> Applied:
         """Return a copy of the state, taken between two batches."""
-        # The thread goes on with a copy also if nobody waits for it any longer.
+        # The thread completes a copy even if nobody waits for it any longer.
         copying = self._thread.submit(self._copy)
         self._copying.add(copying)
         copying.add_done_callback(self._copying.discard)
@@ -157,7 +157,7 @@ class Applying:
     # -- in the event loop's thread ----------------------------------------------------------------
 
     def _begin_batch(self) -> None:
-        """Begin a batch, unless one is under way or no entry is to be applied."""
+        """Begin a batch, unless one is under way or there is nothing to apply."""
         is_waiting = self._batch is not None or self._soon is not None or self._mending is not None
         if is_waiting or self._closed:
             return
@@ -180,7 +180,7 @@ class Applying:
             self._ended(batch.exception())
 
     def _ended(self, error: BaseException | None) -> None:
-        """Tell that a batch has ended, and begin the next one."""
+        """Report that a batch has ended, and begin the next one."""
         if isinstance(error, StoreDamagedError) and self._may_be_mended(error):
             self._store.damage = self._store.damage or error
             self._try_again_later()
@@ -196,9 +196,9 @@ class Applying:
         self._begin_batch()
 
     def _may_be_mended(self, damage: StoreDamagedError) -> bool:
-        """Return whether peers may give the damaged entry: it was durable, and is committed.
+        """Return whether peers may supply the damaged entry: it was durable, and is committed.
 
-        A later entry may have been lost by a flush that failed.
+        A later entry may have been lost by a failed flush.
         """
         checkpoint = self._store.checkpoints.last
         if checkpoint is None or damage.index is None or damage.damage not in MENDABLE:
@@ -213,7 +213,7 @@ class Applying:
             self._mending = self._loop.call_later(MENDING_POLL_S, self._try_again)
 
     def _try_again(self) -> None:
-        """Begin a batch if the damage is mended, or has waited long enough to stop the member."""
+        """Begin a batch if the damage is mended; after the deadline, the batch stops the member."""
         assert self._mending_until_s is not None
         if self._store.damage is not None and self._loop.time() < self._mending_until_s:
             self._try_again_later()
@@ -222,7 +222,7 @@ class Applying:
         self._begin_batch()
 
     def _apply_soon(self) -> None:
-        """Apply the entries here if they are in memory, and that is quick; else in the thread."""
+        """Apply the entries here if they are in memory and quick to apply; else in the thread."""
         self._soon = None
         if self._closed:
             return
@@ -235,7 +235,7 @@ class Applying:
         self._tried_index = self._committed_index
         try:
             self._apply(applied, run)
-        except Exception as error:  # of the machine: as in the thread
+        except Exception as error:  # the machine's error, handled as in the thread
             self._ended(error)
             return
         self.just_applied = run
@@ -250,7 +250,7 @@ class Applying:
         try:
             run = Run(first_index, *entries_of([data], first_index))
         except StoreDamagedError:
-            return None  # the thread tells what to do about it
+            return None  # the thread decides what to do about it
         return run if applied.machine.is_quick(run.entries) else None
 
     def _run_in_memory(self, first_index: int) -> bytes | None:
@@ -267,12 +267,12 @@ class Applying:
         try:
             return store.cached_run(first_index, last_index, LOOP_BYTES_MAX)
         except (RangeMovedError, StoreDamagedError):
-            return None  # the thread tells what to do about it
+            return None  # the thread decides what to do about it
         finally:
             self.reading.release()
 
     def _watch(self, batch_target_index: int | None = None) -> None:
-        """Note how far the state is, and whether a batch has ended; tell if this changes much."""
+        """Note how far the state is, and whether a batch has ended; notify the core of a change."""
         state, applied_index = self._catching_up, self._applied.index
         was_behind = state.is_behind
         if batch_target_index is not None:
@@ -290,7 +290,7 @@ class Applying:
         return Applied(machine=applied.machine.copy(), index=applied.index, term=applied.term)
 
     def _apply_batch(self, committed_index: int) -> None:
-        """Apply one batch, from a snapshot on if the log lacks the next entry."""
+        """Apply one batch; if the log lacks the next entry, continue from a snapshot."""
         with self.reading:
             generation = self._store.generation
             applied, last_index = next_to_apply(

@@ -1,15 +1,16 @@
-"""Whether a member's state is behind: it has not applied yet what was committed when it started.
+"""Whether a member's state is behind: it has not yet applied what was committed when it started.
 
 Then the member should not lead yet (`raft.yielding`), since a leader serves only what it has
-applied. Its checkpoint may tell less than was committed. So the start is over only once the state
-has reached the committed index that a leader has told in this life, or, if this member leads, its
-term's first entry. After that, the state never counts as behind: under overload, all members
-of a group fall behind together, and then one of them must be elected at once.
+applied. Its checkpoint may state a lower index than was committed. So the start is over only once
+the state has reached the committed index that a leader has reported since the start, or, if this
+member leads, its term's first entry. After that, the state never counts as behind: under overload,
+all members of a group fall behind together, and then one of them must be elected at once.
 
-Until then, what is known to be committed counts, and many entries that may be. Few are applied
-within a moment, and are no reason to wait: after the restart of a whole group, nobody knows that
-its last entries are committed. A state has caught up with the batch that reaches everything that
-was committed when the batch began: under a steady load, a few entries always wait.
+Until then, the state is behind if it lacks entries that are known to be committed, or many that may
+be. A few are applied within a moment and are no reason to wait: after the restart of a whole group,
+no member knows that its last entries are committed. A state has caught up with the batch that
+reaches everything that was committed when the batch began: under a steady load, a few entries
+always wait.
 
 These rules are pure, so the simulator runs them too.
 """
@@ -19,8 +20,8 @@ from typing import Final
 from dledger_node.raft.yielding import Told
 
 FEW_ENTRIES: Final = 4096
-"""From so many entries on that may be committed and wait, a state that starts is behind. One batch
-of the state machine takes as many.
+"""A starting state is behind if at least so many entries that may be committed wait to be applied.
+One batch of the state machine takes as many.
 """
 
 
@@ -32,7 +33,7 @@ class CatchingUp:
         """Whether the state is behind; until the first turn it counts as behind."""
         self._few_entries = few_entries
         self._known_index: int | None = None
-        """What was known to be committed at the first turn; None before it."""
+        """The committed index at the first turn; None before it."""
         self._aim = -1
         """The last entry that may have been committed at the start."""
         self._has_caught_up = False
@@ -40,7 +41,7 @@ class CatchingUp:
     def note_turn(
         self, committed_index: int, applied_index: int, end_index: int, told: Told
     ) -> None:
-        """Note how far the log and the state are, and what a leader has told."""
+        """Note how far the log and the state are, and what a leader has reported."""
         if self._has_caught_up:
             return
         if self._known_index is None:

@@ -18,7 +18,7 @@ from dledger_node.store.snapshots.held_snapshots import HeldSnapshots
 
 PAUSE_DOUBLINGS_MAX: Final = 6
 """A snapshot that finds no room is asked for again after the usual pause, then after twice as long,
-and so on, until the pause has doubled this often.
+and so on, until the pause has doubled this many times.
 """
 
 
@@ -54,7 +54,7 @@ class Part:
 
 
 class Fetching:
-    """One member's fetch, if there is one. After `take`, the caller must end with `leave`."""
+    """One member's fetch, if there is one. After `take`, the caller must call `leave`."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Fetching:
         part.fetch.working = False
 
     def _pause_s(self, fetch: Fetch) -> float:
-        """Return how long an answer, or room, is waited for."""
+        """Return how long to wait for an answer, or for room, before the next request."""
         if fetch.meta is not None:
             return self._ask_again_s
         return self._ask_again_s * (1 << min(PAUSE_DOUBLINGS_MAX, fetch.no_room_count))

@@ -1,4 +1,4 @@
-"""Snapshots on their way from a leader to a member that lacks entries which were removed.
+"""Transfer snapshots from a leader to a member that lacks removed entries.
 
 The core says that a log must be replaced, and with which first entry. A member with a state machine
 allows that only once it durably has a snapshot that includes all earlier entries. Until then it
@@ -53,7 +53,7 @@ class Installs:
         ask_again_s: float = ASK_AGAIN_S,
         chunk_bytes_max: int = CHUNK_BYTES_MAX,
     ) -> None:
-        """`name` is the state machine's. `fail` takes the error that breaks the store."""
+        """`name` is the state machine's. `fail` receives the error that breaks the store."""
         self._name = name
         self._snapshots = snapshots
         self._self_id = self_id
@@ -145,7 +145,7 @@ class Installs:
             admitted = self._lines.admit("full")
             if admitted is not None:
                 logger.warning("%s; the snapshot will be fetched again%s", error, admitted)
-            # A part of it would keep the rest of this member from the last blocks.
+            # A partial snapshot would keep the last free blocks from the rest of this member.
             await asyncio.to_thread(self._snapshots.drop_installing)
             self._fetching.found_no_room(part)
             self.no_room_count += 1

@@ -48,8 +48,8 @@ class OpenedState:
         store: LogStore,
         machine: NamedMachine | None = None,
     ) -> Self | None:
-        """Restore the state; blocks. Returns None if there is no state machine: neither `machine`
-        nor one that the settings name.
+        """Restore the state; blocks. Returns None if there is no state machine, neither `machine`
+        nor one named in the settings.
 
         Raises StoreError, and StoreDamagedError if the state cannot be restored.
         """
@@ -113,7 +113,7 @@ class StateKeeper:
         send: Callable[[PeerMessage], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`core` is told whether the state is behind. `send` sends a message to a peer. `fail`
+        """`core` is notified whether the state is behind. `send` sends a message to a peer. `fail`
         receives the error that stops this member.
         """
         name, make = opened.machine
@@ -152,7 +152,7 @@ class StateKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether this member should not lead yet: its state lacks what its log has."""
+        """Whether this member should not lead yet, because its state lacks entries of its log."""
         return self._applying.is_behind
 
     @property

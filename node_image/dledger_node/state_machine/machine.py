@@ -26,7 +26,7 @@ class StateMachine(Protocol):
     def is_quick(self, entries: Sequence[CommittedEntry]) -> bool:
         """Return whether a few entries take at most some ms, so that the event loop may apply them.
 
-        It must take much less itself.
+        The check itself must take much less.
         """
 
     def copy(self) -> Self:
