@@ -126,8 +126,8 @@ def handle_response(member: MemberState, leader: Leader, response: HeartBeatResp
 def full_peers(member: MemberState, leader: Leader) -> list[str]:
     """Return the peers whose last answers said that their volumes are full.
 
-    One that has been silent for election_ticks is not among them: it may have room by now. A
-    new leader knows of no full peer until it gets an answer.
+    One that has been silent for election_ticks is not among them: it may have room by now. A new
+    leader knows of no full peer until it gets an answer.
     """
     return [
         peer_id

@@ -48,8 +48,8 @@ def _awaited(member: MemberState, joining: Joining) -> str:
 def _with_seed(
     member: MemberState, joining: Joining, seed: Seed, known: JoinResponse | None
 ) -> str:
-    """Return what a member that has nothing but an archive's log waits for; empty if for nothing
-    more than any other. `known` is the leader's answer.
+    """Return what a member that has nothing but an archive's log waits for; empty if it waits
+    for nothing more than other members. `known` is the leader's answer.
     """
     if known is not None:
         if began_alike(joining, known):

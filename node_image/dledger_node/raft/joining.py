@@ -8,14 +8,14 @@ the member does not vote. It asks all others repeatedly, and becomes a voter in 
   was promised. If the settings say that the group is new, all other voters must be blank, and every
   other member that answers; the only voter waits an election timeout for such answers. Otherwise
   an added member may have entries that the voters have lost. The folders of a new group's first
-  voters may also begin with the log of one archive (`HardState.seed`). Such members are as good
-  as blank while their log ends with the archive's and their term is that of its last entry: nobody
-  has voted in a later term, and every later leader has a later term. All of them must be in that
-  state, and the settings must say that the group begins with an archive (`needs_seed`): a folder
-  may be left of an earlier group. One that is blank, or that began with another archive, lets no
-  group begin. Archives that end in the same place are told apart by their digests. So a member
-  that has nothing but an archive's log heeds no leader either which does not name the same digest:
-  the entries that both have could differ.
+  voters may also begin with the log of one archive (`HardState.seed`). Such members count as blank
+  while their log ends with the archive's and their term is that of its last entry: no member has
+  voted in a later term, and every later leader has a later term. All of them must be in that state,
+  and the settings must say that the group begins with an archive (`needs_seed`): a folder may be
+  left over from an earlier group. If one is blank, or began with another archive, no group begins.
+  Archives that end in the same place are distinguished by their digests. So a member that has
+  nothing but an archive's log also ignores every leader that does not name the same digest: the
+  entries that both have could differ.
 - A leader has answered, in a term T, that its log ends at E, and which memberships may be in
   effect: the current one and, until that is committed, the previous one. All other members of these
   memberships, including learners, have answered since this start, with terms up to T. From then on
@@ -119,7 +119,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             leading=isinstance(member.role_state, Leader),
             joining=member.joining is not None,
             alone=member.alone,
-            # A member of an earlier release asks without it, and cannot read it.
+            # A member of an earlier release asks without a digest, and cannot read one.
             seed_sha256=member.seed.sha256 if member.seed and request.seed_sha256 else "",
             memberships=told_memberships(member),
         )
@@ -160,8 +160,8 @@ def forbids(member: MemberState, joining: Joining, message: Message) -> bool:
             return not _may_vote_for(member, joining, message.sender, message.term)
         case HeartBeatRequest() | CompareRequest() | AppendRequest() | InstallSnapshotRequest():
             known = joining.answers.get(message.sender)
-            told = known is not None and known.term == message.term
-            return not (told and known and _may_be_heeded(member, joining, known))
+            has_answered = known is not None and known.term == message.term
+            return not (has_answered and known and _may_be_heeded(member, joining, known))
         case TakeLeadershipRequest():
             return True
         case _:
@@ -180,7 +180,7 @@ def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
-    """Return whether the sender is a leader, and all members that it names have answered."""
+    """Return whether the sender is a leader that began alike, and its members have answered."""
     return (
         known.leading
         and began_alike(joining, known)
@@ -189,7 +189,7 @@ def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -
 
 
 def began_alike(joining: Joining, known: JoinResponse) -> bool:
-    """Return whether the sender began with the archive that is all that this member has, if any."""
+    """Return whether the sender began with this member's archive; True if this member has none."""
     return joining.seed is None or known.seed_sha256 == joining.seed.sha256
 
 
@@ -214,8 +214,8 @@ def others(member: MemberState, memberships: Iterable[Membership]) -> list[str]:
 def unheard(member: MemberState, joining: Joining, memberships: Iterable[Membership]) -> list[str]:
     """Return the other members of these memberships that have not answered since this start.
 
-    This member does not vote before all of those in effect have: both ways to become a voter need
-    their answers.
+    This member does not vote before all members of those in effect have answered: both ways to
+    become a voter need their answers.
     """
     peers = others(member, memberships)
     return [peer_id for peer_id in peers if peer_id not in joining.answers]
@@ -279,8 +279,8 @@ def _is_new_group(member: MemberState, joining: Joining) -> bool:
 def is_unbegun(joining: Joining, known: JoinResponse) -> bool:
     """Return whether a peer has never voted in the group, and has only what this member began with.
 
-    The end of its log may be in an earlier term than its own. Then it is not the archive's: the
-    index alone could agree, but the peer has had a leader since.
+    The end of its log may be in an earlier term than its own. Then that end is not the archive's:
+    the index alone could agree, but the peer has had a leader since.
     """
     if joining.seed is None:
         return known.blank
@@ -291,8 +291,8 @@ def is_unbegun(joining: Joining, known: JoinResponse) -> bool:
 def _founders(member: MemberState) -> Iterable[str]:
     """Return the other members that must answer before a new group may begin.
 
-    A declared new group awaits its first voters. The only first voter has none to wait for, so it
-    gives the members that may be added an election timeout to say that the group exists.
+    A group that is declared new waits for its first voters. A sole first voter has none to wait
+    for, so it gives the members that may be added an election timeout to say that the group exists.
     """
     config = member.config
     if not config.new_group:

@@ -169,7 +169,7 @@ def _note_election(member: MemberState, cause: ElectionCause) -> None:
 
 
 def _cause(member: MemberState) -> ElectionCause:
-    """Return why this member's election timer ended an election timeout, or a round of votes."""
+    """Return why this member stands, by its role at the time when its election timer ended."""
     match member.role_state:
         case Follower(leader_id=None) | Leader():
             return ElectionCause.NO_LEADER
@@ -300,7 +300,7 @@ def _vote_result(member: MemberState, request: VoteRequest) -> VoteResult:
 def _result_by_log(member: MemberState, request: PreVoteRequest | VoteRequest) -> VoteResult:
     """Accept a candidate only if its log is at least as up to date (Raft paper, 5.4.1).
 
-    The log of this member counts as it was confirmed, also if its host has lost the end of it.
+    This member's log counts as far as it was confirmed, even if its host has lost the end of it.
     """
     end = max(member.log.end, member.promised_end or EMPTY)
     if request.ledger_end_term < end.term:

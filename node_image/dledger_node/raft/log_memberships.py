@@ -90,7 +90,7 @@ class LogMemberships:
         return self._entries[count - 1].membership if count else self._base
 
     def between(self, first_index: int, last_index: int) -> tuple[MembershipEntry, ...]:
-        """Return the membership entries in `first_index`..`last_index`; rarely there is one."""
+        """Return the membership entries in `first_index`..`last_index`; there rarely is one."""
         if self.last_index < first_index:
             return ()
         first, end = self._count_before(first_index), self._count_before(last_index + 1)

@@ -101,7 +101,7 @@ class LogTerms:
     def holds(self, index: int, term: int) -> bool:
         """Return whether this log holds the entry (index, term); any numbers are allowed.
 
-        If it does, it also equals the entry's log of origin up to there (Raft paper, 5.3).
+        If it does, it equals the entry's log of origin up to that index (Raft paper, 5.3).
         """
         if self._begin_index <= index <= self._end_index:
             return self._terms[self._run(index)] == term

@@ -48,7 +48,7 @@ class Follower:
     Invariant: committed_index <= verified_index <= log.end_index.
     """
     matched_index: int = -1
-    """Up to here, that leader's own requests have shown that its log equals this one.
+    """The index up to which that leader's requests have shown that its log equals this one.
 
     Invariant: matched_index <= verified_index.
     """
@@ -173,21 +173,21 @@ class MemberState:
     seed: Seed | None = None
     """See `HardState.seed`. It never changes."""
     joined_index: int = -1
-    """Up to which entry this voter had to take a leader's log before it voted again, since it had
-    lost its promises; -1 if it has not since its start, or if the group was new.
+    """The entry up to which this voter had to take a leader's log before it voted again, since it
+    had lost its promises; -1 if there was none since its start, or if the group was new.
     """
     recalling: Recalling | None = None
     """What this member has asked its peers at its start; None once all have answered. Invariant:
     while `recalling.waits`, the role state is Follower without a leader.
     """
     promised_end: LogEnd | None = None
-    """Where the log ended that this member confirmed and lost; None if it lacks nothing. While this
+    """The end of the log that this member confirmed and lost; None if it lacks nothing. While this
     is set, the member does not stand for election, and votes only for logs that end no earlier.
     """
     flushed: bool = False
     """See `HardState.flushed`. Always False under AsyncFlush."""
     unsure_term: int = -1
-    """In this term and earlier ones, this member may have given a vote that its disk lacks."""
+    """The last term in which this member may have given a vote that its disk lacks."""
     marks: dict[str, Mark] = field(default_factory=dict)
     """The last promise of each peer that this member has learned of since its start, by id."""
     alone: bool = False
@@ -198,9 +198,9 @@ class MemberState:
     """Whether, at the last tick, this member still had to apply entries to its state (`yielding`).
     """
     told_index: int = -1
-    """The committed index that a leader told since the start, as `yielding.note_told` keeps it."""
+    """The committed index that a leader has reported since the start (`yielding.note_told`)."""
     now_ticks: int = 0
-    """Number of ticks since the start. Ticks that a pause has lost are not counted."""
+    """Number of ticks since the start. Ticks lost in a pause are not counted."""
     elapsed_ticks: int = 0
     """Time since the start, including pauses; never used for a timeout."""
     leader_contact_tick: int = 0
@@ -258,7 +258,7 @@ class MemberState:
     def advertised_committed_index(self) -> int:
         """The committed index that a leader sends, limited to its own durable entries.
 
-        It tells followers which entries the leader's disk must not lose (`marks`).
+        The sent index shows followers which entries the leader's disk must not lose (`marks`).
         """
         return min(self.committed_index, self.durable_index)
 

@@ -52,7 +52,7 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreVoteResponse:
-    """The answer to a pre-vote, or of a transferee that declines the leadership (`yielding`).
+    """The answer to a pre-vote, or from a transferee that declines the leadership (`yielding`).
     `term` is the sender's own term; the receiver accepts any."""
 
     sender: str
@@ -283,7 +283,7 @@ class TakeLeadershipRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushResponse:
-    """The answer to COMPARE and APPEND; to an APPEND it is sent once the entries are durable."""
+    """The answer to COMPARE and APPEND; for an APPEND, it is sent once the entries are durable."""
 
     sender: str
     receiver: str

@@ -46,7 +46,7 @@ class Progress:
     probe_due: bool = True
     """Whether the probe must be sent, for the first time or again."""
     needs_install: bool = False
-    """Whether the peer lacks the leader's first entry, so that this is sent instead of a probe."""
+    """Whether the peer lacks the leader's first entry, which is then sent instead of a probe."""
     compared_match_index: int = -1
     """match_index when the peer last left COMPARE. A peer that returns to COMPARE without progress
     is probed at the next heartbeat, not at once.
@@ -73,7 +73,7 @@ class Progress:
     is_full: bool = False
     """Whether the peer's volume, by its last heartbeat response, is full."""
     told_index: int = -1
-    """The committed index that the peer has been told, as far as it can commit. It is only kept if
+    """The committed index that was reported to the peer, as far as it can commit. Only kept if
     `RaftConfig.notices_per_tick_max` is set.
     """
     declined_tick: int | None = None

@@ -21,7 +21,7 @@ class HardState:
     alone: bool = False
     """Whether the member was the only one of its group, and no other has led since."""
     promised_end: LogEnd | None = None
-    """Where the log ended that the member confirmed and its host lost with its power (AsyncFlush);
+    """The end of the log that the member confirmed and its host lost with its power (AsyncFlush);
     None if its log is at least as up to date. See `recalling`.
     """
     flushed: bool = False

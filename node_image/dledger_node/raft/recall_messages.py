@@ -21,7 +21,7 @@ class Mark(NamedTuple):
     where its disk may have lost the end of that log.
     """
     is_whole: bool = False
-    """Whether nobody else can remember a later end, because the peer that remembers this one led
+    """Whether no other peer can remember a later end, because the peer that remembers this one led
     `term`, and the entry at `index` is of that term.
     """
 

@@ -1,7 +1,7 @@
 """Recalling: how a member that starts with a disk finds out whether the disk is out of date.
 
 A volume may come back in an earlier state: restored from a backup, rolled back, or without its log.
-Nothing on it shows that, but the peers can tell: each keeps in memory the last promise that it
+Nothing on it shows that, but the peers can detect it: each keeps in memory the last promise that it
 received from every other member (`marks`): a vote, or entries that the member confirmed. So a
 member asks all others at its start, and promises nothing until all have answered or recall_ticks
 have passed. A disk that lacks the promise in a mark is older than the mark; its member then joins
@@ -22,7 +22,7 @@ the last). Let the disk be in term D. The promises that it lacks were made in te
   accepts messages.
 - A leader's own copy of an entry, which it counts but confirms to no other member: it commits only
   entries that are durable on its disk, and its followers remember the committed index. Entries that
-  it committed before it told any follower are the one promise that no peer remembers.
+  it committed before it informed any follower are the one promise that no peer remembers.
 
 A sound disk is never mistaken for an older one. Term and vote are saved before they are sent,
 entries are flushed before they are confirmed, and a crash loses neither. A log that begins after
@@ -42,8 +42,8 @@ Under AsyncFlush (`confirms_unflushed`) a loss of power takes the end of the log
 has confirmed or counted, and nothing else: term and vote are on disk, and entries are written
 before they are pushed or confirmed. So the member only has to learn where that log ended. What
 counts is the mode in which it confirmed entries, not the one in which it starts again, so the disk
-says whether all of them were flushed (`HardState.flushed`). The first Ready under AsyncFlush
-withdraws that, before any promise. A member under SyncFlush says it again once all others have
+records whether all of them were flushed (`HardState.flushed`). The first Ready under AsyncFlush
+clears that record, before any promise. A member under SyncFlush sets it again once all others have
 answered and it lacks nothing that they remember.
 
 - Each mark has the latest such end (`Mark.end`): a leader knows what was confirmed to it, and a
@@ -52,13 +52,13 @@ answered and it lacks nothing that they remember.
 - The latest end of all others is the promised end. If some stay silent for recall_ticks, one mark
   is enough if the peer that remembers it led the term of this disk, and the entry is of that term
   (`Mark.is_whole`): all later promises were made to that leader, and its log has what was committed
-  before. Otherwise a member whose disk lacks an end that it was told joins, and goes on asking.
+  before. Otherwise a member whose disk lacks a reported end joins, and keeps asking.
 - Until its disk holds a log that ends no earlier, flushed, the member does not stand for election,
   and votes only for such logs (Raft paper, section 5.4.1): it votes as if it had lost nothing. It
   confirms what it holds. It saves the promised end, since the peers may forget it.
 
 What no peer remembers is lost, by contract: if hosts lose power before the member has asked them,
-or with it, or if the peers' processes have started again since.
+or together with it, or if the peers' processes have restarted since.
 """
 
 from typing import TypeAlias
@@ -175,7 +175,7 @@ def awaited(member: MemberState, promised_end: LogEnd) -> str:
 def _note_end(
     member: MemberState, recalling: Recalling, response: RecallResponse, mark: Mark
 ) -> None:
-    """Record where the log ended that this member had promised, as far as a peer knows.
+    """Record the end of the log that this member had promised, as far as a peer knows it.
 
     What a learner holds counts toward no commit. Only what it knows to be committed counts. Under
     SyncFlush a peer may know that an entry is committed before it has flushed that entry itself.
@@ -183,8 +183,8 @@ def _note_end(
     known_term = mark.term if mark.index_term == BEFORE_FIRST else mark.index_term
     known_end = LogEnd(known_term, mark.index) if mark.index > BEFORE_FIRST else EMPTY
     end = max(mark.end, known_end)
-    told = response.memberships or (Membership(member.config.voters),)
-    possible = (*told, *member.memberships.possible(member.committed_index))
+    reported = response.memberships or (Membership(member.config.voters),)
+    possible = (*reported, *member.memberships.possible(member.committed_index))
     if not any(response.sender in membership.voters for membership in possible):
         end = known_end
     recalling.told_end = max(recalling.told_end, end)
@@ -194,8 +194,8 @@ def _note_end(
 def _keep_promise(member: MemberState, recalling: Recalling) -> None:
     """Neither stand nor vote against the promised end, if this disk lacks it.
 
-    If a silent peer may know of a later one, the member joins instead, and asks on. An end that the
-    member has saved before is not surpassed: nothing later was promised since.
+    If a silent peer may know of a later one, the member joins instead, and keeps asking. An end
+    that the member has saved before is not surpassed: nothing later was promised since.
     """
     end, known_end = recalling.told_end, member.promised_end or EMPTY
     if end > known_end and member.log.end < end:
@@ -211,7 +211,7 @@ def _keep_promise(member: MemberState, recalling: Recalling) -> None:
 
 def _is_older(member: MemberState, recalling: Recalling, mark: Mark) -> bool:
     """Return whether this disk lacks the promise in a mark. If a loss of power may have taken the
-    end of the log, only a later term tells.
+    end of the log, only a later term shows it.
     """
     if mark.term != member.term or not recalling.disk_flushed:
         return mark.term > member.term

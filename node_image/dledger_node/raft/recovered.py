@@ -73,7 +73,7 @@ def recovered(
 def _joining(
     config: RaftConfig, hard_state: HardState, log: LogTerms, incarnation: int
 ) -> Joining | None:
-    """Return the state of a joining member. The only member need not join, unless its group must
+    """Return the state of a joining member. A sole member need not join, unless its group must
     begin with an archive that it does not have, or without the one that it has.
     """
     seed = hard_state.seed
@@ -86,7 +86,7 @@ def _joining(
 
 
 def _promised_end(hard_state: HardState, log: LogTerms) -> LogEnd | None:
-    """Return where the log ended that the member had promised, unless this log ends no earlier: a
+    """Return the end of the log that the member had promised; None if this log ends no earlier: a
     member that is killed right after it got the missing entries has them.
     """
     end = hard_state.promised_end

@@ -29,7 +29,7 @@ class Recalling:
     incarnation: int
     """The number drawn at this start, sent in every RecallRequest."""
     disk_flushed: bool
-    """`HardState.flushed` at this start, whatever the flush mode is since."""
+    """`HardState.flushed` at this start, regardless of the flush mode since then."""
     asked: set[str]
     """The peers that may have a mark of this member. Sorted before it is iterated over."""
     answered: set[str] = field(default_factory=set)

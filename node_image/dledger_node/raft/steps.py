@@ -80,7 +80,7 @@ def step(member: MemberState, message: Message) -> None:
             leader_elector.handle_pre_vote_response(member, message)
             transfer.handle_declined(member, message)
         case VoteRequest() if _disturbs(member, message):
-            # No answer: the live leader's heartbeats tell the candidate the current term.
+            # No answer: the candidate learns the current term from the live leader's heartbeats.
             member.refuse(RefusalCause.LEADER_LIVES)
         case _:
             _step_in_term(member, message)

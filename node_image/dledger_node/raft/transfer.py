@@ -21,7 +21,7 @@ def ask_if_caught_up(member: MemberState, leader: Leader) -> None:
     """Ask the transferee to stand if it holds the whole log, and all of the log is committed.
 
     A transferee with a fast disk can hold the last entries before a majority does; if it deposed
-    the leader then, their clients would get the outcome unknown. A repeated request has no effect.
+    the leader then, their clients would get an unknown outcome. A repeated request has no effect.
     """
     if leader.transfer is None or member.committed_index < member.log.end_index:
         return
@@ -39,7 +39,7 @@ def end_overdue(member: MemberState, leader: Leader) -> None:
 
 
 def decline(member: MemberState, request: TakeLeadershipRequest) -> None:
-    """Tell the leader that this member does not stand, so that it takes appends again at once.
+    """Decline the leadership, so that the leader takes appends again at once.
 
     A leader of an earlier release ignores this answer, and waits for the transfer's deadline.
     """

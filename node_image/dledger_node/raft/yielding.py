@@ -2,12 +2,12 @@
 
 A leader with a state serves only what it has applied. A member that has just started may have to
 apply its log for minutes, and while it leads, clients wait. So when its election timeout ends, it
-asks nobody for a vote yet. It still votes for others by term and log alone, so no rule on votes
+does not ask for votes yet. It still votes for others by term and log alone, so no rule on votes
 depends on this one.
 
 It does not wait forever: if the other members are behind too, or lack entries, one of them must
-lead. By two election timeouts after the last message of a leader, the timer of every member that
-heard that leader has ended. One more is time enough for those that are ready to be elected.
+lead. Two election timeouts after a leader's last message, the timer of every member that received
+it has ended. One more gives the members that are ready enough time to be elected.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ stands although its state is behind.
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a member must have applied, at the least, since a leader told it so in this life."""
+    """What a member must have applied at least, by what a leader has reported since its start."""
 
     index: int
-    """The committed index that a leader told; -1 if none did. A leader's own is that of its term's
-    first entry.
+    """The committed index that a leader reported; -1 if none did. For a leader itself, the index of
+    its term's first entry.
     """
     is_settled: bool
     """Whether the index is committed here and its entry is of the current term. Only then does it
@@ -37,7 +37,7 @@ class Told:
 
 
 def told(member: MemberState) -> Told:
-    """Return what a leader has told this member since its start, or what it leads with."""
+    """Return what a leader has reported to this member since its start; see `Told` for a leader."""
     match member.role_state:
         case Leader(noop_index=index):
             return Told(index, is_settled=index <= member.committed_index)
@@ -46,8 +46,8 @@ def told(member: MemberState) -> Told:
 
 
 def note_told(member: MemberState, committed_index: int) -> None:
-    """Keep the first committed index that a leader tells. A later one replaces it only if the first
-    is reached and proves to be of an earlier term, so that under load the aim does not move.
+    """Keep the first committed index that a leader reports. A later one replaces it only if the
+    first is reached and proves to be of an earlier term, so that under load the aim does not move.
     """
     if member.told_index <= member.committed_index and not _is_settled(member):
         member.told_index = committed_index
@@ -67,9 +67,9 @@ def yields(member: MemberState) -> bool:
 
 
 def look_again_soon(member: MemberState) -> None:
-    """Draw the time after which this member asks itself again whether it stands.
+    """Draw the time after which this member checks again whether to stand for election.
 
-    It is random, so that members that have waited for the same time rarely stand together.
+    The time is random, so that members that have waited for the same time rarely stand together.
     """
     soon_ticks = member.randint(1, member.config.heartbeat_ticks)
     member.election_deadline = member.now_ticks + soon_ticks

@@ -67,7 +67,7 @@ class ClientService:
         send: Send,
         incarnation: int,
     ) -> None:
-        """`send` sends a message to a peer; `incarnation` tells this start from others."""
+        """`send` sends a message to a peer; `incarnation` identifies this start."""
         self.group = settings.group
         self.self_id = settings.self_id
         self.gate = gate
@@ -95,7 +95,7 @@ class ClientService:
             prove=self.proofs.prove,
         )
         self.appends = Appends(settings, core, store, self.idempotent, room=room, drive=loop.turn)
-        """Connections call it directly, since thousands of appends may arrive per second."""
+        """Called by connections directly, since thousands of appends may arrive per second."""
         self.drafts = Drafts(settings, core, store, room=room, drive=loop.turn)
         """The entries of a program that is built on this member."""
         self.passed_on = PassedOn(settings, core, identity)
@@ -191,7 +191,7 @@ class ClientService:
         await self.drafts.drained()
 
     def give_up(self) -> None:
-        """Answer every request that still waits: this member stops. Reads are dropped."""
+        """Answer every request that still waits, because this member stops. Drop reads."""
         self.read_turns.close()
         for service in self._timed:
             service.give_up()
@@ -227,7 +227,7 @@ class ClientService:
         self.canaries.append(request, reply)
 
     def refuse_admin(self, request: AdminRequest, address: str) -> AdminRefusal | None:
-        """Return why a request that would change the group is refused; None if it may."""
+        """Return why a request that would change the group is refused; None if it is allowed."""
         if self._identity.is_foreign(request.group_identity):
             remark = "this member belongs to another group of that name"
             return AdminRefusal(DLedgerResponseCode.UNKNOWN_GROUP, remark)

@@ -1,6 +1,6 @@
 """How a member with damage that it cannot mend leaves the group: a leader hands over first.
 
-A peer that declines, since its state is behind, costs only a round trip, so the next one is asked
+A peer that declines, since its state is behind, costs only a round trip; the next one is asked
 then. A peer that neither declines nor stands costs an election timeout, in which no appends are
 taken. So each peer is asked once, and the whole wait has a bound.
 """
@@ -54,7 +54,7 @@ class Departure:
         return None if waits else self._damage
 
     def _ask_next(self) -> bool:
-        """Ask a fit peer to lead, unless a transfer is under way; return whether one is then."""
+        """Ask a fit peer to lead, unless a transfer is under way; return whether one is now."""
         if self._core.leads and self._core.transferee_id is None:
             fit_ids = [one for one in self._core.fit_peer_ids if one not in self._asked_ids]
             if fit_ids:

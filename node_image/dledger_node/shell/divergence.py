@@ -1,9 +1,10 @@
 """Whether this member's folder, or its leader's, holds another group's log.
 
-The file `group` of a folder says whose it is. Where that file is missing, as in folders of earlier
-releases and of Java, only the entries can tell. A log of another group can agree with the leader's
-in index and term of an entry, which in one group means that all entries up to it are equal. The
-chain of checksums then shows that they are not: no entry of the leader follows this log.
+The file `group` of a folder names the group that owns it. Where that file is missing, as in folders
+of earlier releases and of Java, only the entries can show this. A log of another group can agree
+with the leader's in index and term of an entry, which in one group means that all entries up to it
+are equal. The chain of checksums then shows that they are not: no entry of the leader follows this
+log.
 
 One such push proves little, since a bit may have changed on its way or on the leader's disk. So
 this member confirms nothing more until a push follows its log, and closes the link: the leader
@@ -18,9 +19,9 @@ committed:
   after `UNPROVED_TIMEOUTS`, this member ignores what that leader asks for, most of the time: it
   listens for `HEARD_TIMEOUTS` after each `IGNORED_TIMEOUTS`, because the leader may be right and
   have committed meanwhile. Once enough members ignore it at the same time, it stops leading, and
-  one of them is elected. They begin at different times, so the times of ignoring must be so much
-  longer that those of enough members overlap, also in a group of seven. To the core all this looks
-  like a network that loses messages, so no rule of Raft depends on it.
+  one of them is elected. They begin at different times, so the times of ignoring must be long
+  enough for those of enough members to overlap, even in a group of seven. To the core all this
+  looks like a network that loses messages, so no rule of Raft depends on it.
 """
 
 import logging
@@ -48,15 +49,17 @@ from dledger_node.store.log.log_store import LogStore
 logger = logging.getLogger(__name__)
 
 PUSHES_MIN: Final = 3
-"""Pushes of one leader in one term that do not follow the same entry, before it counts."""
+"""How many pushes of one leader in one term must fail to follow the same entry before that leader
+is asked for its index.
+"""
 ENTRIES_MAX: Final = 16
-"""Entries whose pushes are counted; a leader that probes comes back to few."""
+"""Maximum number of entries to count pushes for; a leader that probes returns to few."""
 UNPROVED_TIMEOUTS: Final = 20
-"""Election timeouts for which a leader that has told its index may take to commit it."""
+"""Election timeouts that a leader may take to commit the index that it has reported."""
 IGNORED_TIMEOUTS: Final = 10
 """Election timeouts for which a leader that may have a foreign log is ignored at a time."""
 HEARD_TIMEOUTS: Final = 2
-"""Election timeouts for which such a leader is heard then, before it is ignored again."""
+"""Election timeouts for which such a leader is then listened to before it is ignored again."""
 _REQUESTS: Final = (
     AppendRequest,
     CompareRequest,
@@ -66,7 +69,7 @@ _REQUESTS: Final = (
     TakeLeadershipRequest,
     VoteRequest,
 )
-"""What a leader or a candidate asks for; answers are taken from everybody."""
+"""The requests of leaders and candidates; answers are accepted from all members."""
 
 
 class _Suspected(NamedTuple):
@@ -107,7 +110,7 @@ class Divergence:
         """The pushes of that leader that do not follow an entry, by the entry's index."""
         self._is_asking = False
         self._told_index: int | None = None
-        """The index that the suspected leader has told."""
+        """The index that the suspected leader has reported."""
         self._proof_due_s = 0.0
         self._ignored_id = ""
         self._ignored_until_s = 0.0
@@ -159,7 +162,7 @@ class Divergence:
         self._proofs().ask_index(lambda told_index: self._told(suspected, told_index))
 
     def _own_entry_is_sound(self, index: int) -> bool:
-        """Verify the entry as stored; damage is noted by the store, which gets it mended."""
+        """Verify the entry as stored; the store records damage, which is then mended."""
         self._store.distrust()
         try:
             self._store.read_range(index, index, 1)
@@ -174,7 +177,7 @@ class Divergence:
             self._told_index, self._proof_due_s = index, self._now_s() + self._unproved_s
 
     def _judge(self, own_index: int, committed_index: int, told_index: int) -> None:
-        """Compare what the leader states to be committed with the index that it has told."""
+        """Compare the leader's committed index with the index that it has reported."""
         suspected = self._suspected
         if committed_index >= told_index:
             self._identity.renounce(own_index)

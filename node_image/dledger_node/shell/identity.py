@@ -1,4 +1,4 @@
-"""The identity of the group, as this member knows it, and who is a stranger to it.
+"""The identity of the group, as this member knows it, and which members are strangers to it.
 
 Groups of one name must not mix when an address passes from a member of one to a member of the
 other. The identity comes from the settings or from the member's folder. A member that has none
@@ -10,7 +10,7 @@ learns it in one of three ways, once:
   term: then the leader has found that their logs match.
 - As a leader, it takes the identity of a follower that holds all its committed entries.
 
-Until then it takes the word of any member of its group's name, as earlier releases do.
+Until then it trusts any member of a group with its group's name, as earlier releases do.
 """
 
 import logging
@@ -37,7 +37,7 @@ class GroupIdentity:
         cut_links: Callable[[str, str], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`cut_links` closes the links that a peer has opened, for a reason."""
+        """`cut_links` closes the links that a peer has opened; it takes the peer and a reason."""
         self._file = file
         self._core = core
         self._cut_links = cut_links
@@ -55,7 +55,7 @@ class GroupIdentity:
         return identities_differ(identity, self.value)
 
     def is_strange(self, identity: str) -> bool:
-        """Return whether a member with this identity is not of this group."""
+        """Return whether a member with this identity does not belong to this group."""
         return (self._file.owner.adopted and not identity) or self.is_foreign(identity)
 
     def refusal(self, peer_id: str, identity: str) -> str | None:
@@ -97,7 +97,7 @@ class GroupIdentity:
             self._learn(self._told[peer_id], f"learned from {peer_id} the identity")
 
     def _peer_with_this_log(self) -> str | None:
-        """Return a peer that has told its identity, and whose log is known to match this one."""
+        """Return a peer that has named its identity, and whose log is known to match this one."""
         core = self._core
         if core.master:
             matches = core.match_indexes().items()
@@ -119,7 +119,7 @@ class GroupIdentity:
             self._fail(error)
             return
         logger.info("%s %s of the group: %s", self._core.config.self_id, how, identity)
-        for peer_id, told in self._told.items():
-            if self.is_strange(told):
-                self._cut_links(peer_id, self.refusal(peer_id, told) or "")
+        for peer_id, named in self._told.items():
+            if self.is_strange(named):
+                self._cut_links(peer_id, self.refusal(peer_id, named) or "")
         self._told.clear()

@@ -33,7 +33,7 @@ class LeaderWatch:
         self._reported_joining = ""
         self._reported_election = core.last_election
         self._searching = False
-        """This member has reported an election without a winner, and knows no leader since."""
+        """Whether this member has logged an election without a winner and knows no leader since."""
 
     def on_turn(self, committed_index: int) -> None:
         """Report a change of the leader, or of the reason why a joining member waits."""
@@ -58,11 +58,14 @@ class LeaderWatch:
             self._reported_joining = joining
 
     def _log_leader(self) -> None:
-        """Log which leader this member knows; not again while it may not yet say that it leads."""
-        told = describe_leader(self.leader_view())
-        if told != self._told_leader:
-            self._told_leader = told
-            logger.info("leader: %s", told)
+        """Log which leader this member knows, unless that would repeat the last line.
+
+        A new leader may not say yet that it leads.
+        """
+        text = describe_leader(self.leader_view())
+        if text != self._told_leader:
+            self._told_leader = text
+            logger.info("leader: %s", text)
 
     def _log_election(self) -> None:
         """Log why this member stands for election; of rounds without a winner only the first."""

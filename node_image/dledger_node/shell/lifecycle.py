@@ -91,7 +91,7 @@ class CurrentSource:
         return self.source.leader_view()
 
     async def leader_changed(self, token: str) -> None:
-        """Return once the token of `leader_view` differs from `token`, in whichever source."""
+        """Return once the token of `leader_view` differs from `token`, in any source."""
         while self.leader_view().token == token:
             waits = [
                 asyncio.ensure_future(self._source.leader_changed(token)),
@@ -149,7 +149,7 @@ class Lifecycle:
         """`open_store` blocks; its argument says whether to verify everything. `serve` returns if
         the member was asked to stop, and otherwise raises the error that stopped it. `heal` gets
         damage that was found twice in a row, and returns why the store is still damaged, or "".
-        Without `auditors`, everybody may read the log from the pages.
+        Without `auditors`, anybody may read the log from the pages.
         """
         self._settings = settings
         self._version = version
@@ -217,9 +217,9 @@ class Lifecycle:
                 self._delay_s = self._retry_delay_min_s
 
     def _show_failure(self, fatal: "asyncio.Future[None]") -> None:
-        """Say at once why the member must stop: the close takes as long as the disk hangs.
+        """Show at once why the member must stop: closing takes as long as the disk hangs.
 
-        Nobody may read its files before: they may still be written.
+        Until it is closed, its files must not be read: they may still be written.
         """
         error = None if fatal.cancelled() else fatal.exception()
         if isinstance(error, Exception):

@@ -1,9 +1,9 @@
-"""The files that may change while a member runs: read again when they change, or on SIGHUP.
+"""Read the files that may change while a member runs: when they change, or on SIGHUP.
 
-One has live settings, the other the administration tokens (`token_file`).
+One contains the live settings, the other the administration tokens (`token_file`).
 
 A file with a mistake is refused as a whole: the settings in force stay, and `problem` says what is
-wrong until the file is right. A Kubernetes ConfigMap that is mounted as a folder changes in this
+wrong until the file is valid. A Kubernetes ConfigMap that is mounted as a folder changes in this
 way, a second or so after the kubelet has updated it.
 """
 
@@ -45,7 +45,7 @@ class LiveSettings:
             _set_log_level(self.current)
 
     def wake(self) -> None:
-        """Read the files at once, that of the settings even if it looks unchanged."""
+        """Read the files at once, the settings file even if it looks unchanged."""
         self._seen = None
         self._wake.set()
 

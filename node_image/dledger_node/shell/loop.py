@@ -121,7 +121,7 @@ class CoreLoop:
         self.turn(lambda: self._core.step(message))
 
     def persisted(self, end_index: int, end_term: int) -> None:
-        """Tell the core that the log is durable up to this entry."""
+        """Report to the core that the log is durable up to this entry."""
         self.turn(lambda: self._core.persisted(end_index, end_term))
 
     def hard_state_saved(self) -> None:
@@ -131,7 +131,7 @@ class CoreLoop:
         self.turn(lambda: self._do(ready), notify=True)
 
     def log_changed(self) -> None:
-        """Continue the work one of whose writes has continued in the background until now."""
+        """Continue the work after one of its writes has ended in the background."""
         ready, self._saving = self._saving, None
         assert ready is not None
         self.turn(lambda: self._do(ready, self._next_write), notify=True)
@@ -179,7 +179,7 @@ class CoreLoop:
     def _do(self, ready: Ready, first_write: int = 0) -> None:
         """Do one batch of work once its hard state is saved, in the order that `Ready` requires.
 
-        It stops at a write that continues in the background: nothing may leave before that.
+        Stop at a write that continues in the background: nothing may be sent before it has ended.
         """
         for number in range(first_write, len(ready.writes)):
             if not self._store.write(ready.writes[number]):

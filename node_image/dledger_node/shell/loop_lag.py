@@ -1,15 +1,15 @@
 """How late the event loop is, and how long its turns are.
 
-A turn is one pass of the loop: all callbacks between two waits for input. Everything of a member
-runs there, so a turn that takes long delays heartbeats, probes and all clients. Two times are
+A turn is one pass of the loop: all callbacks between two waits for input. All parts of a member
+run there, so a long turn delays heartbeats, probes and all clients. Two times are
 measured:
 
 - the *lag* of a timer is wall time. It includes what the machine does besides this process;
-- the *processor time* of a turn is this thread's own, so it says what the turn itself cost.
+- the *processor time* of a turn is this thread's own, so it shows what the turn itself cost.
 
 The loop has no hook for its turns. The places where input enters call `begin_turn`; a callback that
 is scheduled there runs in the next turn and measures this one. It follows the loop from turn to
-turn, because a turn's callbacks may continue in the next one, until a turn had nearly no work.
+turn, because a turn's callbacks may continue in the next one, until a turn has nearly no work.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ QUIET_TURN_S: Final = 0.000_05
 
 
 class LoopLag:
-    """Measures one event loop; its thread makes every call."""
+    """Measures one event loop; every call must come from its thread."""
 
     def __init__(self) -> None:
         self.lag_s = Histogram(BOUNDS_S)

@@ -1,4 +1,4 @@
-"""What a member's process measures from its start, however often its store is opened again."""
+"""What a member's process measures from its start, even if its store is reopened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,5 +20,5 @@ class Meters:
     """The metrics of a program that is built on this member."""
     traffic: Traffic = field(default_factory=Traffic)
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
-    """How far the last opening of the store is."""
+    """The progress of the last opening of the store."""
     mended: MendedTotals = field(default_factory=MendedTotals)

@@ -51,7 +51,7 @@ HELD_BYTES_MAX: Final = 32 << 20
 class LinkOwner:
     """Serves the links that this member opens. Implements `remoting.link_owner.PeerLinkOwner`.
 
-    The health of the volume watches its reads of the disk.
+    `VolumeHealth` watches its reads of the disk.
     """
 
     what: Final = "a read for a peer"
@@ -66,8 +66,8 @@ class LinkOwner:
         identity: GroupIdentity,
         turn: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`incarnation` is the number that tells this start of the process from others. `turn`
-        gives the core an input and runs the resulting work.
+        """`incarnation` is the number that identifies this start of the process. `turn` gives the
+        core an input and runs the resulting work.
         """
         self._settings = settings
         self._core = core
@@ -79,10 +79,10 @@ class LinkOwner:
         self._now_s = time.monotonic
         self._lines = LineBudget()
         self._fetching: dict[str, tuple[float, asyncio.Future[Entries | None]]] = {}
-        """The reads of the disk that are under way, and when each began, the oldest first, by peer.
+        """The reads of the disk that are under way, by peer, and when each began; the oldest first.
         """
         self._up: set[str] = set()
-        """The peers to which a connection is made."""
+        """The peers to which a link is up."""
         self.when_lost: list[Callable[[str], None]] = []
         """Called with the id of a peer whenever the connection to it breaks."""
 
@@ -103,7 +103,7 @@ class LinkOwner:
         """Return stored bytes of a push, and the index of the last entry in them.
 
         Returns None if the push is out of date: this member no longer leads its term, or has
-        removed the entries. Returns None, too, if entries are damaged. Raises OnDiskError.
+        removed the entries. Also returns None if entries are damaged. Raises OnDiskError.
         """
         if not self._is_current(push):
             return None
@@ -121,10 +121,10 @@ class LinkOwner:
     def fetch(self, push: Push, bytes_max: int, then: Callable[[Entries | None], None]) -> None:
         """Read the first entries of a push in a thread, one for each peer.
 
-        It is not one of those that read for clients, so that no client delays a push.
+        The thread is not one that reads for clients, so that no client delays a push.
         """
         if push.receiver in self._fetching:
-            then(None)  # its last connection has left a read behind; the leader tries again
+            then(None)  # a read for its last connection is still under way; the leader tries again
             return
         read = partial(self._read, push, bytes_max, wait=True)
         fetching = asyncio.ensure_future(call_in_daemon("push", read))
@@ -155,7 +155,7 @@ class LinkOwner:
             then(found if self._is_current(push) else None)
 
     def _is_current(self, push: Push) -> bool:
-        """Whether this member leads the push's term, and has not removed its entries."""
+        """Return whether this member leads the push's term, and has not removed its entries."""
         leads = self._core.leads and self._core.term == push.term
         return leads and push.first_index >= self._store.begin_index
 
@@ -163,7 +163,7 @@ class LinkOwner:
         return self._store.range_to_push(push.first_index, push.last_index, bytes_max, wait=wait)
 
     def link_restored(self, peer_id: str) -> None:
-        """Tell the core that a link is up."""
+        """Report to the core that a link is up."""
         # The peer may have closed the link because it was pushed damaged entries.
         self._store.distrust()
         self._up.add(peer_id)
@@ -173,7 +173,7 @@ class LinkOwner:
         self._turn(lambda: self._core.link_restored(peer_id))
 
     def link_lost(self, peer_id: str) -> None:
-        """Tell the core that a link is down."""
+        """Report to the core that a link is down."""
         self._turn(lambda: self._core.link_lost(peer_id))
         if peer_id in self._up:
             self._up.remove(peer_id)

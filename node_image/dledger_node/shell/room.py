@@ -1,7 +1,7 @@
 """Room in the log for clients' entries and leaders' pushes.
 
-A segment is allocated in a thread: that may take as long as the disk likes. Until it is done, the
-log takes no entries; they wait, in order, where they came in.
+A segment is allocated in a thread, since the disk may take any time for it. Until it is allocated,
+the log takes no entries; they wait, in order, in the parts that received them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class LogRoom:
         go_on: Callable[[], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`is_saving` tells whether the core's writes wait for the disk (`CoreLoop.saving`).
+        """`is_saving` returns whether the core's writes wait for the disk (`CoreLoop.saving`).
         `go_on` is called once room was made, or could not be made. `fail` receives an error of the
         store, which stops this member.
         """
@@ -47,7 +47,9 @@ class LogRoom:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the log takes no entries now: a thread makes room, saves the term or cuts it."""
+        """Whether the log takes no entries now: a thread makes room or saves the term, or the log
+        is cut.
+        """
         return self._making is not None or self._is_saving()
 
     @property
@@ -56,8 +58,8 @@ class LogRoom:
         return 0.0 if self._making is None else self._loop.time() - self._began_s
 
     def begin(self, body_sizes: Sequence[int]) -> bool:
-        """Begin to make room for bodies of these sizes in bytes. Return False if there is nothing
-        to make: there is room, or the volume is full.
+        """Begin to make room for bodies of these sizes in bytes. Return False if no
+        room is to be made: there is enough, or the volume is full.
         """
         if self._health.full or self._health.nearly_full or self._store.room.fits(body_sizes):
             return False
@@ -67,8 +69,8 @@ class LogRoom:
     def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:
         """Return None if there is room for bodies of these sizes in bytes, or a refusal's code.
 
-        DISK_FULL: the volume has no room, or had none for an earlier entry. Followers, which may
-        have as little, may lack the room for what still fits here. LEADER_PENDING_FULL: a thread
+        DISK_FULL: the volume has no room, or had none for an earlier entry. Followers may have less
+        room, so they could be unable to store what still fits here. LEADER_PENDING_FULL: a thread
         makes room. The code is not DISK_ERROR, which clients must treat as an unknown outcome:
         these entries were certainly not stored.
         """

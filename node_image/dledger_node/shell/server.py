@@ -262,7 +262,7 @@ class DLedgerServer:
             await asyncio.wait_for(self.clients.drained(), timeout_s)
 
     async def close(self) -> None:
-        """Close all parts, the store last, whatever fails. Raises the first error."""
+        """Close all parts, the store last, even if some fail. Raises the first error."""
         closing = Closing()
         closing.step(self.clients.give_up)
         closing.step(self._gate.close)
@@ -270,7 +270,7 @@ class DLedgerServer:
         await closing.wait(self._state.close)
         await closing.wait(self._waits.close)
         await closing.wait(self._room.close)
-        await closing.wait(self._waits.close)  # for what the room has let go on
+        await closing.wait(self._waits.close)  # for work that the room let continue
         await closing.wait(self._group_commit.drain)
         closing.step(self._executor.shutdown)
         closing.step(self._scrub.close)
@@ -290,7 +290,7 @@ class DLedgerServer:
     # -- the clock -------------------------------------------------------------------------------
 
     def _begin_turn(self, wake: Callable[[], None]) -> None:
-        """Measure the turn that begins with input, and give the core the right time."""
+        """Measure the turn that begins with input, and bring the core's time up to date."""
         self._loop_lag.begin_turn()
         wake()
 
@@ -305,7 +305,7 @@ class DLedgerServer:
         self.clients.expire(self._loop.time())
 
     def _at_rest_until_s(self) -> float:
-        """Return the time up to which only the core needs a tick; a past one if more does."""
+        """Return the time up to which only the core needs a tick; a past time if others do."""
         if self._departure.begun or self._store.damage is not None or not self._health.is_quiet:
             return -math.inf
         return self.clients.next_deadline_s

@@ -14,12 +14,12 @@ from typing import Final, Protocol
 from dledger_node.shell.clock import CATCH_UP_TICKS_MAX, TICK_S, TickClock
 
 SLEEP_TICKS_MAX: Final = 100
-"""How many ticks a member sleeps at most between two ticks, also if inputs such as heartbeats end
-the sleep and it sleeps again. What a member watches without an event is seen after this time.
+"""The most ticks that a member sleeps between two ticks, even if inputs such as heartbeats end the
+sleep and it sleeps again. Changes for which there is no event are seen after this time.
 """
 WAKING_TICKS: Final = CATCH_UP_TICKS_MAX + 3
 """A sleep ends this many ticks before a timeout does: if the process was stopped meanwhile, it must
-read the messages that wait for it first.
+first read the messages that wait for it.
 """
 
 
@@ -45,7 +45,7 @@ class Ticker:
         late: Callable[[float], None],
     ) -> None:
         """`at_rest_until_s` returns the loop's time up to which nothing but the core needs a tick;
-        a time in the past while something does. `late` is told by how much a timer was late.
+        a time in the past while something does. `late` receives a timer's delay in seconds.
         """
         self._core = core
         self._tick = tick
@@ -81,7 +81,7 @@ class Ticker:
     def wake(self) -> None:
         """Tick at the steady rate again; call this before a client's input.
 
-        The input may lead to more work in later turns of the loop, and so the next tick looks
+        The input may lead to more work in later turns of the loop, so the next tick checks
         whether there is any.
         """
         self._sleeps_again = False

@@ -2,7 +2,6 @@
 
 Audit tokens are computed from these (`admin_tokens`); `http.auditors` demands them.
 
-
 A Kubernetes Secret that is mounted as a folder changes while a member runs. A file with a mistake,
 or one that is gone, changes nothing: the tokens that were read before stay valid. A member that has
 never read any refuses every such request.
@@ -47,7 +46,7 @@ _REMARKS: Final = {
 
 
 class TokenFile:
-    """The tokens that this member accepts, and who came without."""
+    """The tokens that this member accepts, and the number of requests without a valid one."""
 
     def __init__(self, path: str) -> None:
         """`path` is empty if requests need no token. Blocks for a small read."""
@@ -68,7 +67,7 @@ class TokenFile:
 
     @property
     def version(self) -> str:
-        """The version of the tokens that are accepted; empty if none are, or they have none."""
+        """The version of the accepted tokens; empty if there are none, or they have no version."""
         return self._tokens.version if self._tokens else ""
 
     def read(self) -> None:

@@ -33,7 +33,7 @@ from dledger_node.volume.upkeep import Upkeep
 
 
 class ProgramView:
-    """What a program that is built on the member says of itself; nothing without one."""
+    """The status that a program built on the member reports; `report` returns None without one."""
 
     def __init__(self) -> None:
         self.report: Callable[[], BrokerStatus | None] = lambda: None
@@ -63,7 +63,7 @@ class MemberView:
     def status(self) -> NodeStatus:
         """Return this member's view of the group."""
         volume = self.upkeep.volume
-        told = status.node_status(
+        node = status.node_status(
             self.core,
             self.live.current,
             self.upkeep.view(),
@@ -73,12 +73,12 @@ class MemberView:
             settings_problem=self.live.problem,
         )
         broker = self.program.report()
-        reason = told.reason or (broker.reason if broker else "")
-        storage = told.storage
+        reason = node.reason or (broker.reason if broker else "")
+        storage = node.storage
         if self.scrub.problem and storage is StorageState.SOUND:
             storage = StorageState.HEALING
         return replace(
-            told,
+            node,
             ready=not reason,
             reason=reason,
             broker=broker,
@@ -104,9 +104,9 @@ class MemberView:
     async def manifest(self) -> Manifest:
         """Return every file of the log, readable up to the committed index.
 
-        The first list looks up the first entry of each segment, on the disk, so a thread does it.
-        Raises LookupError if segments are removed meanwhile, and StoreDamagedError, after which
-        this member leaves to rebuild its index.
+        The first listing reads the first entry of each segment from the disk, so it runs in a
+        thread. Raises LookupError if segments are removed meanwhile, and StoreDamagedError, after
+        which this member leaves to rebuild its index.
         """
         status, committed_index = self.status(), self.core.readable_index
         life = self.store.life  # read first: a change during the listing must show afterwards

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class StoreWriter:
     """Writes to the page cache; `GroupCommit` flushes.
 
-    What waits for the disk runs in threads: saves of term and vote, and changes that remove
+    Work that waits for the disk runs in threads: saves of term and vote, and changes that remove
     entries. No flush begins meanwhile.
     """
 
