@@ -35,7 +35,7 @@ async def call_in_daemon(name: str, call: Callable[[], ResultT]) -> ResultT:
             result = call()
         except BaseException as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=run, name=name, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Checks of settings that a member can never start with, whatever it waits for."""
+"""Checks of settings that a member can never start with, however long it waits."""
 
 import os.path
 

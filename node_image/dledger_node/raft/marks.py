@@ -39,7 +39,7 @@ def note_all(member: MemberState) -> None:
     entries that its leader, which counts its own disk, has reported as committed.
 
     With AsyncFlush the leader may have committed all that this follower confirmed to it, and may
-    lose it in a loss of power.
+    lose it in a power loss.
     """
     match member.role_state:
         case Leader(progress=progress):

@@ -121,7 +121,7 @@ class JoinResponse:
     alone: bool
     """Whether the sender was its group's only member, and no other member has led since."""
     seed_sha256: str = ""
-    """`Seed.sha256` of the sender; empty without one, or if the request has none."""
+    """`Seed.sha256` of the sender; empty if the sender or the request has none."""
     memberships: tuple[Membership, ...] = ()
     """The current membership in the sender's log, preceded by the one that it replaces until it is
     committed. Empty while the group has its first voters.

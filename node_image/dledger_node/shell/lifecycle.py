@@ -219,7 +219,7 @@ class Lifecycle:
     def _show_failure(self, fatal: "asyncio.Future[None]") -> None:
         """Show at once why the member must stop: closing takes as long as the disk hangs.
 
-        Until it is closed, its files must not be read: they may still be written.
+        Until the store is closed, its files must not be read: they may still be written.
         """
         error = None if fatal.cancelled() else fatal.exception()
         if isinstance(error, Exception):

@@ -1,4 +1,4 @@
-"""Read the files that may change while a member runs: when they change, or on SIGHUP.
+"""Read files that may change while a member runs: again when they change, or on SIGHUP.
 
 One contains the live settings, the other the administration tokens (`token_file`).
 
