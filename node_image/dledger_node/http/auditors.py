@@ -1,10 +1,10 @@
-"""Requests for bodies of entries and for the state: the pages demand the group's audit token.
+"""Checks requests for bodies of entries and for the state, which need the group's audit token.
 
     Authorization: Bearer TOKEN
 
-A group without an administration token has no audit token either, and lets everybody read. Members
-read each other's stored bytes to mend their logs. One of an earlier release sends no token, and a
-pod may start before it has one, so these bytes are also given to the addresses of the members.
+A group without an administration token has no audit token either, and anyone may read. Members
+read each other's stored bytes to mend their logs. A member of an earlier release sends no token,
+and a pod may start before it has one, so these bytes are also sent to the addresses of the members.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from dledger_node.limited_log import LineBudget
 logger = logging.getLogger(__name__)
 
 READ_AGAIN_S: Final = 1.0
-"""How often the file with the tokens is read again for requests that its tokens do not admit."""
+"""Minimum time between two reads of the token file for requests that its tokens do not admit."""
 RESOLVED_FOR_S: Final = 5.0
 RESOLVE_S_MAX: Final = 2.0
 _SCHEME: Final = "bearer"
@@ -83,7 +83,10 @@ class Auditors:
         self._lines = LineBudget()
 
     async def check(self, request: web.Request, *, or_a_member: bool = False) -> None:
-        """Admit a request with the audit token, or one of a member. Raises HTTPUnauthorized."""
+        """Admit a request that has the audit token, or that comes from a member if `or_a_member`.
+
+        Raises HTTPUnauthorized.
+        """
         lack = await self._lack(_token_of(request.headers.get("Authorization", "")))
         if lack is None or (or_a_member and await self._peers.has(request.remote or "")):
             return
@@ -120,14 +123,14 @@ class _PeerAddresses:
         self._hosts = hosts
         self._clock = clock
         self._addresses: dict[str, frozenset[str]] = {}
-        """What the DNS told last of each host; it is kept while the DNS does not answer."""
+        """The last DNS answer for each host, kept while lookups fail."""
         self._asked_s = -RESOLVED_FOR_S
         self._asking: asyncio.Task[None] | None = None
 
     async def has(self, address: str) -> bool:
         """Return whether this is the address of a member.
 
-        A loopback address is none: every process of this machine has it.
+        A loopback address is never a member's: every process of this machine has it.
         """
         plain = _plain(address)
         if _is_loopback(plain):
@@ -141,14 +144,14 @@ class _PeerAddresses:
         return any(plain in each for each in self._addresses.values())
 
     async def _ask(self) -> None:
-        """Ask the DNS about each host at once; a lookup may take longer than anybody waits."""
+        """Look up all hosts at the same time; a lookup may take longer than any request waits."""
         found = await asyncio.gather(*map(_addresses, self._hosts))
-        told = zip(self._hosts, found, strict=True)
-        self._addresses |= {host: addresses for host, addresses in told if addresses is not None}
+        answers = zip(self._hosts, found, strict=True)
+        self._addresses |= {host: addresses for host, addresses in answers if addresses is not None}
 
 
 async def _addresses(host: str) -> frozenset[str] | None:
-    """Return the addresses of a host; None if the DNS does not tell."""
+    """Return the addresses of a host; None if the lookup fails."""
     lookup = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     try:
         # A lookup in the loop's own threads would keep a member from ending while the DNS is down.
@@ -166,7 +169,7 @@ def _is_loopback(plain: str) -> bool:
 
 
 def _plain(address: str) -> str:
-    """Return an address in one form: an IPv4 address may come as one of IPv6."""
+    """Return an address in a uniform format: an IPv4 address may be mapped to an IPv6 one."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -13,21 +13,21 @@ from dledger_node.limited_log import LineBudget
 logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 256 * 1024
-"""Bytes of a file that one reader may hold in memory while it does not read them."""
+"""Bytes of a file that are held in memory for one reader while it does not read them."""
 
 _LINES: Final = LineBudget()
-"""Requests for damaged bytes, however many, write few lines."""
+"""Limits the log lines about damaged bytes, however many requests ask for them."""
 
 Read: TypeAlias = Callable[[int, int], bytes]
 """Returns the bytes from a start to before an end; blocks. Raises StoreError or OSError."""
 Refuse: TypeAlias = Callable[[Exception], Awaitable[Exception]]
-"""Returns the answer if not even the first bytes can be read, and the status can still tell."""
+"""Returns the error response for a failed read of the first bytes, before a status is sent."""
 
 
 async def send(
     request: web.Request, name: str, size_bytes: int, read: Read, refuse: Refuse
 ) -> web.StreamResponse:
-    """Send the range that a request asks for, of a file with so many readable bytes."""
+    """Send the range that a request asks for, of a file with `size_bytes` readable bytes."""
     try:
         wanted = request.http_range
     except ValueError as error:

@@ -5,11 +5,11 @@ HEAD_S for its first request and IDLE_S for each later one, no matter how many b
 timer stops while a request is answered, so a long poll may take its minute. While the other side
 does not read the answer, another timer runs.
 
-Liveness and readiness probes are always answered. When all places are taken, or those of one
-address, a connection gets one of a few more places, where it may only ask for a probe's page.
+Liveness and readiness probes are always answered. When all places, or all of one address, are
+taken, a connection gets one of a few more places, where it may only request a probe's page.
 
-A connection carries one request at a time. No client of these pages sends a request with a body, or
-before the last one is answered, and aiohttp would keep an answer for each.
+A connection carries one request at a time. No client of these pages sends a body, or a request
+before the last one is answered. Without this limit, aiohttp would queue all requests that arrive.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class LimitedConnections:
     # -- called by the connections ---------------------------------------------------------------
 
     def enter(self, connection: "LimitedConnection", transport: asyncio.BaseTransport) -> None:
-        """Give a connection a place; if there is none, one for a probe."""
+        """Give a connection a place, or a place for probes only if no other is free."""
         self._open[transport] = connection
         full = len(self._open) - len(self._only_probes) > self.connections_max
         if full or self._by_address[connection.address] >= self.connections_per_address_max:
@@ -144,15 +144,13 @@ class LimitedConnections:
             del self._by_address[connection.address]
 
     def wait_for_reader(self, connection: "LimitedConnection", unsent_bytes: int) -> None:
-        """Count bytes that the other side does not read; if they are too many, close the connection
-        that waits longest.
-        """
+        """Count unread bytes; while there are too many, close the connection that waits longest."""
         self._unread[connection] = unsent_bytes
         while self._unread and sum(self._unread.values()) > self.unsent_bytes_max:
             self.close(next(iter(self._unread)))
 
     def was_read(self, connection: "LimitedConnection") -> None:
-        """Count no unsent bytes of this connection any longer."""
+        """Stop counting this connection's unsent bytes."""
         self._unread.pop(connection, None)
 
     def close(self, connection: "LimitedConnection") -> None:
@@ -197,7 +195,7 @@ class LimitedConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
-        # The end of what has arrived of a head; None once the head is complete.
+        # The last bytes of the head received so far; None once the head is complete.
         self._head: bytes | None = b""
 
     def abort(self) -> None:
@@ -206,7 +204,7 @@ class LimitedConnection(asyncio.Protocol):
             self._transport.abort()
 
     def stop_timer(self) -> None:
-        """Let a request take its time."""
+        """Stop the timer while a request is handled."""
         if self._timer is not None:
             self._timer.cancel()
 

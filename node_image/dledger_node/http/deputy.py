@@ -1,19 +1,18 @@
 """Answers probes while the event loop waits for the disk.
 
-What may take long on a disk runs in threads. But a write to the page cache, which costs little,
-waits for the disk too while the file system's journal waits for it, and the loop with it. A kubelet
-would then kill a member for its disk, which helps nobody: the process cannot even end before the
-disk has answered.
+Slow disk operations run in threads. But even a cheap write to the page cache blocks, and the loop
+with it, while the file system's journal waits for the disk. The kubelet would then kill the member
+because of its disk. That would not help: the process cannot even end before the disk has answered.
 
 So a thread watches the HTTP port. When the loop leaves a connection waiting, is late and waits for
 the disk, the deputy accepts the connections: it answers that the process lives, that the member is
 not ready, and nothing else. The loop waits for the disk while its thread is in an uninterruptible
-sleep, which only the kernel's IO is, or while it sleeps and another thread is in such a sleep: an
-append waits for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). A loop
-that is late for any other reason, such as an endless one, gets no deputy, and is killed as it
-should be.
+sleep, which only IO in the kernel causes, or while it sleeps and another thread is in such a sleep:
+an append waits for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). If
+the loop is late for any other reason, for example because it never ends, the deputy does not
+answer, and the kubelet kills the member, as it should.
 
-While nobody connects, the thread sleeps, and so an idle member is not woken for it.
+The thread sleeps until a connection arrives, so it does not wake an idle member.
 """
 
 import asyncio
@@ -32,21 +31,21 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 LATE_S: Final = 1.0
-"""How late the loop must be: for half of this time, a connection waits for it, and then it does not
-answer the deputy for as long. The limit of a liveness probe is 5 s.
+"""How late the loop must be: it leaves a connection waiting for half of this time, and does not
+answer the deputy for the other half. The limit of a liveness probe is 5 s.
 """
 LOOK_S: Final = 1.0
-"""Time between two looks at what the loop's thread does, while the deputy answers."""
+"""Time between two checks of what the loop's thread does, while the deputy answers."""
 TURN_S: Final = 0.05
-"""How soon the deputy notices that the loop goes on."""
+"""How soon the deputy notices that the loop runs again."""
 CONNECTIONS_MAX: Final = 64
 REQUEST_S: Final = 1.0
-"""How long a connection may take to ask. A probe sends its request at once."""
+"""Maximum time for a connection to send its request. A probe sends it at once."""
 HEAD_BYTES_MAX: Final = 4096
 
 
 class Deputy:
-    """Answers probes for the event loop. Every method but `_run` belongs to the loop's thread."""
+    """Answers probes for the event loop. `_run` and what it calls belong to the deputy's thread."""
 
     def __init__(self, listeners: Iterable[int]) -> None:
         """`listeners` are the descriptors of the sockets that listen on the HTTP port."""
@@ -62,7 +61,7 @@ class Deputy:
         self._thread.start()
 
     def close(self) -> None:
-        """Stand in no longer."""
+        """Stop answering, and end the thread."""
         self._closing.set()
         self._answered.set()
         os.eventfd_write(self._wake, 1)
@@ -88,7 +87,7 @@ class Deputy:
                 self._watch_loop()
 
     def _watch_loop(self) -> None:
-        """Watch the loop until it has accepted the connections that have come."""
+        """Watch the loop until it has accepted the connections that have arrived."""
         while not self._closing.wait(LATE_S / 2) and self._somebody_waits():
             if not self._loop_answers(LATE_S / 2) and self._waits_for_the_disk():
                 logger.error("the event loop waits for the disk; only probes are answered")
@@ -117,9 +116,9 @@ class Deputy:
         return waits_for_the_disk(self._loop_thread, thread_states())
 
     def _stand_in(self) -> None:
-        """Answer until the loop goes on, or does anything but wait for the disk.
+        """Answer until the loop runs again, or no longer waits for the disk.
 
-        Whoever was accepted by then is answered all the same.
+        Connections that were accepted by then are still answered.
         """
         with selectors.DefaultSelector() as selector, contextlib.ExitStack() as opened:
             for listener in self._listeners:
@@ -133,7 +132,7 @@ class Deputy:
                     if guest is None:
                         self._accept(key.fileobj, selector, guests, opened)  # type: ignore[arg-type]
                     elif guest.connection not in guests:
-                        pass  # it had to go for another one just now
+                        pass  # it was just dismissed in favor of a new one
                     elif guest.answered(self._late_s):
                         self._dismiss(guest, selector, guests)
                 now_s = time.monotonic()
@@ -160,7 +159,7 @@ class Deputy:
             connection, _ = listener.accept()
             opened.callback(connection.close)
             connection.setblocking(False)
-            if len(guests) >= CONNECTIONS_MAX:  # a probe asks at once, so the oldest is none
+            if len(guests) >= CONNECTIONS_MAX:  # the oldest is no probe, which asks at once
                 self._dismiss(next(iter(guests.values())), selector, guests)
             guest = guests[connection] = _Guest(connection)
             selector.register(connection, selectors.EVENT_READ, guest)
@@ -200,7 +199,7 @@ class _Guest:
         self._head = b""
 
     def answered(self, late_s: float) -> bool:
-        """Read what has arrived; answer a whole request. Return whether this guest is done."""
+        """Read what has arrived; answer a complete request. Return whether this guest is done."""
         try:
             data = self.connection.recv(HEAD_BYTES_MAX)
             self._head += data

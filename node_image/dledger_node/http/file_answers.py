@@ -1,7 +1,7 @@
 """Answers with a small file or a snapshot's file, as it is on the disk.
 
-The file is opened once, so an answer is of one file even if the member replaces it meanwhile. A
-file that was removed keeps its room on the volume while it is open; so such an answer ends after
+The file is opened once, so an answer contains one file even if the member replaces it meanwhile. A
+removed file takes up space on the volume while it is open, so such an answer ends after
 `REMOVED_S_MAX`, however slowly it is read.
 """
 
@@ -23,7 +23,7 @@ from dledger_node.http import byte_ranges
 FILES_MAX: Final = 32
 """Files that all auditors together may have open."""
 FILES_PER_ADDRESS_MAX: Final = 16
-"""Files that one address may have open, so that no single reader that stalls keeps others out."""
+"""Files that one address may have open, so that one stalled reader does not keep others out."""
 REMOVED_S_MAX: Final = 60.0
 """Time for which a file is still sent after the member has removed it."""
 
@@ -60,8 +60,8 @@ async def send_file(
 ) -> web.StreamResponse:
     """Send a range of a file.
 
-    `open_file` blocks and raises OSError. `is_listed` tells whether the member says that it has the
-    file: if it cannot be found, the disk has lost it.
+    `open_file` blocks and raises OSError. `is_listed` returns whether the member lists the file: a
+    listed file that is not found has been lost by the disk.
     """
     try:
         opened = await asyncio.to_thread(_Opened, name, open_file)
@@ -83,12 +83,12 @@ async def send_file(
 
 
 def unreadable(error: Exception) -> web.HTTPInternalServerError:
-    """Answer that the disk cannot read a file that the member has."""
+    """Return the error response for a file of this member that the disk cannot read."""
     return web.HTTPInternalServerError(text=f"{error}\n", headers={DAMAGE_HEADER: "unreadable"})
 
 
 class _Opened:
-    """An open file. All methods block; a lock lets no read meet the close."""
+    """An open file. All methods block; a lock prevents a close during a read."""
 
     def __init__(self, name: str, open_file: Callable[[str], BinaryIO]) -> None:
         self._name = name

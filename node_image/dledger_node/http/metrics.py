@@ -81,17 +81,17 @@ class Counters:
     """
     volume_size_bytes: int
     volume_available_bytes: int
-    """Free bytes; 0, like the size, until the volume was checked for the first time."""
+    """Free bytes; 0, like the size, until the first check of the volume."""
 
 
 class Source(Protocol):
     """The data that the collector reads."""
 
     def status(self) -> NodeStatus:
-        """This member's view of the group."""
+        """Return this member's view of the group."""
 
     def counters(self) -> Counters:
-        """The current counters."""
+        """Return the current counters."""
 
 
 _STATUS_GAUGES: Final = {

@@ -2,7 +2,7 @@
 
 The member answers only HTTP. Its log is not open, so it neither votes nor serves, and it reports
 the indexes of an empty log. If its log is damaged, or its volume fails or is full, auditors may
-read the files as they are, and alone the manifest tells how far they are committed.
+read the files as they are. Only the manifest says how far they are committed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Listing:
     data: list[SegmentFile]
     index: list[SegmentFile]
     life: str
-    """Differs once any of the files does (`Manifest`)."""
+    """A value that changes when any of the files changes (`Manifest`)."""
 
 
 _LISTED: Final = frozenset({StorageState.DAMAGED, StorageState.FAILED, StorageState.FULL})
@@ -130,14 +130,14 @@ class Outage:
         )
 
     async def leader_changed(self, token: str) -> None:
-        """Return if the token is another; a member out of service never learns of a leader."""
+        """Return if the token differs; else wait forever, since no leader ever becomes known."""
         if self.leader_view().token == token:
             await asyncio.get_running_loop().create_future()
 
     async def manifest(self) -> Manifest:
-        """List the files of a log that cannot be used: the checks of auditors find what is sound.
+        """List the files of a log that cannot be used; the auditors' checks find what is sound.
 
-        Nothing is listed of a log that is being opened, or that does not tell what is committed.
+        The list is empty while the log is being opened, or if it is not known what is committed.
         """
         listing, status = NO_LISTING, self.status()
         if self._closed is not None and self.state in _LISTED:
@@ -169,7 +169,7 @@ class Outage:
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Read committed bytes of a data file, sound or not. Raises LookupError, OSError.
 
-        Raises NotYetCommittedError while the store is being closed: its bytes can be had later.
+        Raises NotYetCommittedError while the store is being closed: its bytes can be read later.
         """
         if self._closed is None:
             raise NotYetCommittedError(f"{name} cannot be read yet: {self.reason}")

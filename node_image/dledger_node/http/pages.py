@@ -8,17 +8,17 @@ GET /readyz                         200 while this member serves its role, else 
 GET /metrics                        Prometheus metrics
 GET /manifest                       the files that an auditor may read, and how far (Manifest)
 GET /segments/{data|index}/{name}   committed bytes of a segment, as stored on disk; takes Range;
-                                    500 with the header DLedger-Damage if the disk has them not
+                                    500 with the header DLedger-Damage if the disk cannot read them
 GET /stored/{name}?at=BYTE&size=N&known=HEADERS
                                     committed bytes of a data segment, unverified, for a peer that
                                     mends its own; also while this member is out of service. HEADERS
-                                    are those of entries, in hex, that the peer knows as committed
+                                    are those of entries that the peer knows to be committed, in hex
 GET /files/{name}                   a small file or a snapshot's file (`http.served_files`), as it
                                     is on the disk, for an auditor; takes Range; 500 as above
 
 A connection carries one request at a time, without a body (`connection_limits`). `/segments`,
-`/stored` and `/files` demand the group's audit token if it has one, with 401 for whoever lacks it
-(`auditors`).
+`/stored` and `/files` demand the group's audit token if it has one, and answer 401 to a request
+without it (`auditors`).
 """
 
 import asyncio
@@ -42,7 +42,7 @@ WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
 STORED_BYTES_MAX: Final = 1 << 20
 KNOWN_HEADERS_MAX: Final = 16
-"""Headers that may be told with a request for stored bytes."""
+"""Maximum number of headers in a request for stored bytes."""
 RETRY_AFTER: Final = "Retry-After"
 """With 404: this member does not know yet that the bytes are committed."""
 _LATER: Final = {RETRY_AFTER: "1"}
@@ -63,10 +63,10 @@ class Source(Protocol):
     """The data that the pages show."""
 
     def status(self) -> NodeStatus:
-        """This member's view of the group."""
+        """Return this member's view of the group."""
 
     def leader_view(self) -> LeaderView:
-        """The leader, in this member's view."""
+        """Return the leader, as far as this member knows."""
 
     async def leader_changed(self, token: str) -> None:
         """Return once the token of `leader_view` differs from `token`.
@@ -75,13 +75,13 @@ class Source(Protocol):
         """
 
     async def manifest(self) -> Manifest:
-        """The files that an auditor may read. Raises LookupError if they change meanwhile."""
+        """List the files that an auditor may read. Raises LookupError if they change meanwhile."""
 
     async def readable_bytes(self, folder: Folder, name: str) -> int | None:
-        """How much of a file may be read, as the manifest says; None if it does not list the file.
+        """Return how many bytes of a file may be read, as the manifest says; None if not listed.
 
-        An auditor asks for each part of a file, so this must not look at all the others. Raises
-        LookupError as `manifest` does.
+        Every request for a part of a file calls this, so it must not look at all other files.
+        Raises LookupError as `manifest` does.
         """
 
     def read_file(self, folder: Folder, name: str, start: int, end: int) -> bytes:
@@ -104,7 +104,7 @@ def application(
     middlewares: Sequence[Middleware] = (),
     auditors: Auditors | None = None,
 ) -> web.Application:
-    """Build the application; it has no state of its own. Without `auditors`, all may read all."""
+    """Build the application. Without `auditors`, anyone may read everything."""
     app = web.Application(client_max_size=HEAD_BYTES_MAX, middlewares=middlewares)
     app[SOURCE] = source
     app[REGISTRY] = registry
@@ -132,7 +132,7 @@ async def status_page(request: web.Request) -> web.Response:
 
 
 async def leader_page(request: web.Request) -> web.Response:
-    """Answer once the caller's view is out of date, or the caller's time is over."""
+    """Answer once the caller's view is out of date, or its wait time has passed."""
     source, waiters = request.app[SOURCE], request.app[WAITERS]
     try:
         wait_s = min(WAIT_S_MAX, _seconds(request.query.get("wait", "0s")))
@@ -183,7 +183,7 @@ async def segment_page(request: web.Request) -> web.StreamResponse:
         raise web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
 
     async def refuse(error: Exception) -> Exception:
-        """A file that is listed and cannot be read is damage; one that was removed is not."""
+        """Report damage if the unreadable file is still listed; a removed file is not damage."""
         if await _readable_bytes(source, folder, name) is None:
             return web.HTTPNotFound(text=f"this member has no {folder} file {name}\n")
         return file_answers.unreadable(error)
@@ -254,7 +254,7 @@ async def _readable_bytes(source: Source, folder: Folder, name: str) -> int | No
 
 @contextlib.contextmanager
 def _unlisted_is_unavailable() -> Iterator[None]:
-    """Answer that the files cannot be listed now."""
+    """Raise HTTPServiceUnavailable if the block cannot list the files."""
     try:
         yield
     except (LookupError, StoreError, OSError) as error:

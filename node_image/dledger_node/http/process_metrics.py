@@ -1,4 +1,4 @@
-"""Metrics of the process, which go on when the store is opened again."""
+"""Metrics of the process, which continue when the store is reopened."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -26,19 +26,19 @@ class LoopTimes(Protocol):
 
 
 class Recovery(Protocol):
-    """How far the last opening of the store is with its verification."""
+    """The progress of the verification in the last opening of the store."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the log that it verifies."""
+        """Bytes of the log that the opening verifies."""
 
     @property
     def verified_bytes(self) -> int:
-        """How many of them are verified."""
+        """Bytes of the log that are verified so far."""
 
 
 class Process(Protocol):
-    """What the process measures from its start."""
+    """What the process measures, from its start on."""
 
     @property
     def loop_lag(self) -> LoopTimes:

@@ -51,8 +51,9 @@ def leader_view(
     victory: Victory | None = None,
     now_s: float = 0.0,
 ) -> LeaderView:
-    """Return this member's view of the leader; `identity` is the group's. A victory in another term
-    is not shown.
+    """Return this member's view of the leader.
+
+    `identity` is the group's. A victory in another term is not shown.
     """
     view = LeaderView(
         self_id=core.config.self_id,
@@ -86,10 +87,10 @@ def node_status(
     identity: str = "",
     settings_problem: str = "",
 ) -> NodeStatus:
-    """Return this member's view of the group; `links` says which peers are connected, and
-    `identity` is the group's.
+    """Return this member's view of the group.
 
-    `settings` are those in force; `settings_problem` is why newer ones are refused.
+    `settings` are those in force; `settings_problem` is why newer ones are refused. `links` says
+    which peers are connected, and `identity` is the group's.
     """
     reason = not_ready_reason(core, store)
     current = core.memberships.current
