@@ -5,7 +5,7 @@ first time, and compares bytes from then on, so that it only has to decode the b
 APPEND_IDEMPOTENT it also reads the last two numbers each time. Batches have their envelope separate
 from the bodies.
 
-A long array of numbers is decoded in parts, so that no turn of the loop has all of it to do.
+A long array of numbers is decoded in parts, so that no turn of the loop must decode all of it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The connection through which a call is answered, as those that answer it see it."""
+"""The connection through which a call is answered, as the code that answers it sees it."""
 
 from typing import Protocol
 

@@ -1,6 +1,6 @@
 """One accepted connection, of a client or of a peer's link: its bytes, its limits and its end.
 
-Its `Requests` handle the frames: `dispatch` those of DLedger. Every byte from outside has a limit
+Its `Requests` handle the frames: for DLedger, in `dispatch`. Every byte from outside has a limit
 (`limits`). Bytes that no correct peer sends close the connection and are counted; other connections
 are not affected. While the other side does not read its answers, nothing more is read from it or
 done for it.
@@ -52,8 +52,8 @@ class Connection(asyncio.Protocol):
         self._dispatcher = requests
         self._transport: asyncio.Transport | None = None
         self._peername = "?"
-        # Whole frames that wait until the other side reads its answers, or fewer reads wait, or for
-        # the next turn; and then the bytes that are not decoded yet.
+        # Whole frames that wait until the other side reads its answers, until fewer reads wait, or
+        # for the next turn. After them come the bytes that are not decoded yet.
         self._backlog: Sequence[RemotingCommand] = ()
         self._undecoded = b""
         self._held_bytes = 0
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """Send what was written, and let the client close (`lingering`); close a peer's link.
 
-        Every append that was read must be answered: the client is told that the others were not.
+        Every append that was read must be answered by now: GO_AWAY says that no other was read.
         """
         if self.peer_id is not None:
             self.close()
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()  # also while it is closing, which may wait for the other side
 
     def take_no_more(self) -> None:
-        """Read no further requests if GO_AWAY will tell the client so."""
+        """Stop reading requests if the client understands GO_AWAY, which will say so."""
         if self.takes_go_away:
             self._read_no_more()
 
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._read_or_not()
 
     def take_input(self, until_s: float) -> bool:
-        """Handle the next part of what has arrived, and begin with no request after `until_s`.
+        """Handle the next part of what has arrived, and begin no request after `until_s`.
 
         Returns whether there is more that can be handled now.
         """
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
     # -- called by the event loop ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place."""
+        """Register the connection with the gate."""
         # uvloop's transports are not subclasses, but have all of its methods.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_high)
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
         """Release the place, and all bytes that were held."""
         self._transport = None
         self._drop_input()
-        self.unread_since_s = None  # what is still answered waits for nobody
+        self.unread_since_s = None  # later answers do not wait for a reader
         self._read_turns.forget(self)
         self._gate.leave(self)
         self._gate.count_received(self, -self._held_bytes, 0)
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _restart_frame_time(self) -> None:
-        """Give the other side the whole time for its frame: it was not read in the meantime."""
+        """Restart the time limits on input: the connection was not read in the meantime."""
         now_s = self._active_at_s = self._gate.now_s()
         if self._frame_since_s is not None:
             self._frame_since_s = now_s
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
         self._forget_turns()
 
     def _decode(self, until_s: float) -> None:
-        """Decode a slice of what has arrived, of a peer everything, and dispatch until a time."""
+        """Decode a slice of a client's bytes, or all of a peer's, and dispatch until `until_s`."""
         data, self._undecoded = self._undecoded, b""
         if self.peer_id is None:
             data, self._undecoded = data[:DECODED_BYTES], data[DECODED_BYTES:]
@@ -337,7 +337,7 @@ class Connection(asyncio.Protocol):
             transport.resume_reading()
 
     def _count_unsent(self, transport: asyncio.Transport) -> bool:
-        """Account for the bytes that the kernel has not taken; False if they are too many."""
+        """Count the bytes that the kernel has not accepted; return False if they are too many."""
         unsent_bytes = 0 if self._is_cut else transport.get_write_buffer_size()
         change_bytes = unsent_bytes - self.unsent_bytes
         self.unsent_bytes = unsent_bytes
@@ -345,6 +345,6 @@ class Connection(asyncio.Protocol):
         return unsent_bytes <= self._limits.unsent_bytes_max
 
     def _release_unsent(self) -> None:
-        """Account for the end of all that waits to be sent."""
+        """Stop counting this connection's unsent bytes."""
         released_bytes, self.unsent_bytes = self.unsent_bytes, 0
         self._gate.count_unsent(-released_bytes)

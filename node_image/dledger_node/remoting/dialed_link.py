@@ -11,15 +11,16 @@ DEAD_AFTER_MS: Final = 5000
 
 
 class DialedLink(asyncio.Protocol):
-    """Frames that are written before the connection is made wait for it. A link ends once, and is
-    of no use after that.
+    """A connection to another member. Frames that are written before it is made wait for it.
+
+    A link ends once, and cannot be used after that.
     """
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[bytes] = []
-        """What waits for the connection."""
+        """Frames that wait for the connection."""
         self._has_ended = False
 
     @property
@@ -56,13 +57,13 @@ class DialedLink(asyncio.Protocol):
             self._has_ended = True
             self._ended()
 
-    # -- what a link does about it -----------------------------------------------------------------
+    # -- overridden by each kind of link ---------------------------------------------------------
 
     def _made(self, transport: asyncio.Transport) -> None:
-        """Prepare a connection that is made, before what waits for it is sent."""
+        """Prepare a new connection, before the waiting frames are sent."""
 
     def _ended(self) -> None:
-        """Take note that the connection is gone, or could not be made."""
+        """Handle the loss of the connection, or the failure to make it."""
 
     # -- called by the event loop ----------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class DialedLink(asyncio.Protocol):
         if self._has_ended:
             made.abort()
             return
-        # A pod that is gone resets nothing, and a request on the link to it would be lost.
+        # A pod that is gone sends no reset, and a request on the link to it would be lost.
         keep_alive(made.get_extra_info("socket"), DEAD_AFTER_MS)
         self._made(made)
         self._transport = made
@@ -82,5 +83,5 @@ class DialedLink(asyncio.Protocol):
             made.write(b"".join(unsent))
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End."""
+        """End the link."""
         self._end()

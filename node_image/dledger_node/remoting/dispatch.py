@@ -68,7 +68,7 @@ _UNKNOWN_CODE: Final = SystemCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 class Line(Reader, Protocol):
-    """A connection, as far as the dispatcher needs it."""
+    """A connection, as the dispatcher sees it."""
 
     peer_id: str | None
     """The member that the connection's HELLO named; None for a client."""
@@ -105,11 +105,11 @@ class Dispatcher:
         only_hello: Reason | None,
         until_s: float,
     ) -> None:
-        """Handle commands in order, until too many of the answers wait or are not read, or the time
-        `until_s` has come. The first command is handled in any case.
+        """Handle commands until answers are unread, too many reads wait, or `until_s` has come.
 
-        `only_hello` is the reason why a client may send nothing but HELLO on this connection; None
-        if it may. Raises RemoteProtocolError for a message that no peer sends.
+        Commands are handled in order; the time does not stop the first one. `only_hello` is the
+        reason why a client may send nothing but HELLO on this connection; None if it may. Raises
+        RemoteProtocolError for a message that no peer sends.
         """
         appends: list[AppendCall] = []
         idempotent: list[IdempotentCall] = []
@@ -175,7 +175,7 @@ class Dispatcher:
                 self._answer_one(command, line)
 
     def _answer_one(self, command: RemotingCommand, line: Line) -> None:
-        """Handle a request that is decoded and answered by itself."""
+        """Handle a request that is not collected with others."""
         service = self._service
         match command.code:
             case RequestCode.LEADERSHIP_TRANSFER:
@@ -283,8 +283,9 @@ class Dispatcher:
             serve(request, reply)
 
     def _refuse_admin(self, request: AdminRequest, command: RemotingCommand, line: Line) -> bool:
-        """Refuse a request that may not change the group, and say why in the frame's remark, since
-        no field of Java's responses has room for it. False if it may.
+        """Refuse a request that may not change the group; return False if it may.
+
+        The frame's remark says why, since Java's responses have no field for it.
         """
         refused = self._service.refuse_admin(request, line.address)
         if refused is None:

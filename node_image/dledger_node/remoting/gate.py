@@ -1,7 +1,7 @@
 """Admission of connections, and limits on what all of them hold together.
 
 The gate knows every accepted connection. It applies the limits that concern more than one
-connection, and once a second the limits on time.
+connection, and checks the time limits once a second.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ HELD_UP_S: Final = 3.0
 """A longer time between two sweeps means that this member itself was stopped or delayed."""
 SWEEP_INTERVAL_S: Final = 1.0
 SWEEP_SLICE: Final = 8
-"""Connections that one turn of the loop sweeps. To close one with a large frame takes 130 µs."""
+"""Connections that one turn of the loop sweeps. Closing one with a large frame takes 130 µs."""
 UNREAD_SHARE: Final = 0.9
 """Connections are cut until unread answers hold this share of `unsent_bytes_total_max`, so that not
-every further answer looks for another one.
+every further answer causes another cut.
 """
 FREE_PER_OWN: Final = 1 / 3
 """Free places that an address must leave to others for each of its own. So it takes at most three
@@ -40,7 +40,7 @@ RESUME_SHARE: Final = 0.75
 
 
 class Guest(Protocol):
-    """A connection, as far as the gate needs it."""
+    """A connection, as the gate sees it."""
 
     address: str
     """The address of the other side's host."""
@@ -61,7 +61,7 @@ class Guest(Protocol):
         """Send what was written, then end; a client's connection lasts until the client closes."""
 
     def take_no_more(self) -> None:
-        """Read no further requests if GO_AWAY will tell the client so."""
+        """Stop reading requests if the client understands GO_AWAY, which will say so."""
 
     def pause_for_room(self) -> None:
         """Stop reading until `resume`."""
@@ -122,7 +122,7 @@ class Gate:
         self._drain = Drain()
 
     def take_limits(self, limits: Limits) -> None:
-        """Apply other limits; those on a single connection, to the ones accepted from now on."""
+        """Apply new limits; those on a single connection apply to the ones accepted from now on."""
         self.limits = limits
         self.quotas.take_limits(limits)
 
@@ -151,9 +151,9 @@ class Gate:
             oldest.cut(reason, f"too many connections; this one is from {oldest.address}")
 
     async def take_no_more(self) -> None:
-        """Read no further requests of the clients that understand GO_AWAY: this member stops.
+        """Stop reading requests of clients that understand GO_AWAY: this member stops.
 
-        They send their requests to another member, and so none of them is refused here.
+        These clients send their requests to another member, so none is refused here.
         """
         async for guest in in_slices(list(self._guests)):
             guest.take_no_more()
@@ -161,7 +161,7 @@ class Gate:
     def close(self) -> None:
         """End all connections, and every one that the event loop still accepts.
 
-        Nothing that they have sent is handled from now on, also if their end comes turns later.
+        Nothing that they sent is handled from now on, even if they are ended some turns later.
         """
         self._closed = True
         self.input_turns.close()
@@ -271,9 +271,7 @@ class Gate:
             self._resume()
 
     def count_unsent(self, change_bytes: int) -> None:
-        """Note how many bytes wait to be sent; if they are too many, cut the connections that leave
-        most unread.
-        """
+        """Count unsent bytes; above the limit, cut the connections that leave most unread."""
         self.unsent_bytes += change_bytes
         if change_bytes > 0 and self.unsent_bytes > self.limits.unsent_bytes_total_max:
             self._cut_unread()

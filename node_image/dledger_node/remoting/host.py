@@ -1,4 +1,4 @@
-"""What an accepted connection needs of its member."""
+"""What an accepted connection needs from its member."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from dledger_node.remoting.read_turns import ReadTurns
 
 
 class Host(Protocol):
-    """The member, as far as the bytes of its connections need it."""
+    """The member, as its connections see it."""
 
     @property
     def gate(self) -> Gate:

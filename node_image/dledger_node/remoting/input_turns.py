@@ -1,10 +1,10 @@
 """Share the event loop's time among the input of all clients, and of all peers.
 
-To decode what one read of a socket brought can take several milliseconds, and hundreds of clients
+Decoding the bytes of one read of a socket can take several milliseconds, and hundreds of clients
 can be ready at once. So the clients' input gets a slice of each turn of the loop. A client whose
 input does not fit waits for a later turn and is not read meanwhile; the clients take turns. The
-peers' input has a slice of its own, so that clients never delay it: uvloop reads a socket up to 32
-times in one turn, and to a member that has fallen behind its leader sends megabytes of pushes.
+peers' input has its own slice, so that clients never delay it. It is bounded too: uvloop reads a
+socket up to 32 times in one turn, and a leader sends megabytes to a member that has fallen behind.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from typing import Final, Protocol
 from dledger_node.remoting.turn_time import TurnTime
 
 SLICE_S: Final = 0.002
-"""A turn begins with no further input of clients once it has spent this much on it."""
+"""Time for the clients' input in one turn, which begins no further input after it."""
 PEERS_SLICE_S: Final = 0.001
-"""A turn begins with no further input of peers once it has spent this much on it. A push of 128 KiB
+"""Time for the peers' input in one turn, which begins no further input after it. A push of 128 KiB
 takes about 0.2 ms.
 """
 
 
 class Sender(Protocol):
-    """A connection, as far as its input needs it."""
+    """A connection with input."""
 
     def take_input(self, until_s: float) -> bool:
-        """Handle the next part of what has arrived, and begin with no request after `until_s`.
+        """Handle the next part of what has arrived, and begin no request after `until_s`.
 
         Returns whether there is more that can be handled now.
         """
@@ -60,11 +60,11 @@ class InputTurns:
             self._serve()
 
     def forget(self, sender: Sender) -> None:
-        """Serve a connection no longer: it is closed."""
+        """Stop serving a connection that is closed."""
         self._waiting.pop(sender, None)
 
     def close(self) -> None:
-        """Serve no connection from now on: this member ends all of them."""
+        """Stop serving all connections: this member ends them."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -83,7 +83,7 @@ class InputTurns:
         self._time.callback_ends()
 
     def _serve(self) -> None:
-        """Serve one connection after the other until the turn's time is over."""
+        """Serve one connection after another until the turn's time is used up."""
         self._is_serving = True  # what is served now may call `ready`
         try:
             while self._waiting and self._time.left_s > 0:

@@ -4,13 +4,13 @@ import socket
 from typing import Final
 
 PROBE_INTERVAL_S: Final = 1
-"""How long a connection may be idle before the kernel asks whether the other host is there."""
+"""Seconds for which a connection may be idle before the kernel probes the other host."""
 
 
 def keep_alive(opened: socket.socket | None, dead_after_ms: int) -> None:
-    """Let the kernel end a connection whose other end answers nothing for so long.
+    """Let the kernel end a connection whose other end does not answer for `dead_after_ms`.
 
-    `opened` is what a transport says its socket is: None if it has none.
+    `opened` is the socket of a transport; None if it has none.
     """
     if opened is None:
         return

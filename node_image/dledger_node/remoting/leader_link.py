@@ -29,7 +29,7 @@ RequestT_contra = TypeVar("RequestT_contra", bound=Request, contravariant=True)
 
 
 class LeaderLinkOwner(Protocol[RequestT_contra]):
-    """Gets the answers."""
+    """Receives the answers."""
 
     def answered(self, answers: Sequence[tuple[RequestT_contra, RemotingCommand]]) -> None:
         """Take the answers of one read, each with its request."""
@@ -37,12 +37,12 @@ class LeaderLinkOwner(Protocol[RequestT_contra]):
     def lost(self, leader_id: str, waiting: Sequence[RequestT_contra], *, were_sent: bool) -> None:
         """Take the requests without an answer; the connection is gone.
 
-        `were_sent` tells whether the leader may have read them.
+        `were_sent` says whether the leader may have read them.
         """
 
 
 class LeaderLink(DialedLink, Generic[RequestT]):
-    """The connection; of no use any more once it has called `LeaderLinkOwner.lost`."""
+    """The connection. It cannot be used after it has called `LeaderLinkOwner.lost`."""
 
     def __init__(self, owner: LeaderLinkOwner[RequestT], leader_id: str) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class LeaderLink(DialedLink, Generic[RequestT]):
     # -- called by the event loop ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Return the answers to their requests."""
+        """Pass on each answer with its request; close after GO_AWAY or a broken frame."""
         is_sound = True
         try:
             commands = self._decoder.feed(data)

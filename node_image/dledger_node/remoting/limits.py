@@ -21,9 +21,9 @@ from dledger_node.open_files import connections_that_fit
 HELD_BYTES_MIN: Final = 16 << 20
 HELD_BYTES_MAX: Final = 128 << 20
 SHARE_OF_MEMORY: Final = 8
-"""Unfinished frames may hold this part of the member's memory, and unread answers as much. The
-other limits do not depend on it: 64 MiB of appends that wait, 64 KiB a connection, 32 MiB of
-pages, and about 100 MiB without any client.
+"""The member's memory is divided by this to bound the bytes of unfinished frames, and those of
+unread answers. Other uses of memory do not depend on it: 64 MiB for appends that wait, 64 KiB for
+each connection, 32 MiB for pages, and about 100 MiB without any client.
 """
 SMALL_FRAME_BYTES: Final = 64 * 1024
 """A connection that holds at most this much of an unfinished frame is never paused."""
@@ -102,8 +102,8 @@ class Limits:
     """
 
     received_bytes_max: int = HELD_BYTES_MAX
-    """Bytes of unfinished frames that all connections hold. Above this, of the connections that
-    hold more than SMALL_FRAME_BYTES only the oldest is read; the others wait for room.
+    """Bytes of unfinished frames that all connections hold. Above this, only the oldest of the
+    connections that hold more than SMALL_FRAME_BYTES is read; the others wait for room.
     """
     unsent_bytes_high: int = 1 << 20
     """Unsent bytes of one connection's answers. Above this, its requests are neither read nor
@@ -115,15 +115,15 @@ class Limits:
     """
     unsent_bytes_total_max: int = HELD_BYTES_MAX
     """Maximum unsent bytes of all connections' answers. Above it, the connections that leave most
-    unread are cut. The answer that exceeds it may come on top.
+    unread are cut. The answer that exceeds it may be held in addition.
     """
 
     @classmethod
     def of(cls, settings: NodeSettings, before: Self | None = None) -> Self:
         """Return the limits that the settings give, and the defaults of all others.
 
-        Fewer connections are accepted if this process may not open enough files; the log says so,
-        but not again for the number that the limits `before` had.
+        Fewer connections are accepted if this process may not open enough files. This is logged,
+        but not again if the limits `before` were made for the same number of connections.
         """
         wanted = settings.connections_max
         if before is not None and before.connections_wanted == wanted:
@@ -155,8 +155,9 @@ class Limits:
 
 
 def held_bytes_max(memory_limit_bytes: int) -> int:
-    """Return how much all unfinished frames, or all unread answers, may hold of a member's memory;
-    0 for a member without a limit.
+    """Return how many bytes all unfinished frames, or all unread answers, may hold.
+
+    `memory_limit_bytes` is 0 for a member without a limit.
     """
     if not memory_limit_bytes:
         return HELD_BYTES_MAX

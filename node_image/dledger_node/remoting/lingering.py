@@ -5,10 +5,10 @@ with a reset. The reset makes the other side drop the answers that it has not re
 clients that keep many requests in flight always have some on the way. So a member that stops ends
 only its sending side (FIN). It goes on reading, discards what it reads, and closes once the other
 side has closed. A client that understands GO_AWAY gets that frame before the FIN: it says that
-no request was read from what is discarded.
+none of the discarded requests was handled.
 
-The other side may never close, or send without end. So `Gate.ended` waits for LINGER_S at most once
-all connections have been ended, and DISCARDED_BYTES_MAX bounds what is read.
+The other side may never close, or never stop sending. So, once all connections have been ended,
+`Gate.ended` waits for at most LINGER_S, and DISCARDED_BYTES_MAX bounds what is read.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 LINGER_S: Final = 1.0
-"""A member that stops waits this long until all clients have closed their connections."""
+"""A member that stops waits at most this long for all clients to close their connections."""
 DISCARDED_BYTES_MAX: Final = 16 << 20
 """One connection may send this many bytes in that time. The kernels of both sides and the client's
 own buffer hold fewer, so a client that stops sending at the FIN stays below this limit.

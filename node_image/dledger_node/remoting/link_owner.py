@@ -1,4 +1,4 @@
-"""What a link needs of the member that it belongs to."""
+"""What a link needs from its member."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -17,13 +17,13 @@ class OnDiskError(Exception):
 
 
 class PeerLinkOwner(Protocol):
-    """The server, as far as a link needs it."""
+    """The server, as a link sees it."""
 
     def hello(self, peer_id: str) -> native.Hello:
         """Return the HELLO to this peer."""
 
     def read_entries(self, push: Push, bytes_max: int) -> Entries | None:
-        """Return the first entries of a push, without a wait for the disk.
+        """Return the first entries of a push without waiting for the disk.
 
         Returns None for a push that is out of date, because its leader has been deposed. Raises
         OnDiskError if the entries must be fetched.

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Links:
-    """One link to each other member of the settings; `in` tells whether there is one."""
+    """One link to each other member of the settings; `in` checks whether there is one."""
 
     def __init__(
         self,

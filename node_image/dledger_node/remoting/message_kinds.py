@@ -2,7 +2,7 @@
 
     kind        1 byte, the number of the message's type
     numbers     the fields of fixed size, big-endian
-    mark        1 byte, 0 or 1; after a 1, the mark's three numbers
+    mark        1 byte, 0 or 1; after a 1, the mark's five numbers and 1 byte for its flag
     memberships see `told_memberships`
     seed        all remaining bytes: the 32 of a digest, or none
     payload     all remaining bytes
@@ -58,7 +58,7 @@ _NUMBERS_OF_RESULTS: Final = {
 
 class Kind:
     """The layout of one type of message. Everything that depends on the type alone is computed
-    once, because every push passes here.
+    once, because every push needs it.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Kind:
 
 
 def to_number(value: object) -> int:
-    """Return the number that stands for a flag, a result or a missing probe."""
+    """Return the number that encodes a flag, a result or a missing probe."""
     if value is None:
         return NO_PROBE
     return int(value) if isinstance(value, bool) else _NUMBERS_OF_RESULTS[value]

@@ -12,8 +12,8 @@ answered; a MESSAGE is not.
 
 The layouts of messages have versions. HELLO names the oldest and the newest one that its sender
 speaks, and a link is accepted if the receiver speaks one of these. Messages are then written in the
-newest version that both speak. So a release that adds a version also speaks the one before, and a
-group is rolled from release to release, forward and back, member by member.
+newest version that both speak. So a release that adds a version also speaks the one before, and the
+members of a group can be moved to the next or the previous release one by one.
 """
 
 import struct
@@ -40,7 +40,7 @@ NEWEST_PROTOCOL: Final = 1
 """The versions of messages that this release speaks. Every change of a layout needs a new one.
 
 The answer to HELLO names no version, since there is only one so far. A release that speaks another
-one adds it there; an answer without it comes from a member that speaks version 1 only.
+one must add it there; an answer without it comes from a member that speaks version 1 only.
 """
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
@@ -49,7 +49,7 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
 HELLO_BYTES_MAX: Final = 4096
 """The longest body of a HELLO; its three names have at most 255 characters each."""
 SEED_BYTES: Final = 32
-"""The bytes of an archive's digest."""
+"""Length of an archive's digest."""
 
 _PREFIX: Final = struct.Struct(">II")
 _NO_MARK: Final = b"\0"
@@ -70,7 +70,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     segment_size_bytes: Int64
     """Segment size, the same for all members, so that blank records lie in the same places."""
     incarnation: Int64
-    """Drawn by the sender at its start. Links of its earlier incarnations are cut."""
+    """A random number of the sender's start. Links of its earlier incarnations are cut."""
     protocol: Int64
     """The oldest version of messages that the sender speaks."""
     newest_protocol: Int64 = 0
@@ -162,8 +162,8 @@ def _decode_tail(kind: Kind, rest: memoryview, named: dict[str, Any]) -> memoryv
     if kind.has_mark:
         named["mark"], rest = _decode_mark(rest)
     if kind.has_memberships:
-        told, rest = told_memberships.decode(kind.message, rest)
-        named |= told
+        memberships, rest = told_memberships.decode(kind.message, rest)
+        named |= memberships
     if kind.has_seed:
         named["seed_sha256"], rest = bytes(rest[:SEED_BYTES]).hex(), rest[SEED_BYTES:]
         if len(named["seed_sha256"]) not in (0, 2 * SEED_BYTES):

@@ -40,7 +40,7 @@ STEADY_S: Final = 1.0
 """If a link lasted less than this, the next attempt waits longer, as it may be lost too."""
 ANSWER_BYTES_MAX: Final = 64 * 1024
 SLICE_S: Final = 0.001
-"""For how long a turn of the loop reads and writes further entries for a link that lags."""
+"""Time for which a turn of the loop may read and write entries for a link that lags."""
 
 
 class PeerLink:
@@ -130,14 +130,14 @@ class PeerLink:
             self._owner.link_lost(self.peer_id)
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait before the next attempt, but not once the link is renewed."""
+        """Wait before the next attempt, at most until the link is renewed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._hurry.wait()
         self._hurry.clear()
 
     async def _open_unless_renewed(self) -> "_Connection | None":
-        """Connect and say HELLO; give up at once if the link is renewed, and return None."""
+        """Connect and send HELLO; return None at once if the link is renewed."""
         opening = asyncio.ensure_future(self._open())
         hurry = asyncio.ensure_future(self._hurry.wait())
         try:
@@ -277,7 +277,7 @@ class _Connection(asyncio.Protocol):
         self._is_due, until_s = False, time.perf_counter() + SLICE_S
         while self._queue and time.perf_counter() < until_s:
             if self._paused or self._is_fetching:
-                return  # what ends this sends the rest
+                return  # once this has ended, the rest is sent
             self._write(self._queue.popleft())
         self._send_rest_later()
 
@@ -302,7 +302,7 @@ class _Connection(asyncio.Protocol):
         self._transport.writelines(frame)
 
     def _write_push(self, push: Push) -> None:
-        """Write a push in frames. What the socket or this turn has no room for waits in front."""
+        """Write a push in frames. Entries that must wait go back to the front of the queue."""
         assert self._transport is not None
         until_s = time.perf_counter() + SLICE_S
         while True:
@@ -316,7 +316,7 @@ class _Connection(asyncio.Protocol):
                 return
 
     def _write_entries(self, push: Push, found: Entries | None) -> AppendRequest | None:
-        """Write the first entries, and return the rest; the leader pushes that of a snapshot."""
+        """Write the first entries; return the rest. The leader pushes the rest of an install."""
         if found is None:
             return None
         entries, last_index = found
@@ -326,7 +326,7 @@ class _Connection(asyncio.Protocol):
         return push.after(last_index)
 
     def _read(self, push: Push) -> Entries | None:
-        """Return a push's first entries; None if it is out of date, or waits in front for them."""
+        """Return a push's first entries; None if it is out of date, or is queued until a fetch."""
         try:
             return self._owner.read_entries(push, PUSH_BYTES_MAX)
         except OnDiskError:

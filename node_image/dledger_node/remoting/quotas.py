@@ -1,8 +1,8 @@
-"""The requests and bytes a second that the clients of one address may send, if a setting says so.
+"""Limits on the requests and bytes a second of the clients of one address, if a setting gives them.
 
-A client above its quota is not refused anything: it is not read for as long as its excess takes, so
-it notices only that the member is slower. All connections of an address share its quota, and one
-second's worth may come at once.
+A client above its quota is not refused: its connection is not read until the excess has been worked
+off, so the client only notices a slower member. All connections of an address share its quota, and
+one second's worth may arrive at once.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Final
 from dledger_node.remoting.limits import Limits
 
 WAIT_S_MAX: Final = 10.0
-"""The longest time for which an address is not read; an idle connection would be closed."""
+"""Maximum time for which an address is not read, well below the limit on idle connections."""
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ class ReadIndexRequest:
     sender: str
     receiver: str
     incarnation: int
-    """Tells the sender's starts apart; the answer returns it."""
+    """Distinguishes the sender's starts; the answer repeats it."""
     round: int
-    """The number of the sender's round of reads; the answer returns it."""
+    """The number of the sender's round of reads; the answer repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ Read: TypeAlias = Callable[[], None]
 
 
 class Reader(Caller, Protocol):
-    """A connection, as far as its reads need it."""
+    """A connection, as its reads see it."""
 
     unread_since_s: float | None
     """The time since which the other side has not read its answers; None while it reads them."""
@@ -52,13 +52,13 @@ class ReadTurns:
         """The reads of each connection."""
         self._ready: dict[Reader, None] = {}
         """The connections with reads, in the order of their turns. One that does not read its
-        answers leaves with its turn, until `resume`.
+        answers is removed at its turn, until `resume`.
         """
         self._paused: set[Reader] = set()
-        """The connections whose last read goes on in a thread, and whose others wait for it."""
+        """The connections whose last read continues in a thread; their other reads wait for it."""
         self._closed = self._is_reading = False
         self.when_forgotten: list[Callable[[Reader], None]] = []
-        """Called with each connection that is closed, by those who keep reads of it as well."""
+        """Called with each closed connection, so that other modules can drop its reads too."""
 
     def submit(self, reader: Reader, read: Read) -> None:
         """Do a read in this turn if there is time left and no other read waits, else later.
@@ -78,17 +78,18 @@ class ReadTurns:
         self._make_ready(reader)
 
     def pause(self, reader: Reader) -> None:
-        """Let the reader's other reads wait: the one under way goes on in a thread, and answers are
-        in the order of the requests. `go_on` must follow.
+        """Make the reader's other reads wait for the one that continues in a thread.
+
+        Answers keep the order of the requests. `go_on` must follow.
         """
         self._paused.add(reader)
         self._ready.pop(reader, None)
 
     def go_on(self, reader: Reader, read: Read) -> None:
-        """End the read for which the others of the reader wait.
+        """Finish the read for which the reader's other reads wait.
 
-        It is done now, since its bytes are in memory, and takes its time from the reads of this
-        turn; if the reader does not read its answers, once it does.
+        `read` runs now, since its bytes are in memory, and uses time of this turn's slice. If the
+        reader does not read its answers, `read` runs once it does.
         """
         if reader not in self._paused:
             return  # the connection is closed

@@ -117,7 +117,7 @@ class PassOnService(Protocol):
         """The leader that gets appends from this member; None if it must not pass any on."""
 
     def is_foreign(self, command: RemotingCommand) -> bool:
-        """Return whether another member passed this append on, but not for this group."""
+        """Return whether another member passed this append on for another group."""
 
     def pass_on(self, call: AppendCall | BatchCall) -> None:
         """Pass on a plain append; its caller gets the leader's answer."""
@@ -134,7 +134,7 @@ class PeerService(Protocol):
 
 
 class Service(Protocol):
-    """The member, as far as connections need it."""
+    """The member, as connections see it."""
 
     @property
     def group(self) -> str:
@@ -162,7 +162,7 @@ class Service(Protocol):
 
     @property
     def peer_requests(self) -> Mapping[int, ServePeer]:
-        """What a program that is built on the member takes from other members, by code."""
+        """The handlers of members' requests to a program that is built on the member, by code."""
 
     def register_producer(self, request: RegisterProducerRequest, reply: Reply) -> None:
         """Register a producer, so that the client can number its appends."""
@@ -181,7 +181,7 @@ class Service(Protocol):
         """Read committed entries as they are stored."""
 
     def refuse_admin(self, request: AdminRequest, address: str) -> Refused | None:
-        """Return why a request that would change the group is refused; None if it may.
+        """Return why a request that would change the group is refused; None if it is allowed.
 
         `address` is that of the host that sent it.
         """
@@ -203,8 +203,10 @@ class Service(Protocol):
 
 
 def answer_metadata(service: Service, raw: bytes) -> requests.MetadataResponse:
-    """Return the answer to METADATA. A request without a remote id asks which member it has
-    reached: a Kubernetes Service has one address for all. Raises FormatError.
+    """Return the answer to METADATA. Raises FormatError.
+
+    A request without a remote id asks which member it has reached: a Kubernetes Service has one
+    address for all.
     """
     request = requests.MetadataRequest.from_json(raw)
     refused = misdirected(service, request) if request.remote_id else foreign(service, request)

@@ -32,15 +32,15 @@ def encode(
     message: AppendRequest | InstallSnapshotRequest | JoinResponse | RecallResponse,
 ) -> bytes:
     """Return the bytes of the memberships that a message names."""
-    told: list[tuple[int, Membership]] = []
+    named: list[tuple[int, Membership]] = []
     match message:
         case JoinResponse() | RecallResponse():
-            told += [(NO_INDEX, membership) for membership in message.memberships]
+            named += [(NO_INDEX, membership) for membership in message.memberships]
         case InstallSnapshotRequest(membership=Membership() as membership):
-            told += [(NO_INDEX, membership), *message.memberships]
+            named += [(NO_INDEX, membership), *message.memberships]
         case _:
-            told += message.memberships
-    return _pack(told) if told else _NONE
+            named += message.memberships
+    return _pack(named) if named else _NONE
 
 
 def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]:
@@ -52,17 +52,17 @@ def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]
     end = _LENGTH.size + length
     if not length:
         return {}, body[end:]
-    told = [
+    named = [
         (one.index, Membership(one.voters, one.learners))
         for one in _decoder.decode(body[_LENGTH.size : end])
     ]
-    if not told or _pack(told) != body[:end]:
+    if not named or _pack(named) != body[:end]:
         raise ValueError("the memberships are not in canonical form")
-    entries = tuple(MembershipEntry(*one) for one in told if one[0] != NO_INDEX)
-    alone = tuple(membership for index, membership in told if index == NO_INDEX)
+    entries = tuple(MembershipEntry(*one) for one in named if one[0] != NO_INDEX)
+    alone = tuple(membership for index, membership in named if index == NO_INDEX)
     if message in (JoinResponse, RecallResponse) and not entries:
         return {"memberships": alone}, body[end:]
-    if message is InstallSnapshotRequest and told[0][0] == NO_INDEX and len(alone) == 1:
+    if message is InstallSnapshotRequest and named[0][0] == NO_INDEX and len(alone) == 1:
         return {"membership": alone[0], "memberships": entries}, body[end:]
     if message in (JoinResponse, RecallResponse) or alone:
         raise ValueError(f"a {message.__name__} must not contain these memberships")

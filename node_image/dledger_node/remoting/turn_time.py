@@ -1,10 +1,10 @@
 """The time that work of one kind may take in a turn of the event loop.
 
-Such work has a callback of its own in each turn, and is also done at once where it comes up: when
-bytes arrive, or when other work lets a connection go on. That may be before its own callback in a
-turn and after it. So the time counts from the end of the own callback in one turn to the beginning
-of that in the turn after the next. From any point of a turn to the same point of the next one lies
-only one own callback, and therefore at most one slice.
+Such work has its own callback in each turn, and is also done at once when it comes up: when bytes
+arrive, or when other work lets a connection continue. In a turn, this may be before the callback or
+after it. So a slice covers the time from the end of the callback in one turn to the beginning of
+the callback two turns later. Between any point of a turn and the same point of the next turn there
+is only one callback, and therefore at most one slice.
 """
 
 
@@ -20,11 +20,11 @@ class TurnTime:
 
     @property
     def left_s(self) -> float:
-        """What this turn may still spend; zero or less if nothing may begin."""
+        """The time that this turn may still spend; zero or less if no work may begin."""
         return self._slice_s - self._spent_s
 
     def spend(self, took_s: float) -> None:
-        """Note that a piece of work has taken so long."""
+        """Count the time that a piece of work took."""
         self._spent_s += took_s
         self._since_callback_s += took_s
 
@@ -33,5 +33,5 @@ class TurnTime:
         self._spent_s = self._since_callback_s
 
     def callback_ends(self) -> None:
-        """Count from now on what the next callback has to take off its slice."""
+        """Start counting the time that the next callback deducts from its slice."""
         self._since_callback_s = 0.0
