@@ -1,7 +1,7 @@
 """The node's HTTP: status, leader long poll, probes, metrics and the read-only view for auditors.
 
-What belongs here: routes, their encodings, and the reports of a member about itself. The routes get
-their data from a `pages.Source`; nothing here changes the state of the node.
+This package holds the routes, their encodings, and the reports of a member about itself. The routes
+get their data from a `pages.Source`; nothing here changes the state of the node.
 
     pages    the routes
     status   the reports of a member in service

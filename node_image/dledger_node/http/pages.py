@@ -44,7 +44,7 @@ STORED_BYTES_MAX: Final = 1 << 20
 KNOWN_HEADERS_MAX: Final = 16
 """Maximum number of headers in a request for stored bytes."""
 RETRY_AFTER: Final = "Retry-After"
-"""With 404: this member does not know yet that the bytes are committed."""
+"""Sent with 404 if this member does not know yet that the bytes are committed."""
 _LATER: Final = {RETRY_AFTER: "1"}
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")

@@ -3,7 +3,7 @@
 If a socket is closed while received bytes lie unread in it, or arrive later, the kernel answers
 with a reset. The reset makes the other side drop the answers that it has not read yet, and
 clients that keep many requests in flight always have some on the way. So a member that stops ends
-only its sending side (FIN). It goes on reading, discards what it reads, and closes once the other
+only its sending side (FIN). It keeps reading, discards what it reads, and closes once the other
 side has closed. A client that understands GO_AWAY gets that frame before the FIN: it says that
 none of the discarded requests was handled.
 

@@ -117,7 +117,7 @@ class PassOnService(Protocol):
         """The leader that gets appends from this member; None if it must not pass any on."""
 
     def is_foreign(self, command: RemotingCommand) -> bool:
-        """Return whether another member passed this append on for another group."""
+        """Return whether another member passed this append on, but not for this group."""
 
     def pass_on(self, call: AppendCall | BatchCall) -> None:
         """Pass on a plain append; its caller gets the leader's answer."""

@@ -1,4 +1,4 @@
-"""The requests that clients make of a member, one module for each service.
+"""The requests that clients send to a member, one module for each service.
 
     append      appends: collected, proposed together, answered once a quorum holds them
     idempotent  idempotent appends, and the registration of their producers
@@ -23,7 +23,7 @@
     proposed    bodies on their way into the log
     waiting     requests that wait for an index of the log
     quorum_waits  requests that wait until a quorum has their entries
-    quorum_progress  whether a leader's entries still become committed
+    quorum_progress  whether a leader's entries still get committed
     answering   answers to several appends, in one write for each connection
     refusals    codes of requests that are refused before anything is written
 

@@ -31,30 +31,30 @@ class AnswerPace:
 
     def __init__(self) -> None:
         self._used_until_s = 0.0
-        """Until when the budget is used up."""
+        """The time until which the budget is used up."""
         self._group = GROUP_MIN
-        """How many reads a group has."""
+        """Number of reads in a group."""
         self._group_until_s = 0.0
-        """Until when groups do not become smaller: those that wait already rely on their size."""
+        """The time until which groups do not become smaller: waiting reads rely on their size."""
 
     def adapt(self, waiting_count: int, now_s: float) -> None:
-        """Choose the size of groups for so many reads that wait."""
+        """Choose the size of groups for the number of reads that wait."""
         group = max(GROUP_MIN, waiting_count // GROUPS_MAX)
         if group >= self._group or now_s >= self._group_until_s:
             self._group, self._group_until_s = group, now_s + PAUSE_S_MAX
 
     def room(self, due_count: int, now_s: float) -> int:
-        """Return how many of so many reads may be answered now: a whole group or more, or none."""
+        """Return how many of the due reads may be answered now: a whole group or more, or none."""
         unused_s = AT_ONCE_S - max(0.0, self._used_until_s - now_s)
         room = int(unused_s / self._answer_s + _ROUNDING)
         return min(due_count, room) if room >= min(due_count, self._group) else 0
 
     def use(self, answer_count: int, now_s: float) -> None:
-        """Note that so many reads are answered."""
+        """Use up the budget of `answer_count` answers."""
         self._used_until_s = max(self._used_until_s, now_s) + answer_count * self._answer_s
 
     def wait_s(self, due_count: int, now_s: float) -> float:
-        """Return how long the next group of so many reads must wait."""
+        """Return how long the next group of the due reads must wait."""
         group_s = min(due_count, self._group) * self._answer_s
         return max(0.0, self._used_until_s + group_s - AT_ONCE_S - now_s)
 

@@ -68,7 +68,7 @@ class Appends:
         self._progress = QuorumProgress(core)
         self._next = NextProposal()
         self._held_until_s = math.inf
-        """Until when `_next` waits for the log to take entries; infinite if it does not wait."""
+        """The time until which `_next` waits for the log; infinite if it does not wait."""
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._is_draining = False
@@ -80,7 +80,7 @@ class Appends:
         self.refused = self.unknown = 0
 
     def take_settings(self, settings: NodeSettings) -> None:
-        """Apply the limits on appends that wait to those that come from now on."""
+        """Apply new limits on waiting appends to those that arrive from now on."""
         self._waiters.count_max = settings.pending_requests_max
         self._by_address.take_limit(settings.client_pending_appends_max, self._waiters.replies())
 
@@ -157,7 +157,7 @@ class Appends:
         """Refuse all further appends, and return once none waits for its quorum.
 
         A member without a successor still leads, and the outcome of the last appends would be
-        unknown if it took some until it closes.
+        unknown if it took appends until it closed.
         """
         self._is_draining = True
         self._refuse_all(DLedgerResponseCode.LEADER_TRANSFERRING)

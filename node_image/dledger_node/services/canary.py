@@ -53,7 +53,7 @@ class Canaries(QuorumWaits):
         self._loop = asyncio.get_running_loop()
 
     def append(self, request: AppendCanaryRequest, reply: Reply) -> None:
-        """Append one; the answer comes once its outcome is decided."""
+        """Append a canary; the answer follows once its outcome is decided."""
         refused = self._refusal(request)
         if refused is not None:
             self._answer(reply, refused)

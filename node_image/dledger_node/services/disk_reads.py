@@ -1,4 +1,4 @@
-"""Reads of what the page cache lacks: in a few threads, so that the event loop goes on."""
+"""Reads of what the page cache lacks, in a few threads, so that the event loop never waits."""
 
 import asyncio
 import itertools
@@ -30,7 +30,7 @@ class DiskReads:
     what: Final = "a read for a client"
 
     def __init__(self, turns: ReadTurns) -> None:
-        """`turns` counts what each connection waits for, and thereby bounds it."""
+        """`turns` counts the reads for which each connection waits, and so bounds them."""
         self._turns = turns
         turns.when_forgotten.append(self._forget)
         self._loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class DiskReads:
         many one connection has.
         """
         self._under_way: dict[object, float] = {}
-        """When each of the reads began that a thread does now, the oldest first."""
+        """When each read that a thread runs now began, the oldest first."""
 
     def read(
         self,
@@ -69,7 +69,7 @@ class DiskReads:
         return math.inf
 
     def expire(self, now_s: float) -> None:
-        """Do nothing: a read ends with the disk."""
+        """Do nothing: reads have no deadline."""
 
     def give_up(self) -> None:
         """Refuse the reads that wait for a thread, and begin no other."""
@@ -88,7 +88,7 @@ class DiskReads:
             read.begin()
 
     def _forget(self, reader: Reader) -> None:
-        """Drop what a connection that is closed waits for; a read under way ends by itself."""
+        """Drop the waiting reads of a closed connection; a read under way ends by itself."""
         self._waiting.pop(reader, None)
 
     def _begin(

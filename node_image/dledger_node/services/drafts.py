@@ -7,8 +7,8 @@ refused (it is not in the log and never will be), or unknown (it may still be co
 A draft may have numbers (docs/idempotent-appends.md). It is refused if the log has one of them when
 the draft would be written; so the log holds every number once, whichever member leads.
 
-All drafts of one turn of the event loop become one proposal. A draft has one deadline, from its
-arrival on: what it waits before it is proposed is not waited again for its quorum.
+All drafts of one turn of the event loop become one proposal. A draft's deadline counts from its
+arrival: the longer it waits to be proposed, the less time remains to wait for its quorum.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ HOLD_S: Final = ANSWER_WAIT_S
 """Longest time from the arrival of a draft until it is proposed."""
 WAIT_S: Final = 2.5
 """Longest time from the arrival of a draft until it is committed. RocketMQ's clients time out
-after 3 s, and learn less then than from an answer.
+after 3 s, and learn less from a timeout than from an answer.
 """
 TOGETHER_S: Final = 0.05
-"""Drafts whose arrivals differ by less may have one deadline."""
+"""Drafts whose arrivals differ by less may share a deadline."""
 _REPEATED: Final[Mapping[int | Finding, DLedgerResponseCode]] = {
     Finding.UNKNOWN_PRODUCER: DLedgerResponseCode.UNKNOWN_PRODUCER,
     Finding.TOO_OLD: DLedgerResponseCode.SEQUENCE_TOO_OLD,
@@ -47,7 +47,7 @@ _REPEATED: Final[Mapping[int | Finding, DLedgerResponseCode]] = {
 
 
 class Outcome(enum.Enum):
-    """What became of drafts."""
+    """How drafts ended."""
 
     COMMITTED = "committed"
     REFUSED = "refused"
@@ -71,7 +71,7 @@ class Draft:
         """The lengths of the bodies must not change."""
         self.bodies = bodies
         self.arrived_s = math.inf
-        """When its request came, as a time of the event loop; set by `Drafts.propose`."""
+        """When its request arrived, as a time of the event loop; set by `Drafts.propose`."""
         self.numbers: Numbers | None = None
         self.refusal: DLedgerResponseCode | None = None
         """Why the draft was refused."""
@@ -83,7 +83,7 @@ class Draft:
 
 
 class Stamper(Protocol):
-    """What the drafts need of the program."""
+    """What the drafts need from the program."""
 
     def is_ready(self) -> bool:
         """Return whether drafts can be stamped in the term that this member leads."""
@@ -92,7 +92,7 @@ class Stamper(Protocol):
         """Complete the bodies: they are being written now, at these positions."""
 
     def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
-        """Take drafts that ended."""
+        """Handle drafts that have ended."""
 
 
 class Drafts:
@@ -120,7 +120,7 @@ class Drafts:
         self._next: list[Draft] = []
         self._next_entries = self._next_bytes = 0
         self._oldest_s = math.inf
-        """No draft of `_next` came earlier."""
+        """No draft of `_next` arrived earlier."""
         self._is_held = False
         """Whether `_next` waits for room, or for its owner."""
 
@@ -146,9 +146,9 @@ class Drafts:
         return self._waiters.count_max
 
     def propose(self, draft: Draft, arrived_s: float | None = None) -> None:
-        """Propose a draft, soon; its owner hears of its end.
+        """Propose a draft soon; the owner is notified of its end.
 
-        Its time counts from `arrived_s` on, a time of the event loop; from now on without one.
+        Its time counts from `arrived_s`, a time of the event loop, or from now if that is None.
         """
         draft.arrived_s = self._loop.time() if arrived_s is None else arrived_s
         entries, body_bytes = len(draft.bodies), draft.body_bytes
@@ -207,7 +207,7 @@ class Drafts:
         await self._waiters.drained()
 
     def _propose(self) -> None:
-        """Propose all collected drafts, or refuse them, or keep them until they can be."""
+        """Propose all collected drafts, refuse them, or keep them until they can be proposed."""
         if not self._next:
             return
         if not self._core.leads:
@@ -291,13 +291,13 @@ class Drafts:
         return drafts
 
     def _refuse_late(self, now_s: float) -> None:
-        """Refuse those that were held for too long; the others wait on."""
+        """Refuse the drafts that were held for too long; the others keep waiting."""
         kept = [draft for draft in self._next if now_s < draft.arrived_s + HOLD_S]
         late = [draft for draft in self._next if now_s >= draft.arrived_s + HOLD_S]
         self._keep(kept, late)
 
     def _keep(self, kept: list[Draft], refused: list[Draft]) -> None:
-        """Refuse some of the drafts that are not proposed yet."""
+        """Keep some of the drafts that are not proposed yet, and refuse the others."""
         self._next = kept
         self._next_entries = sum(len(draft.bodies) for draft in kept)
         self._next_bytes = sum(draft.body_bytes for draft in kept)
@@ -333,8 +333,9 @@ def _channels(drafts: Sequence[Draft], producers: Producers) -> list[int]:
 
 
 def _together(drafts: Sequence[Draft]) -> list[tuple[list[Draft], int]]:
-    """Divide drafts into those that wait together, with the number of their entries: runs of
-    drafts with one entry that came at about one time, and each longer one by itself.
+    """Return groups of drafts that wait together, each with its number of entries.
+
+    A group is a run of one-entry drafts that arrived at about one time, or one longer draft.
     """
     runs: list[tuple[list[Draft], int]] = []
     for draft in drafts:

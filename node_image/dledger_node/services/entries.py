@@ -52,10 +52,10 @@ class EntryReads:
     def read(
         self, reader: Reader, first_index: int, last_index: int, max_size: int, then: Then
     ) -> None:
-        """Call `then` with what `read_entries` reads; only in the reader's turn.
+        """Call `then` with the result of `read_entries`. Call this only in the reader's turn.
 
-        That is at once if the page cache has the entries. Otherwise the reader's next reads wait
-        for a thread, and the log may have changed before the call.
+        `then` is called at once if the page cache has the entries. Otherwise the reader's next
+        reads wait for a thread, and the log may change before `then` is called.
         """
         self._read(_Wanted(reader, first_index, last_index, max_size), then)
 
@@ -63,7 +63,7 @@ class EntryReads:
         try:
             entries = read_entries(self._store, *wanted[1:], wait=False)
         except (StoreDamagedError, RangeMovedError):
-            then(None)  # the store keeps the damage that it found, and has it mended
+            then(None)  # the store records the damage that it found, and has it mended
             return
         if entries is not None:
             then(entries)
@@ -87,7 +87,7 @@ class EntryReads:
         except RangeMovedError:
             self._turns.go_on(reader, partial(self._read, wanted, then))
             return
-        except Exception:  # unexpected; yet the client must get an answer
+        except Exception:  # unexpected, but the client must get an answer
             admitted = self._lines.admit("unread")
             if admitted is not None:
                 logger.exception(

@@ -24,7 +24,7 @@ class _Read(NamedTuple):
     max_size: int
     consistency: Consistency | None
     waits: bool = False
-    """Whether it waits for its first entry, so that an answer without entries is no claim."""
+    """Whether it waits for its first entry; an empty answer then does not need a proof."""
 
 
 class Follows:
@@ -52,8 +52,8 @@ class Follows:
     def follow(self, connection: Reader, opaque: int, request: FollowRequest) -> None:
         """Answer in the connection's turn, or once the entry is committed.
 
-        An answer that says where the log ends waits for the proof that this member leads, or knows
-        what its leader knows; a stale one does not.
+        An answer that says where the log ends waits for the proof that this member leads, or has
+        committed what its leader has; a stale read does not wait.
         """
         core, begin_index, consistency = self._core, request.begin_index, request.consistency
         read = _Read(connection, opaque, begin_index, request.max_size, consistency)
@@ -74,7 +74,7 @@ class Follows:
             self._held.wait(begin_index, request.wait_ms, waiting, stale=is_stale)
 
     def _is_due(self, request: FollowRequest) -> bool:
-        """Return whether there are entries, and a read that may wait is not to wait for more."""
+        """Return whether there are entries, and the read is not to wait for more."""
         core, begin_index = self._core, request.begin_index
         if not 0 <= begin_index <= core.readable_index:
             return False
@@ -115,8 +115,9 @@ class Follows:
             self._answer_with(read, [])
 
     def _answer_with(self, read: _Read, entries: list[DLedgerEntry] | None) -> None:
-        """Answer with these entries, unless the read must be refused by now; None if they cannot be
-        read.
+        """Answer with these entries, unless the read must be refused by now.
+
+        `entries` is None if they cannot be read.
         """
         code = self._code(read)
         if code is DLedgerResponseCode.SUCCESS and entries is None:
@@ -144,7 +145,7 @@ class Follows:
             and begin_index > core.readable_index
             and core.leader_id is None
         ):
-            return DLedgerResponseCode.NOT_LEADER  # no leader tells it of new entries
+            return DLedgerResponseCode.NOT_LEADER  # no leader sends it new entries
         return DLedgerResponseCode.SUCCESS
 
     def _response(self, code: DLedgerResponseCode, entries: list[DLedgerEntry]) -> FollowResponse:

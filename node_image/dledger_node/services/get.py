@@ -67,7 +67,7 @@ class Gets:
         if code is not None:
             reply(self._refused(code))
         elif entries is None:
-            # It names no leader, so that the client asks another member.
+            # The answer names no leader, so that the client asks another member.
             unread = DLedgerResponseCode.NOT_LEADER
             reply(requests.GetEntriesResponse(code=unread, group=self._group))
         else:

@@ -3,8 +3,8 @@
 At most a fixed number of requests wait. A further request releases the oldest, which is answered
 without entries; its client then asks again. So no request is refused, and memory stays bounded.
 
-A read whose entry is committed is due. Where many are, they are answered in groups, in the order in
-which they became due (`answer_pace`). Each finds out what to answer when it is its turn.
+A read whose entry is committed is due. If many are due, they are answered in groups, in the order
+in which they became due (`answer_pace`). Each answer is determined only when it is sent.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dledger_node.services.answer_pace import AnswerPace
 from dledger_node.services.waiting import CommitWaiters, Waiter
 
 WAITING_MAX: Final = 1024
-"""Stale reads that may wait for an entry, and all others. As many reads may be due."""
+"""Limit on stale reads that wait for an entry, and on all others. Twice as many may be due."""
 ENOUGH_ENTRIES: Final = 1000
 """A read that finds this many entries is far behind, and is answered at once."""
 TIMER_S_MIN: Final = 0.001
@@ -35,7 +35,7 @@ class WaitingRead(NamedTuple):
     answer: Callable[[], None]
     """Answers it with what is committed then."""
     refuse: Callable[[], None]
-    """Refuses it without a look at the store."""
+    """Refuses it without reading the store."""
 
 
 class HeldReads:
@@ -58,7 +58,7 @@ class HeldReads:
         self._call_later: CallLater = call_later or loop.call_later
         self._waiters = CommitWaiters[WaitingRead](waiting_max)
         self._stale = CommitWaiters[WaitingRead](waiting_max)
-        """Reads that wait on, whoever leads, or nobody."""
+        """Reads that keep waiting no matter which member leads, or if none does."""
         self._due: deque[WaitingRead] = deque()
         self._due_max = 2 * waiting_max
         self._pace = AnswerPace()
@@ -66,10 +66,10 @@ class HeldReads:
         """Runs when the pace allows the next answers, while some are due."""
 
     def admits(self, ready_count: int) -> bool:
-        """Return whether a read that may wait, but finds so many entries, is answered at once.
+        """Return whether a read that could wait is answered at once with `ready_count` entries.
 
-        A read that is far behind uses no budget while others wait for it. Otherwise many such reads
-        could let them wait without end.
+        A read that is far behind uses no budget while other reads wait for the budget. Otherwise
+        many such reads could make the others wait forever.
         """
         now_s = self._now_s()
         if self._due or not self._pace.room(1, now_s):
@@ -78,10 +78,10 @@ class HeldReads:
         return True
 
     def wait(self, index: int, wait_ms: int, read: WaitingRead, *, stale: bool = False) -> None:
-        """Answer a read once an entry is committed, or the time has passed, or it must go.
+        """Answer a read once an entry is committed, its time has passed, or its place is needed.
 
         If the entry is committed already, the read waits for its turn (`admits`). A read that is
-        not `stale` also goes once this member's term ends or it has no leader.
+        not `stale` is also answered once this member's term ends or it has no leader.
         """
         if index <= self._core.readable_index:
             self._add_due(read)
@@ -94,7 +94,7 @@ class HeldReads:
         waiters.add(Waiter([read], index, term, deadline_s))
 
     def on_turn(self, committed_index: int) -> None:
-        """Answer the reads whose entry is committed if it is time, and those that must go."""
+        """Answer due reads as the pace allows, and reads that can no longer wait here."""
         if self._waiters.count or self._stale.count or self._due:
             self._release(committed_index)
 
@@ -141,7 +141,7 @@ class HeldReads:
 
     @property
     def next_deadline_s(self) -> float:
-        """No deadline of a waiting read is earlier than this time. One that is due has none."""
+        """No deadline of a waiting read is earlier than this time. A read that is due has none."""
         return min(self._waiters.next_deadline_s, self._stale.next_deadline_s)
 
     def expire(self, now_s: float) -> None:
@@ -150,7 +150,7 @@ class HeldReads:
             _answer(waiters.take_expired(now_s))
 
     def give_up(self) -> None:
-        """Refuse every read that waits, without a look at the store: it may be what has failed."""
+        """Refuse every waiting read without reading the store, which may have failed."""
         if self._timer is not None:
             self._timer.cancel()
         for waiter in (*self._waiters.take_all(), *self._stale.take_all()):

@@ -181,8 +181,9 @@ class IdempotentAppends(QuorumWaits):
         return False
 
     def _refuse_unknown_producer(self, call: IdempotentCall | IdempotentBatchCall) -> None:
-        """Refuse a producer that this log lacks, once this member has proved that it leads: a
-        deposed leader may lack a registration that the group has.
+        """Refuse a producer that this log lacks, once this member has proved that it leads.
+
+        A deposed leader may lack a registration that the group has.
         """
 
         def answer(code: DLedgerResponseCode) -> None:
@@ -219,14 +220,14 @@ class IdempotentAppends(QuorumWaits):
         try:
             unit = self._store.cached_position(index)
         except StoreDamagedError:
-            # The store keeps the damage; this member mends it or leaves. Another one can answer.
+            # The store records the damage; this member mends it or leaves. Another one can answer.
             self._answer_unknown(call)
             return
         if unit is not None:
             self._send_place(call, index, unit)
             return
         self._disk.read(
-            cast("Reader", call.connection),  # no link has idempotent appends
+            cast("Reader", call.connection),  # links do not carry idempotent appends
             partial(self._store.position, index),
             partial(self._place_read, call, index),
             partial(self._answer_unknown, call),

@@ -1,4 +1,4 @@
-"""The appends that wait to be proposed together, and how many of them wait for no others."""
+"""The appends that wait to be proposed together, and the number at which they are proposed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

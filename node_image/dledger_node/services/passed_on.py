@@ -50,7 +50,7 @@ class Identity(Protocol):
         """The identity; empty if this member knows none."""
 
     def is_strange(self, identity: str) -> bool:
-        """Return whether a member with this identity is not of this group."""
+        """Return whether a member with this identity does not belong to this group."""
 
 
 class Passed(NamedTuple):
@@ -74,11 +74,11 @@ class PassedOn:
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._now_s = asyncio.get_running_loop().time
         self._links: dict[str, LeaderLink[Passed]] = {}
-        """The connections that are made or being made, by the leader's id."""
+        """The connections that are open or being opened, by the leader's id."""
         self._waiting_count = self._waiting_bytes = 0
         self._drain = Drain()
         self.count = 0
-        """The entries that were passed on since the start."""
+        """Number of entries that were passed on since the start."""
 
     def take_settings(self, settings: NodeSettings) -> None:
         """Apply the limits on one request, and on what waits for one address."""
@@ -204,8 +204,8 @@ class PassedOn:
     def lost(self, leader_id: str, waiting: Sequence[Passed], *, were_sent: bool) -> None:
         """Answer what waited on a connection that is gone.
 
-        A refusal names no leader then: its client knows only this member's Service, and sends the
-        append again only if there is no leader that it would have to follow.
+        Requests that were not sent are refused without naming a leader: the client knows only this
+        member's Service, and would not repeat the append if the refusal named a leader to follow.
         """
         self._links.pop(leader_id, None)
         code = DLedgerResponseCode.NOT_LEADER

@@ -8,8 +8,8 @@ from typing import Final
 
 
 class ProgramReads:
-    """Knows how long the reads under way take. The health of the volume watches them: without
-    that, a member whose disk hangs under its program's reads alone would lead on.
+    """Measures the reads under way. The health of the volume watches them: otherwise a member whose
+    disk hangs only in its program's reads would keep leading.
     """
 
     what: Final = "a read of the program"
@@ -18,12 +18,13 @@ class ProgramReads:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._under_way: dict[object, float] = {}
-        """When each of the reads began that are under way, the oldest first."""
+        """When each read under way began, the oldest first."""
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Count what is done in this context as one read; any thread may call. Nothing that waits
-        for anything but the disk belongs here.
+        """Count the block as one read; any thread may call this.
+
+        The block must not wait for anything but the disk.
         """
         read = object()
         with self._lock:

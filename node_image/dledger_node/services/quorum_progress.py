@@ -1,4 +1,4 @@
-"""Whether a leader's entries still become committed; if not, it must not take others."""
+"""Checks whether a leader's entries still get committed; if not, it must not take others."""
 
 import logging
 
@@ -13,8 +13,9 @@ class QuorumProgress:
     """Watches the committed index and the followers' room. The owner asks before each proposal, and
     passes in the time.
 
-    A leader whose peers have no room still hears their heartbeats, so it goes on leading. What it
-    has proposed may be committed once they have room. What it proposes now would wait behind that.
+    A leader whose peers have no room still receives their answers to heartbeats, so it keeps
+    leading. Entries that it has proposed may be committed once the peers have room. New entries
+    would wait behind those.
     """
 
     def __init__(self, core: Raft) -> None:
@@ -26,8 +27,8 @@ class QuorumProgress:
     def refusal(self, now_s: float) -> DLedgerResponseCode | None:
         """Return the code with which appends must be refused now; None if they can be proposed.
 
-        DISK_FULL: so many followers have said that their volumes are full that no majority would
-        take another entry. LEADER_NOT_READY: nothing becomes committed, and the cause is not known.
+        DISK_FULL: so many followers have reported full volumes that no majority would take another
+        entry. LEADER_NOT_READY: nothing gets committed, and the cause is not known.
         """
         lacks_room = self._core.lacks_room
         if lacks_room is not self._lacked_room:
@@ -38,7 +39,7 @@ class QuorumProgress:
         return DLedgerResponseCode.LEADER_NOT_READY if self.is_stuck(now_s) else None
 
     def is_stuck(self, now_s: float) -> bool:
-        """Whether entries have waited for `ANSWER_WAIT_S`, and none was committed meanwhile."""
+        """Return whether entries have waited for `ANSWER_WAIT_S`, and none was committed."""
         core = self._core
         seen = (core.term, core.readable_index)
         if seen != self._seen or core.ledger_end_index == core.readable_index:

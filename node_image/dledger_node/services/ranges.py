@@ -4,7 +4,7 @@ The loop decides what is read. It also reads, if the page cache has the bytes: a
 0.15 ms. Otherwise a thread reads them, a few at a time, and lets the kernel read ahead.
 
 A segment may be removed, and the store closed, between the decision and the end of the read. So
-the loop looks again after the read, and decides again if the log has changed.
+the loop checks the log after the read, and decides again if it has changed.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ INDEX_MAX: Final = (1 << 63) - 1
 RANGE_BYTES_MAX: Final = 1 << 20
 """Bytes of an answer that holds more than one entry."""
 SHARED_BYTES_MAX: Final = 64 << 10
-"""Entries of at most this size are kept for readers that ask for the same ones."""
+"""Entries of an answer are kept for the next reader if they have at most this size in all."""
 JOINED_BYTES_MAX: Final = 8 << 10
-"""Entries of at most this size are sent together with what precedes them in the answer."""
+"""Entries of at most this size in all are sent in one piece with the head of the answer."""
 READ_AHEAD_BYTES: Final = 4 * RANGE_BYTES_MAX
 """Bytes after a range that the kernel reads in the background, once the disk had to be read."""
 
@@ -49,7 +49,7 @@ class _Read(NamedTuple):
     bytes_max: int
     consistency: Consistency | None
     may_be_empty: bool = False
-    """Whether it has waited for its first entry, so that an answer without entries is no claim."""
+    """Whether it has waited for its first entry; an empty answer then does not need a proof."""
 
 
 class Ranges:
@@ -76,7 +76,7 @@ class Ranges:
         self._lines = LineBudget(asyncio.get_running_loop().time)
         self._last: tuple[tuple[int, ...], bytes | bytearray] | None = None
         """What the last read asked for, and its bytes: committed entries do not change, and many
-        readers may wait for the same ones. A removed entry is refused before.
+        readers may wait for the same ones. Reads of removed entries are refused before.
         """
         self._last_head: tuple[tuple[object, ...], bytes] = ((), b"")
 
@@ -110,7 +110,7 @@ class Ranges:
             )
 
     def _is_due(self, request: ReadRangeRequest) -> bool:
-        """Return whether there are entries, and a read that may wait is not to wait for more."""
+        """Return whether there are entries, and the read is not to wait for more."""
         count = self._core.readable_index - request.begin_index + 1
         return count > 0 and (
             request.wait_ms <= 0
@@ -119,7 +119,7 @@ class Ranges:
         )
 
     def _cannot_wait(self, consistency: Consistency | None) -> bool:
-        """Return whether a read must not wait here: no leader tells this member of new entries."""
+        """Return whether a read must not wait here, since no leader sends this member entries."""
         if consistency is None:
             return not self._core.master  # it could become master before the reader's turn
         return consistency is Consistency.LINEARIZABLE and self._core.leader_id is None
@@ -181,7 +181,7 @@ class Ranges:
             stored, data = future.result()
         except (StoreDamagedError, RangeMovedError) as error:
             self._fail(read, error)
-        except Exception:  # unexpected; yet the client must get an answer
+        except Exception:  # unexpected, but the client must get an answer
             admitted = self._lines.admit("unread")
             if admitted is not None:
                 logger.exception("cannot read the entries from %d on%s", read.first_index, admitted)

@@ -38,7 +38,7 @@ Send = Callable[[ReadIndexRequest | ReadIndexResponse], None]
 
 
 Told: TypeAlias = Callable[[int], None]
-"""Takes the index that the leader has told; NOT_LEADING if none has told any in time."""
+"""Receives the index that the leader has sent; NOT_LEADING if none was sent in time."""
 
 
 class _Read(NamedTuple):
@@ -61,7 +61,7 @@ class ReadIndexes:
         wait_s: float = ANSWER_WAIT_S,
         repeat_s: float = REPEAT_S,
     ) -> None:
-        """`incarnation` tells this start of the process from others."""
+        """`incarnation` distinguishes this start of the process from others."""
         self._core = core
         self._send = send
         self._incarnation = incarnation
@@ -72,7 +72,7 @@ class ReadIndexes:
         self._asked: Sequence[_Read] = ()
         """The reads of the request that is under way."""
         self._asked_leader: tuple[int, str] = (0, "")
-        """The leader that was asked, after its term."""
+        """The term and the id of the leader that was asked."""
         self._repeat_at_s = 0.0
         self._next: deque[_Read] = deque()
         """The reads of the next request, oldest first."""
@@ -102,10 +102,11 @@ class ReadIndexes:
         self.ask_index(partial(self._told, answer, now_s + self._wait_s), now_s)
 
     def ask_index(self, told: Told, now_s: float) -> None:
-        """Call `told` once with an index of the leader, which has proved that it leads.
+        """Call `told` once with an index of a leader that has proved that it leads, or NOT_LEADING.
 
         All entries that were acknowledged before this call are at or before the index. It is not
-        before the leader's first entry of its term, which need not be committed yet.
+        before the leader's first entry of its term, which need not be committed yet. NOT_LEADING:
+        no leader is known, none answered in time, or too many reads wait.
         """
         if self._leader() is None or self.waiting_count >= self._reads_max:
             told(NOT_LEADING)
@@ -177,7 +178,7 @@ class ReadIndexes:
         answer_all(self._indexed.take_all(), DLedgerResponseCode.NOT_LEADER)
 
     def _begin_round(self, now_s: float) -> None:
-        """Ask for the reads that wait, if there are any."""
+        """Send a request for the waiting reads, if there are any."""
         if self._next and not self._asked:
             self._asked = tuple(self._next)
             self._next.clear()
@@ -187,7 +188,8 @@ class ReadIndexes:
     def _send_request(self, now_s: float) -> None:
         """Ask the leader that is known now; refuse all reads if there is none.
 
-        A repeated request keeps its number: the answer to any of its copies is late enough.
+        A repeated request keeps its number: all copies are sent after its reads arrived, so the
+        answer to any of them is valid.
         """
         leader = self._leader()
         if leader is None:
@@ -216,7 +218,7 @@ class ReadIndexes:
     # -- on the leader ---------------------------------------------------------------------------
 
     def asked(self, request: ReadIndexRequest) -> None:
-        """Ask the core for a proof for a peer's reads; `proved` gets it."""
+        """Ask the core for a proof for a peer's reads; `proved` receives it."""
         if self._proofs[request.sender] >= PROOFS_OF_PEER_MAX:
             return  # the peer asks again
         if isinstance(self._core.read_index(request), Refusal):

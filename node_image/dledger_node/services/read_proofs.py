@@ -5,8 +5,8 @@ say that the log ends before an entry that the new leader has acknowledged. So a
 depends on the end of the log waits until the core has proved that this member still leads. A proof
 has a deadline: on full volumes, a leader cannot commit the first entry of its term.
 
-Requests that let any member answer are answered by this one, too, if it does not lead: at once if
-they may be stale, otherwise once it has committed what its leader has (`read_index`).
+Requests that any member may answer are answered even if this member does not lead: at once if they
+may be stale, otherwise once this member has committed what its leader has (`read_index`).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class _Proof(NamedTuple):
 
 
 class ReadProofs:
-    """Proves to the services that read that this member leads, or knows what its leader knows."""
+    """Proves to services that this member leads, or has committed what its leader has."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ReadProofs:
         self._in_core: dict[int, _Proof] = {}
         """Requests for a proof that the core has not answered, by number, oldest first."""
         self._in_core_count = 0
-        """Their number, with those that have timed out since."""
+        """Their number, including those that have timed out since."""
         self._next_number = 0
         self._proved = CommitWaiters[Answer](PROOFS_MAX)
         """Requests with a proof, until their read index is committed."""
@@ -70,8 +70,8 @@ class ReadProofs:
 
         SUCCESS: this member was the leader after this call, and has committed every entry that was
         acknowledged before the call. NOT_LEADER: it stopped leading. LEADER_PENDING_FULL: too many
-        requests are waiting. LEADER_NOT_READY: the proof took too long, for example since the first
-        entry of its term cannot be committed.
+        requests are waiting. LEADER_NOT_READY: the proof took too long, for example because the
+        first entry of its term cannot be committed.
         """
         if self._in_core_count + self._proved.count >= PROOFS_MAX:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
@@ -118,8 +118,8 @@ class ReadProofs:
 
         A leader serves the entries that it knows to be committed even before its own first entry is
         committed, because a group whose volumes are full cannot commit one. It does not serve later
-        entries until then. Every member serves what it knows to be committed to a read with a
-        consistency, which does not ask for later entries without `prove_read`.
+        entries until then. For a read with a consistency, every member serves what it knows to be
+        committed; such a read asks for later entries only after `prove_read`.
         """
         core = self._core
         if consistency is None and not core.leads:

@@ -15,15 +15,16 @@ PROPOSAL_CODES: Final = {
 
 
 class Room(Protocol):
-    """The room in the log. A thread makes it, since that may take as long as the disk likes."""
+    """The room in the log. A thread makes it, since the disk may take arbitrarily long."""
 
     @property
     def is_busy(self) -> bool:
         """Whether the log takes no entries now, since a thread makes room or saves the term."""
 
     def begin(self, body_sizes: Sequence[int]) -> bool:
-        """Begin to make room for bodies of these sizes in bytes. False if there is nothing to
-        make: there is room, or the volume is full.
+        """Begin to make room for bodies of these sizes in bytes.
+
+        Return False if nothing was begun: there is room already, or the volume is full.
         """
 
     def reserve(self, body_sizes: Sequence[int]) -> DLedgerResponseCode | None:

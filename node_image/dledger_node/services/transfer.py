@@ -80,7 +80,7 @@ class LeadershipTransfers:
     def on_turn(self, committed_index: int) -> None:
         """Answer the transfer if its outcome is known now."""
         if self._handing_over is not None and self._core.transferee_id is None:
-            self._handing_over.set()  # another member leads, or the transferee does not want to
+            self._handing_over.set()  # another member leads, or the transfer has failed
         self._answer_if_decided()
 
     @property
@@ -100,9 +100,9 @@ class LeadershipTransfers:
             self._answer(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     async def hand_over(self, timeout_s: float) -> None:
-        """Transfer the leadership to the fittest peer before this member stops. Return after
-        `timeout_s`, or once no peer can take over, even if this member still leads.
+        """Transfer the leadership to the fittest peer before this member stops.
 
+        Return after `timeout_s`, or once no peer can take over, even if this member still leads.
         A peer that declines is asked again once it is fit; it may have caught up. A peer that
         neither declines nor stands is asked only once, since the leader takes no appends while
         it waits for it.
@@ -142,7 +142,7 @@ class LeadershipTransfers:
     def _answer_if_decided(self) -> None:
         waiting, leader_id = self._waiting, self._core.leader_id
         if waiting is None or leader_id is None:
-            return  # without a leader, an election goes on
+            return  # without a leader, an election is under way
         if leader_id == waiting.transferee_id:
             self._answer(DLedgerResponseCode.SUCCESS)
         elif not (self._core.leads and self._core.transferee_id is not None):
@@ -159,7 +159,7 @@ class LeadershipTransfers:
         return outcome[0] if outcome else _STOPPING
 
     def _refuse(self, request: LeadershipTransferRequest) -> DLedgerResponseCode | None:
-        """Return the code of a refusal by the fields that the core does not check, or None."""
+        """Return the refusal's code if a field that the core does not check is wrong; else None."""
         if request.transfer_id != self._core.config.self_id:
             return DLedgerResponseCode.UNEXPECTED_ARGUMENT
         if request.transferee_id not in self._core.config.peers:

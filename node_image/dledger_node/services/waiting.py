@@ -26,7 +26,7 @@ ReplyT = TypeVar("ReplyT")
 ANSWER_WAIT_S: Final = 2.0
 """Longest wait for an entry to be committed, or applied. Java clients time out after 3 s."""
 PENDING_BYTES_MAX: Final = 64 << 20
-"""Most bytes of bodies that wait for their quorum in one service."""
+"""Maximum bytes of the bodies that wait for their quorum in one service."""
 _COMPACT_AT: Final = 64
 
 
@@ -83,8 +83,9 @@ class CommitWaiters(Generic[ReplyT]):
         self._waiting: OrderedDict[int, Waiter[ReplyT]] = OrderedDict()
         """The waiters by number, oldest first."""
         self._heap: list[tuple[int, int]] = []
-        """The index that releases a waiter next, and its number. Numbers of waiters that were
-        released otherwise stay here until they come up."""
+        """The index at which a waiter is released next, and its number. Numbers of waiters that
+        were released in another way stay here until their index is reached.
+        """
         self._next_number = 0
         # Bounds over all waiters. They may be too wide after some were released.
         self._lowest_term = self._highest_term = 0
