@@ -56,7 +56,7 @@ from dledger_node.embedding import Member
 
 PULL_THREADS: Final = 2
 OTHER_THREADS: Final = 2
-"""For what is read besides pulls and delayed messages."""
+"""The threads that read everything besides pulls and delayed messages."""
 
 
 class Broker:
@@ -76,7 +76,7 @@ class Broker:
         self._member = member
         self._counters = counters
         self.addresses = Addresses(settings)
-        """What clients are told."""
+        """The addresses that are published to clients."""
         store_host = self._store_host = self.addresses.store_host
         self._state_at_start = StateAtStart(member)
         self._owner = LogOwner(member, store_host)
@@ -135,7 +135,7 @@ class Broker:
 
     @property
     def why_not_serving(self) -> str:
-        """Why this member should get no clients, in words; empty if it should."""
+        """Why this member should get no clients, in words; empty if it should get them."""
         if self._stop.has_begun:
             return "the broker is stopping"
         if self._listeners is None or not self._listeners.is_open:
@@ -198,7 +198,7 @@ class Broker:
             listeners.close()
 
     async def _follow_leader(self) -> None:
-        """Let requests go on to each new leader."""
+        """Notify the parts of each change of the leader, so that requests go on to it."""
         while True:
             token = self._member.leader_token
             self._to_leader.leader_changed()
@@ -247,7 +247,7 @@ class Broker:
     # -- what happens ------------------------------------------------------------------------------
 
     def _applied(self) -> None:
-        """Let those go on who wait until this leader is ready."""
+        """Let everything go on that waits until entries are applied."""
         self._member.drafts.go_on()
         self._awaited.go_on()
         self._to_leader.go_on()
@@ -280,7 +280,7 @@ class Broker:
         self._counters.values["queue_rebuilds"] += 1
 
     def _is_idle(self) -> bool:
-        """Return whether nothing has to be looked after soon."""
+        """Return whether nothing needs a tick soon."""
         return (
             self._is_all_decided()
             and self._proofs.is_idle
@@ -308,7 +308,7 @@ class Broker:
         )
 
     def _has_answered_all(self) -> bool:
-        """Return whether no request waits for its answer, held pulls apart."""
+        """Return whether no request waits for its answer, apart from held pulls."""
         return self._is_all_decided() and not any(
             guest.reads_waiting
             for guest in self._member.gate.everyone()
@@ -316,7 +316,7 @@ class Broker:
         )
 
     def _tick(self) -> None:
-        """End the waits that are too long, and show what waits."""
+        """End the waits that are too long, and update the figures."""
         if self._stop.takes_no_more and self._has_answered_all():
             self._stop.has_answered_all()
         self._awaited.go_on()

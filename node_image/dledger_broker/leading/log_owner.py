@@ -56,7 +56,7 @@ class LogOwner(Stamper):
 
     @property
     def leads(self) -> bool:
-        """Whether this member leads; it need not be ready."""
+        """Whether this member leads, ready or not."""
         return self._member.leads
 
     @property
@@ -66,7 +66,7 @@ class LogOwner(Stamper):
 
     @property
     def is_proven(self) -> bool:
-        """Whether this member leads, and knows all that was acknowledged before it did."""
+        """Whether this member leads, and knows all that was acknowledged before its term."""
         return self._member.leads and self.is_ready()
 
     # -- what the drafts ask -----------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What administrators ask: changes of topics and groups, and whole tables."""
+"""Requests of administrators: changes of topics and groups, and whole tables."""

@@ -1,7 +1,7 @@
 """Requests of administrators that change topics and consumer groups (17, 215, 216, 200 and 207).
 
-The leader writes the change, and answers once it is applied. A change that leads to what is there
-already is not written.
+The leader writes the change, and answers once it is applied. A change that would not change the
+state is not written.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Administration:
 
     @staticmethod
     def delete_topic_from_names(call: Call) -> None:
-        """Answer those who delete a topic at name servers, too: no routes are kept here.
+        """Answer SUCCESS to the deletion of a topic at name servers, since no routes are kept here.
 
         Raises FormatError.
         """
@@ -111,12 +111,11 @@ class Administration:
     def delete_group(self, call: Call) -> None:
         """Delete the settings of a group, and perhaps its offsets.
 
-        A client of the group that is still there creates it again. Raises FormatError and
-        RefusedError.
+        A client that is still in the group creates it again. Raises FormatError and RefusedError.
         """
         fields = call.fields(DeleteGroupFields)
         owner, name = self._owner, fields.group_name
-        self._commits.group_change(name)  # refuses a name that is none, or is being deleted
+        self._commits.group_change(name)  # refuses a name that is invalid, or is being deleted
         if name not in owner.state.tables.groups.configs:
             call.answer(ResponseCode.SUCCESS)  # as Java's broker does
             return
@@ -139,7 +138,7 @@ def _answer(
     is_done: Callable[[], bool] = lambda: True,
     remark: str | None = None,
 ) -> None:
-    """Answer once a change is applied; the state may have refused it, or got another one since."""
+    """Answer once a change is applied; the state may have refused it, or changed again since."""
     if outcome is not Outcome.COMMITTED:
         call.turned(Way.IN_DOUBT)
     elif is_done():

@@ -1,8 +1,8 @@
-"""Requests for what the broker's state has: single settings (351, 352), whole tables (21, 43, 45,
-201, 402), and how the member does (28).
+"""Requests for the broker's state: single settings (351, 352), whole tables (21, 43, 45, 201, 402),
+and the figures of the member (28).
 
 Every member answers them. A large table takes a thread a second or more, so tables are made one at
-a time, and all who ask for one meanwhile share the next.
+a time, and all requests for a table that come meanwhile share the next one.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ Table: TypeAlias = Callable[[Tables], JsonBody]
 
 
 class TableRequests:
-    """Answers what is in the state."""
+    """Answers requests for what is in the state."""
 
     def __init__(
         self,
@@ -60,29 +60,29 @@ class TableRequests:
         self._is_making = False
 
     def topics(self, call: Call) -> None:
-        """Answer all topics."""
+        """Answer with all topics."""
         self._make(call, self._topics)
 
     def groups(self, call: Call) -> None:
-        """Answer all consumer groups."""
+        """Answer with all consumer groups."""
         self._make(call, tables_shown.groups)
 
     def consumer_offsets(self, call: Call) -> None:
-        """Answer where all groups continue, as far as that is applied."""
+        """Answer with the offsets where all groups continue, as far as they are applied."""
         self._make(call, tables_shown.consumer_offsets)
 
     def delay_offsets(self, call: Call) -> None:
-        """Answer how far each delay level is delivered."""
+        """Answer with how far each delay level is delivered."""
         shown = tables_shown.delay_offsets(self._owner.state.tables)
         call.answer(ResponseCode.SUCCESS, body=shown.to_json())
 
     def request_modes(self, call: Call) -> None:
-        """Answer the groups whose messages the broker assigns: there are none."""
+        """Answer with the groups whose messages the broker assigns: there are none."""
         body = MessageRequestModes(message_request_mode_map={}).to_json()
         call.answer(ResponseCode.SUCCESS, body=body)
 
     def topic(self, call: Call) -> None:
-        """Answer the settings of one topic. Raises FormatError, RefusedError."""
+        """Answer with the settings of one topic. Raises FormatError, RefusedError."""
         name = call.fields(TopicFields).topic
         topic = self._owner.state.tables.topics.by_name.get(name)
         config = routes.config_of(self._settings, name, topic)
@@ -93,7 +93,7 @@ class TableRequests:
         call.answer(ResponseCode.SUCCESS, body=config.to_json())
 
     def group(self, call: Call) -> None:
-        """Answer the settings of one group. Raises FormatError, RefusedError."""
+        """Answer with the settings of one group. Raises FormatError, RefusedError."""
         name = call.fields(GroupFields).group
         config = self._owner.state.tables.groups.configs.get(name)
         if config is None:
@@ -104,7 +104,7 @@ class TableRequests:
         call.answer(ResponseCode.SUCCESS, body=config.to_json())
 
     def runtime(self, call: Call) -> None:
-        """Answer how this member does, as far as tools of 4.9 and 5.3 show it."""
+        """Answer with the figures of this member that tools of 4.9 and 5.3 show."""
         tables, member, values = self._owner.state.tables, self._member, self._values
         names = {
             "brokerVersion": VERSION_5_3_3,
@@ -147,7 +147,7 @@ class TableRequests:
             self._loop.create_task(self._make_all())
 
     async def _make_all(self) -> None:
-        """Make each table that somebody waits for, until nobody does."""
+        """Make each table that a request waits for, until none waits."""
         try:
             while self._waiting:
                 table = next(iter(self._waiting))

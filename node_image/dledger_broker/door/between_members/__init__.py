@@ -1,4 +1,4 @@
 """What a member and the leader send each other: frames, links, and the numbers of messages.
 
-Nothing here knows a client's request as such; `passing_on` does.
+Nothing here handles a client's request as such; `passing_on` does.
 """

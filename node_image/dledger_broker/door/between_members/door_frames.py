@@ -34,11 +34,12 @@ _IDENTITY_BYTES: Final = 8
 _REFUSAL_BYTES: Final = 4
 _REQUEST_BYTES: Final = 512
 _FIELD_BYTES: Final = 128
-"""What a request counts beside its body and fields, and a field beside its letters."""
+"""Bytes counted for a request besides its body and fields, and for a field besides its letters."""
 _LETTER_BYTES_MAX: Final = 4
 _ANSWERS_BYTES: Final = 1 << 20
 _ANSWER_BYTES: Final = 32
-"""The answers of one frame, unless it has one only, and what one counts beside the client's frame.
+"""The most bytes of several answers in one frame, and the bytes counted for each answer besides the
+client's frame.
 """
 REQUEST_BYTES_MAX: Final = frames.FRAME_BYTES_MAX - 4096
 """The longest request that fits a frame, as `request_bytes` counts."""
@@ -48,25 +49,25 @@ class Way(enum.IntEnum):
     """What became of a request at the leader."""
 
     ANSWERED = 0
-    """It is answered, and is not in the log under its number."""
+    """The request is answered, and is not in the log under its number."""
     STORED = 1
-    """It is answered, and its numbers are in the log."""
+    """The request is answered, and its numbers are in the log."""
     NOT_STORED = 2
-    """This copy had no effect and never will; another leader may take it."""
+    """The copy had no effect and never will; another leader may take it."""
     IN_DOUBT = 3
-    """This copy may still have its effect. Under its number it may be sent again."""
+    """The copy may still take effect. It may be sent again under its number."""
     STRANGE_NUMBER = 4
-    """This copy had no effect and never will, since the log does not know its number."""
+    """The copy had no effect and never will, since the log does not know its number."""
 
 
 class DoorRequest(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A client's request."""
 
     number: Int64
-    """It pairs the answer with the request."""
+    """The number that pairs the answer with the request."""
     code: Int32
     opaque: Int32
-    """The client's own."""
+    """The opaque that the client chose."""
     flag: Int32
     version: Int32
     ext_fields: dict[str, str] | None
@@ -78,7 +79,7 @@ class DoorRequest(msgspec.Struct, array_like=True, frozen=True, gc=False):
     sequence: Int64
     """The number of its first message."""
     count: Int32
-    """How many numbers it has."""
+    """How many numbers the request has."""
 
 
 class DoorAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -91,22 +92,24 @@ class DoorAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class PresenceNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a member tells the leader about the clients that are connected to it."""
+    """A report of a member to the leader about the clients that are connected to it."""
 
     member: str
     is_first: bool
-    """Whether this is the first part of all that it holds."""
+    """Whether this note begins a report of all connected clients."""
     seen: list[tuple[str, str]]
-    """Groups and client ids of which it has got heartbeats."""
+    """Groups and client ids whose heartbeats the member has received."""
     gone: list[tuple[str, str]]
-    """Groups and client ids whose last connection to it has closed."""
+    """Groups and client ids whose last connection to the member has closed."""
     is_new: bool = False
-    """Whether its process has just started, so that it may have had others before."""
+    """Whether the member may have had other clients before: it has just started, or was out of
+    touch.
+    """
     is_last: bool = False
-    """Whether this is the last part of all that it holds."""
+    """Whether this note ends a report of all connected clients."""
     ages_s: list[Int32] = []
-    """Whole seconds since the heartbeat of each that was seen; 0 where the list ends, as that of a
-    release without it.
+    """Whole seconds since the heartbeat of each in `seen`. A missing age counts as 0; a release
+    without this field sends none.
     """
 
 
@@ -117,7 +120,7 @@ _presence = msgspec.msgpack.Decoder(PresenceNote)
 
 
 def request_bytes(body: bytes, ext_fields: dict[str, str] | None) -> int:
-    """Return a bound for what a request takes in memory, and for its part of a frame."""
+    """Return a bound on the bytes that a request takes in memory and in a frame."""
     size = len(body) + _REQUEST_BYTES
     if ext_fields:
         letters = "".join((*ext_fields, *ext_fields.values()))
@@ -178,7 +181,7 @@ def decode_presence(body: bytes) -> PresenceNote:
 
 
 def encode_identity(identity: int) -> bytes:
-    """Return the identity of a producer as the frame of an answer."""
+    """Return, as the frame of an answer, the identity of a producer."""
     return identity.to_bytes(_IDENTITY_BYTES, "big")
 
 
@@ -190,7 +193,7 @@ def decode_identity(frame: bytes) -> int:
 
 
 def encode_refusal(code: DLedgerResponseCode) -> bytes:
-    """Return the reason why a producer is not registered as the frame of an answer."""
+    """Return, as the frame of an answer, why a producer is not registered."""
     return code.to_bytes(_REFUSAL_BYTES, "big", signed=True)
 
 

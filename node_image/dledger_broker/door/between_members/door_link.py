@@ -4,7 +4,7 @@ Each request ends exactly once: with its answer, or with the end of the connecti
 are sent before the connection is made wait for it.
 
 A link that is given up is reset. Otherwise the kernel would go on sending, and a request that was
-sent to the next leader as well could have its effect a second time, long after it was answered.
+sent to the next leader as well could take effect a second time, long after it was answered.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _RESET_AT_ONCE: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER with which a closed connection drops what it has not sent."""
 REQUESTS_MAX: Final = 128
 BYTES_MAX: Final = 256 * 1024
-"""A frame has at most so many requests, and so many bytes unless it has one request only."""
+"""The most requests and bytes in one frame; a single request may have more bytes."""
 
 
 class DoorLinkOwner(Protocol):
@@ -44,13 +44,13 @@ class DoorLinkOwner(Protocol):
 
 
 class DoorLink(DialedLink):
-    """A connection; of no use any longer once it has called `DoorLinkOwner.link_lost`."""
+    """A connection. It must not be used after it has called `DoorLinkOwner.link_lost`."""
 
     def __init__(self, owner: DoorLinkOwner, leader_id: str, term: int) -> None:
         super().__init__()
         self.leader_id = leader_id
         self.term = term
-        """The term that the leader leads."""
+        """The term of the leader."""
         self._owner = owner
         self._decoder = FrameDecoder()
         self._next: list[DoorRequest] = []
@@ -79,7 +79,7 @@ class DoorLink(DialedLink):
         self._next_bytes += size
 
     def abort(self) -> None:
-        """Close at once, and tell nobody."""
+        """Close at once, without a call to the owner."""
         self._has_ended = True
         self._drop()
 
@@ -105,7 +105,7 @@ class DoorLink(DialedLink):
     # -- called by the event loop ----------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Return the answers to their requests."""
+        """Hand the answers to the owner."""
         if self._has_ended:
             return
         self._owner.heard()
@@ -117,14 +117,14 @@ class DoorLink(DialedLink):
                     self._has_answers = True
                     self._frames.clear()
                     self._owner.answered(door_frames.decode_answers(command.body))
-                elif command.is_response and command.opaque:  # 0 is that of the HELLO
+                elif command.is_response and command.opaque:  # 0 belongs to the HELLO
                     self._refused(command)
         except (FrameError, FormatError):
             if self._transport is not None:
                 self._transport.abort()
 
     def _refused(self, command: RemotingCommand) -> None:
-        """Take an answer to a frame itself: that of a member that does not know such frames."""
+        """Handle an answer to a whole frame: the other member does not know such frames."""
         requests = self._frames.pop(command.opaque, None)
         if requests is not None and command.code == SystemCode.REQUEST_CODE_NOT_SUPPORTED:
             self._owner.refused(requests)

@@ -1,8 +1,8 @@
 """The numbers under which this member sends messages to the leader. No IO, no clock.
 
-A member registers a producer with the group when it first needs one, and up to 8 while that many
+A member registers a producer with the group when it first needs one, and up to 8 of them when many
 messages are on their way. It numbers each message, and sends it to the next leader under the same
-number if the leader goes. So the message is in the log once (docs/idempotent-appends.md).
+number if the leader is lost. So the message is in the log once (docs/idempotent-appends.md).
 """
 
 from typing import Final, NamedTuple
@@ -46,7 +46,7 @@ class DoorNumbers:
         return Number(sequences.producer_id, sequences.take(count), count)
 
     def needs_registration(self, count: int) -> bool:
-        """Return whether another registration would help a request with so many messages."""
+        """Return whether another registration would help a request with `count` messages."""
         for producer, sequences in list(self._registrations.items()):
             if sequences.is_exhausted(count):
                 del self._registrations[producer]

@@ -1,7 +1,7 @@
-"""Whether the link to the leader lives, and whether the leader answers this member at all. No IO.
+"""Whether the link to the leader is alive, and whether the leader answers this member. No IO.
 
 A leader answers the HELLO of a link at once, also while it is not ready or has no quorum. So a link
-over which not even that has come is dead, and other requests may take their time.
+over which not even that answer has come is dead. Answers to other requests may take longer.
 """
 
 import math
@@ -14,27 +14,28 @@ from dledger_broker.door.between_members.refusals import AVOIDED_S, AvoidedLeade
 from dledger_broker.messages.send_checks import RefusedError
 
 SILENT_S: Final = 1.0
-"""How long a request must have been on its way before nothing on the link means that it is dead."""
+"""How long a request must have been on its way before silence means that the link is dead."""
 GRACE_S: Final = 0.25
 """How long the link is kept after a request on it has ended without an answer. A leader without a
-quorum answers then, a little later than this member gives up, and what is on its way stays there.
+quorum answers within this time, a little after this member gives up. Then the other requests stay
+on the link.
 """
 
 
 class Hearing:
-    """What has come over the present link."""
+    """What has been received over the current link."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.heard_s = -math.inf
-        """When something came over the link last."""
+        """When something was last received over the link."""
         self._now_s = now_s
         self._opened_s = 0.0
         self._doubted_s: float | None = None
-        """Since when the link is taken for dead."""
+        """When the link came into doubt; None while it is not in doubt."""
         self._mute = AvoidedLeader(now_s, refusals.MUTE)
 
     def opened(self) -> None:
-        """Take note that another link takes the place of the last one."""
+        """Take note that a new link replaces the last one."""
         self.heard_s, self._opened_s = -math.inf, self._now_s()
         self._doubted_s = None
 
@@ -45,7 +46,7 @@ class Hearing:
         self._mute.forgive()
 
     def leader_changed(self) -> None:
-        """Let the leader be asked."""
+        """Let the leader be asked again."""
         self._mute.forgive()
 
     def unanswered(self, sent_s: float) -> None:
@@ -59,13 +60,13 @@ class Hearing:
         return self._doubted_s is not None and self._now_s() >= self._doubted_s + GRACE_S
 
     def is_of_no_use(self) -> bool:
-        """Return whether nothing ever came over a link that was opened long ago."""
+        """Return whether nothing was ever received over a link that was opened long ago."""
         return self.heard_s == -math.inf and self._now_s() >= self._opened_s + AVOIDED_S
 
     def gives_up(self, leader: LeaderTerm) -> bool:
         """Return whether the leader of a silent link has never answered over it.
 
-        Then its requests are refused for a while.
+        If so, requests for it are refused for a while.
         """
         is_mute = self.heard_s == -math.inf
         if is_mute:

@@ -1,4 +1,4 @@
-"""What the way of requests to the leader needs to know of it."""
+"""What must be known of the leader in order to pass requests on to it."""
 
 from typing import Protocol, TypeAlias
 
@@ -11,11 +11,11 @@ class KnownLeader(Protocol):
 
     @property
     def is_proven(self) -> bool:
-        """Whether this member leads, and knows all that was acknowledged before it did."""
+        """Whether this member leads, and knows all that was acknowledged before its term."""
 
     @property
     def leads(self) -> bool:
-        """Whether this member leads; it need not be ready."""
+        """Whether this member leads, ready or not."""
 
     @property
     def leader(self) -> LeaderTerm | None:

@@ -6,7 +6,7 @@ from dledger_node.embedding import Member
 
 
 class MemberLeader:
-    """What a member of the node knows of the leader: a `known_leader.KnownLeader`."""
+    """What the member knows of the leader, as a `known_leader.KnownLeader`."""
 
     def __init__(self, member: Member, owner: LogOwner) -> None:
         self._member = member
@@ -14,12 +14,12 @@ class MemberLeader:
 
     @property
     def is_proven(self) -> bool:
-        """Whether this member leads, and knows all that was acknowledged before it did."""
+        """Whether this member leads, and knows all that was acknowledged before its term."""
         return self._owner.is_proven
 
     @property
     def leads(self) -> bool:
-        """Whether this member leads; it need not be ready."""
+        """Whether this member leads, ready or not."""
         return self._member.leads
 
     @property

@@ -34,7 +34,7 @@ _FULL: Final = {
     DLedgerResponseCode.DISK_ERROR: _UNAVAILABLE,
     DLedgerResponseCode.LEADER_PENDING_FULL: ResponseCode.SYSTEM_BUSY,
 }
-"""Refusals of a registration that are refusals of sends, too, and the codes of these."""
+"""Refusals of a registration that also refuse sends, and the codes that answer the sends."""
 
 
 def unregistered(code: DLedgerResponseCode | None) -> RefusedError | None:

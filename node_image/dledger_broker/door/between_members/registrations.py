@@ -17,14 +17,14 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.services.waiting import ANSWER_WAIT_S
 
 ANSWER_S: Final = ANSWER_WAIT_S + 0.5
-"""How long an answer may take over a link that lives: the leader waits so long for a quorum."""
+"""How long an answer may take over a live link: the leader waits that long for a quorum."""
 RETRY_MIN_S: Final = 0.05
 RETRY_MAX_S: Final = 1.0
-"""The least and the longest pause after a registration that failed; each is twice the last."""
+"""The shortest and the longest pause after a failed registration; each is twice the last."""
 
 
 class Registrations:
-    """Whether a registration is under way, and when the next one may be."""
+    """Whether a registration is under way, and when the next one may be requested."""
 
     def __init__(self, numbers: DoorNumbers, now_s: Callable[[], float]) -> None:
         self._numbers = numbers
@@ -45,13 +45,14 @@ class Registrations:
         )
 
     def asked(self, request: int) -> None:
-        """Take note of the request for a registration."""
+        """Take note that a registration was requested."""
         self._request, self._asked_s = request, self._now_s()
 
     def ends_late(self, heard_s: float) -> bool:
         """Let another registration be asked for if the answer has taken too long.
 
-        `heard_s` is when something came over the link last. Returns whether the link is dead.
+        `heard_s` is when something was last received over the link. Returns whether the link is
+        dead.
         """
         limit_s = SILENT_S if heard_s == -math.inf else ANSWER_S
         if self._request is None or self._now_s() < self._asked_s + limit_s:
@@ -78,9 +79,9 @@ class Registrations:
         return any(self.expects(request) for request in requests)
 
     def answered(self, answer: DoorAnswer) -> DLedgerResponseCode | None:
-        """Take the leader's answer; return why it refuses, if it does and says so.
+        """Take the leader's answer; return why it refuses, if it does and gives a reason.
 
-        A late one is as good as another: any registration gives numbers.
+        A late registration is as good as any; a late refusal is ignored.
         """
         is_late = answer.number in self._late
         self._late.discard(answer.number)

@@ -1,1 +1,1 @@
-"""One request of a client: its answer, and who gives it."""
+"""One request of a client, its answer, and the part that answers it."""

@@ -1,4 +1,4 @@
-"""One request of a client, and the way of its answer."""
+"""One request of a client, and how its answer is sent."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -22,7 +22,7 @@ FieldsT = TypeVar("FieldsT", bound=ExtFields)
 
 
 class Line(Protocol):
-    """The connection of a client: this member's own, or another member's, which passes on."""
+    """A client's connection to this member, or to another one that passes its requests on."""
 
     reads_waiting: int
     """The number of reads that are not answered."""
@@ -52,17 +52,17 @@ class PassedOnState(Protocol):
 
 
 class Door(Protocol):
-    """The way of a request that this member may not be able to serve."""
+    """The part that takes requests which this member may not be able to serve."""
 
     @property
     def counters(self) -> BrokerCounters:
-        """Counts what is answered."""
+        """The counters of answers."""
 
     def turned(self, call: "Call", way: Way) -> None:
         """Take back a request that this member could not serve as the leader."""
 
     def ended(self, call: "Call") -> None:
-        """Take note that a request is answered that has waited."""
+        """Take note that a request that has waited is answered."""
 
 
 class Call:
@@ -84,7 +84,7 @@ class Call:
 
     @property
     def counters(self) -> BrokerCounters:
-        """Counts what is answered."""
+        """The counters of answers."""
         return self.door.counters
 
     @property
@@ -99,7 +99,7 @@ class Call:
         return self.line
 
     def turned(self, way: Way) -> None:
-        """Let another leader serve it, or this one later: this member could not."""
+        """Let another leader serve the request, or this one later: this member could not."""
         self.door.turned(self, way)
 
     def note_stored(self) -> None:
@@ -108,9 +108,9 @@ class Call:
             self.waiting.is_stored = True
 
     def check_age(self, now_s: float) -> None:
-        """Raise RefusedError if it is too old to be stored, as after a thread had its messages.
+        """Raise RefusedError if the request is too old to be stored, as after a wait for a thread.
 
-        Its client would get another answer before the quorum's, and send the messages again.
+        Its client would get another answer before that of the quorum, and send the messages again.
         """
         if now_s >= self.arrived_s + HOLD_S:
             raise RefusedError(
@@ -167,5 +167,5 @@ class Call:
 
 
 def may_be_stored(doubt: str = "no quorum answered in time") -> RefusedError:
-    """Return the refusal of a message whose end is not known, and why it is not."""
+    """Return the refusal of a message whose outcome is not known; `doubt` says why."""
     return RefusedError(ResponseCode.SYSTEM_ERROR, f"{doubt}; the message may be stored")

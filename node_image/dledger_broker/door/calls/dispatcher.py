@@ -1,4 +1,4 @@
-"""The requests of one connection, handed to those who answer them."""
+"""The dispatch of requests to the parts that answer them."""
 
 import asyncio
 import time
@@ -16,7 +16,9 @@ from dledger_node.remoting.limits import Reason
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
 
 PULLS: Final = frozenset({int(RequestCode.PULL_MESSAGE), int(RequestCode.LITE_PULL_MESSAGE)})
-"""Requests that may be held for long. Those that wait for anything else hurry by themselves."""
+"""Requests that may be held for long. A pull that waits for anything but messages hurries by
+itself.
+"""
 
 Serve = Callable[[Call], None]
 """Answers a call, now or later. Raises FormatError and RefusedError."""
@@ -30,7 +32,7 @@ class Leaders(Door, Protocol):
 
 
 class BrokerRequests:
-    """Handles the requests of all connections: it keeps nothing of one."""
+    """Handles the requests of all connections, and keeps no state of any of them."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class BrokerRequests:
         self._now_s = asyncio.get_running_loop().time
 
     def go_away(self) -> None:
-        """Tell clients to ask elsewhere from now on, if they understand that."""
+        """Answer GO_AWAY from now on, to clients that understand it."""
         self._goes_away = True
 
     def dispatch(

@@ -1,1 +1,1 @@
-"""Connections of clients, and the sockets that accept them; nothing of what they ask."""
+"""Connections of clients, and the sockets that accept them; nothing about their requests."""

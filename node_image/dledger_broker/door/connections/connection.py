@@ -23,7 +23,7 @@ class BrokerConnection(Connection):
     """An accepted connection that the kernel resets if this process is killed.
 
     Clients of 4.9 do not notice the orderly end of a connection: they would wait for the answer to
-    a pull until it times out. A reset they notice at once.
+    a pull until it times out. They notice a reset at once.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class BrokerConnection(Connection):
         self.born_host = _UNKNOWN_HOST
         """The client's address, as messages carry it."""
         self.client_version = 0
-        """The release of the client, as its last requests said; 0 before the first one."""
+        """The release of the client, as its last request said; 0 before the first one."""
         self._forget = forget
         self._socket: socket.socket | None = None
 
@@ -55,11 +55,11 @@ class BrokerConnection(Connection):
 
     @property
     def knows_go_away(self) -> bool:
-        """Whether the client connects again, and asks there, when an answer says GO_AWAY."""
+        """Whether the client connects again and repeats its request when an answer says GO_AWAY."""
         return self.client_version > VERSION_5_3_1
 
     def take_no_more(self) -> None:
-        """Go on: the broker says when to stop reading (`planned_stop`), later than the member."""
+        """Do nothing: `planned_stop` decides when to stop reading, later than the member."""
 
     def send_away(self) -> None:
         """Read no further requests: this member stops, and answers those that it has read.
@@ -75,7 +75,7 @@ class BrokerConnection(Connection):
         super().close()
 
     def end(self) -> None:
-        """End; with a reset if the client has everything that was written.
+        """End the connection, with a reset if the client has everything that was written.
 
         A client of 4.9 does not notice the orderly end of a connection, and waits up to 30 s for
         the answers to what this member has not read.
@@ -95,7 +95,7 @@ class BrokerConnection(Connection):
         if self._transport.get_write_buffer_size():
             return False
         count = bytearray(_UNACKNOWLEDGED.size)
-        with contextlib.suppress(OSError):  # where a socket cannot be asked
+        with contextlib.suppress(OSError):  # where sockets do not support this
             fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, count)
             return not any(count)
         return False

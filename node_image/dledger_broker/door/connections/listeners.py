@@ -1,9 +1,9 @@
 """Where this member accepts clients: at its own port, and at the group's if members share one.
 
 Members on one machine share a port by SO_REUSEPORT. The kernel gives each new connection to one of
-those that listen. A member that is gone listens no longer, so a client that connects again reaches
-a living one at once. One that is being killed stops listening before it resets its clients
-(`listening_sockets`).
+the listening members. A member that is gone no longer listens, so a client that connects again
+reaches a live one at once. A member that is being killed stops listening before it resets its
+clients (`listening_sockets`).
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Listeners:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients are accepted: every port is bound, and this member does not stop."""
+        """Whether clients are accepted: every port is bound, and this member is not stopping."""
         return self._has_opened and not self._has_closed
 
     async def open(self) -> None:

@@ -17,7 +17,9 @@ from typing import Final
 
 BACKLOG: Final = 1024
 NUMBER_MAX: Final = 65_535
-"""The kernel's table of a process' files is as long as the highest number, and needs memory."""
+"""The highest file number to use. The kernel's table of a process's files is as long as its highest
+number, and takes memory.
+"""
 LACKING: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """Errors of a machine without an address, or without addresses of that family."""
 ROOM: Final = 64
@@ -27,9 +29,10 @@ ROOM: Final = 64
 async def accept_at(
     accept: Callable[[], asyncio.Protocol], host: str | None, port: int, *, is_shared: bool
 ) -> list[asyncio.Server]:
-    """Accept connections at every address of a host, where other processes may listen, too, if it
-    is shared. Addresses that this machine does not have are left out, unless it has none of them.
-    Raises OSError.
+    """Accept connections at every address of a host.
+
+    If the port is shared, other processes may listen there, too. Addresses that this machine does
+    not have are left out, unless it has none of them. Raises OSError.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -1,1 +1,1 @@
-"""Members of consumer groups, at the door of a client and at the leader; locked queues."""
+"""Clients of consumer groups, at their door and at the leader; locked queues."""

@@ -1,8 +1,8 @@
 """The clients of consumer groups that are connected to this member.
 
-A heartbeat says which groups the client of a connection belongs to. The log says who belongs to a
-group on any member; this table says only whom this member can tell that a group has changed, and
-which subscriptions a pull of the connection means.
+A heartbeat says which groups the client of a connection belongs to. The log says which clients
+belong to a group, whatever member they are connected to. This table says only which clients this
+member can notify that a group has changed, and which subscriptions a pull of the connection means.
 """
 
 import itertools
@@ -53,13 +53,13 @@ class GroupClients:
         """The number of connections of each client, by group."""
         self._memberships = self._body_bytes = 0
         self._untold: dict[str, dict[BrokerConnection, None]] = {}
-        """The connections that are to be told that a group has changed, by group."""
+        """The connections to be notified that a group has changed, by group."""
         self._telling = Slices(self._tell)
         self._opaque = 0
         self._tables = owner.state.tables
 
     def seen(self, line: BrokerConnection, client: Client) -> list[Membership]:
-        """Take over what a heartbeat says; return the memberships that it no longer has.
+        """Keep what a heartbeat says; return the memberships that no connection has any longer.
 
         Raises RefusedError if this member knows too many clients.
         """
@@ -100,7 +100,7 @@ class GroupClients:
         return [] if before is None else self._remove(line, before, client)
 
     def _remove(self, line: BrokerConnection, before: Client, client: Client) -> list[Membership]:
-        """Take away what is no longer said; return the memberships that no connection has."""
+        """Remove what a client no longer says; return the memberships that no connection has."""
         self._memberships -= len(before.consumers)
         self._body_bytes -= before.body_bytes
         gone = []
@@ -148,16 +148,16 @@ class GroupClients:
     def own_subscription(
         self, line: BrokerConnection, group: str, topic: str
     ) -> Subscription | None:
-        """Return what the connection's last heartbeat said; None if it has said nothing of it.
+        """Return the subscription in the connection's last heartbeat; None if it has none.
 
-        Other than `subscription`, this looks through no other clients, of which there may be
+        Unlike `subscription`, this does not look through the other clients, of which there may be
         thousands.
         """
         own = self._own(line, group)
         return None if own is None else _newest([own], topic)
 
     def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
-        """Return whether the last heartbeat of a connection said that each client gets all."""
+        """Return whether a connection's last heartbeat said that each client gets all messages."""
         own = self._own(line, group)
         return own is not None and own.message_model == BROADCASTING
 
@@ -167,9 +167,10 @@ class GroupClients:
         return None if client is None else client.consumers.get(group)
 
     def notify_changed(self) -> None:
-        """Tell the connected clients of each group whose clients have changed.
+        """Notify the connected clients of each group whose clients have changed.
 
-        A group may have thousands: some are told now, and the others in the next turns of the loop.
+        A group may have thousands: some are notified now, and the others in the next turns of the
+        loop.
         """
         state = self._owner.state
         if self._tables is not state.tables:  # a snapshot has replaced the state
@@ -188,17 +189,19 @@ class GroupClients:
         self._telling.begin()
 
     def _tell(self, left: int) -> bool:
-        """Tell the next clients that are still in their groups. A large group that changes all the
-        time holds up no other: the rest of it comes after the others.
+        """Notify the next clients that are still in their groups.
+
+        A large group that changes all the time delays no other: the rest of it comes after the
+        others.
         """
         while self._untold and left:
             group, lines = next(iter(self._untold.items()))
             del self._untold[group]
-            told = list(itertools.islice(lines, left))
-            left -= len(told)
+            notified = list(itertools.islice(lines, left))
+            left -= len(notified)
             self._opaque = (self._opaque + 1) % _OPAQUES
             frame, members = ids_changed(group, self._opaque), self._lines.get(group, {})
-            for line in told:
+            for line in notified:
                 del lines[line]
                 if line in members:
                     line.send(frame)
@@ -219,7 +222,7 @@ def _newest(consumers: Iterable[Consumer], topic: str) -> Subscription | None:
 
 
 def ids_changed(group: str, opaque: int) -> bytes:
-    """Return the one-way request that tells a client that its group has changed."""
+    """Return the one-way request that notifies a client that its group has changed."""
     return frames.encode(
         RemotingCommand(
             code=int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED),
