@@ -1,4 +1,4 @@
-"""One member of a group whose clients are those of RocketMQ."""
+"""One member of a group that serves RocketMQ clients."""
 
 import gc
 import logging

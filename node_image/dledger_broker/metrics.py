@@ -33,15 +33,15 @@ _GAUGES: Final = {
 
 
 class BrokerCounters:
-    """What a broker counts, since the start of its process."""
+    """The broker's counts since the start of its process."""
 
     def __init__(self) -> None:
         self.values: Counter[str] = Counter()
         """The counters and gauges without labels, by name."""
         self.requests: Counter[tuple[int, int]] = Counter()
-        """Answered requests by request code, which this broker knows, and code of the answer."""
+        """Answered requests by request code, 0 for unknown requests, and code of the answer."""
         self.group_lags: dict[str, int] = {}
-        """Messages after the offsets of a group, of the groups that lag most."""
+        """The messages after the offsets of each group, for the groups that lag most."""
         self.registered: dict[str, bool] = {}
         """Whether the last registration at each name server, by address, has succeeded."""
         self.registration_problems: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""How often a broker looks after what waits: every 50 ms, or a few times a second if it can wait.
+"""How often a broker polls what waits: every 50 ms, or a few times a second if that can wait.
 
-Each look wakes the process, which costs more than the look itself. So an idle broker looks at times
-that it has in common with what else an idle member does.
+Each look wakes the process, which costs more than the look itself. So an idle broker looks at the
+same times as the other work of an idle member.
 """
 
 import asyncio
@@ -16,11 +16,12 @@ IDLE_S: Final = 0.25
 
 
 class Pace:
-    """Tells when the next look is due."""
+    """Decides when the next look is due."""
 
     def __init__(self, is_idle: Callable[[], bool], due_in_s: Callable[[], float]) -> None:
-        """`is_idle` tells whether nothing waits but what can do so for IDLE_S, and `due_in_s` the
-        time until the first thing that is due at a known time.
+        """`is_idle` returns whether everything that waits can do so for IDLE_S.
+
+        `due_in_s` returns the time until the first thing that is due at a known time.
         """
         self._is_idle = is_idle
         self._due_in_s = due_in_s
@@ -41,7 +42,7 @@ class Pace:
         await asyncio.sleep(min(BUSY_S, due_s) if due_s > 0 else BUSY_S)
 
     def hurry(self) -> None:
-        """Take note that something has come that may wait: the next look is BUSY_S away at most."""
+        """Take note of something that may have to wait: the next look is at most BUSY_S away."""
         self._must_hurry = True
         if self._hurried is not None and not self._hurried.done():
             self._hurried.set_result(None)

@@ -30,7 +30,7 @@ class BrokerProgram:
         return (BrokerCollector(self._counters),)
 
     def report(self) -> BrokerStatus:
-        """Return what `/status` tells of the broker."""
+        """Return what `/status` shows of the broker."""
         settings, broker, counters = self._settings, self._broker, self._counters
         reason = "the broker has not started yet" if broker is None else broker.why_not_serving
         return BrokerStatus(

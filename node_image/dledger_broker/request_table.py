@@ -34,7 +34,7 @@ from dledger_node.embedding import Member
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of a broker that answer requests, or that those need."""
+    """The parts of a broker that answer requests, or that such parts need."""
 
     settings: BrokerSettings
     addresses: Addresses

@@ -1,4 +1,4 @@
-"""The broker's own settings, read from the environment beside the member's."""
+"""The broker's own settings, read from the environment alongside the member's."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _NODE_DEFAULTS: Final = {
     "snapshot_threshold": SNAPSHOT_THRESHOLD,
     **variables.LIVE_DEFAULTS,
 }
-"""The settings of the member whose default is another one in a broker."""
+"""The settings of the member that have another default in a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class BrokerSettings:
     OWN_ADDRESS gives it.
     """
     group_address: str = ""
-    """Host and port at which clients reach any member, whoever leads; empty if there is none. A
-    name is looked up again and again.
+    """Host and port at which clients reach any member, whichever leads; empty if there is none. A
+    name is looked up regularly.
     """
     shares_port: bool = False
     """Whether this member listens at the port of the group's address, together with the others."""
@@ -124,8 +124,10 @@ def _addresses(given: Mapping[str, str], node: NodeSettings) -> dict[str, str]:
 
 
 def _own_address(text: str, given: Mapping[str, str]) -> str:
-    """Return this member's address. Brackets may be around an IP of either kind: who writes the
-    setting may not know which kind it will be.
+    """Return this member's address.
+
+    Brackets may be around an IP of either kind, since whatever writes the setting may not know
+    which kind it will be.
     """
     if given.get(variables.ADDRESSES):
         raise SettingsError(

@@ -2,7 +2,7 @@
 
 A leader takes no sends before it has applied its whole log, and that takes a second for each 20,000
 entries or so since its last snapshot. A member that is ready may be the next leader: an operator
-moves the leadership to it, or replaces the pod of the present leader.
+moves the leadership to it, or replaces the pod of the current leader.
 """
 
 from dledger_node.embedding import Member

@@ -1,13 +1,14 @@
 """Which clients of consumer groups are still there.
 
-The log says which clients belong to a group; the leader alone removes them. Every member tells it
-which clients are connected there, and how long ago each sent its heartbeat. A client leaves when it
-says so, 2 s after its last connection to the last member has closed, when it was silent for 120 s,
-or 40 s after its member was heard last, has started again, or was without a leader for 3 s.
+The log says which clients belong to a group; the leader alone removes them. Every member reports to
+it which clients are connected there, and how long ago each sent its heartbeat. A client leaves when
+it says so, 2 s after its last connection to the last member has closed, when it was silent for
+120 s, or 40 s after its member was last heard, has started again, or was without a leader for 3 s.
 
-A new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first word
-of a member about it: the word of one member does not say that no other member has the client. Once
-every member has told of all of its clients, a client that none of them has leaves after 2 s.
+A new leader knows the clients from the log and gives each of them 40 s, or 10 s from the first
+report of a member about it: a report of one member does not say that no other member has the
+client. Once every member has reported all of its clients, a client that none of them has leaves
+after 2 s.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,9 +24,9 @@ SILENT_S: Final = 120.0
 GONE_S: Final = 2.0
 ADOPTED_S: Final = 40.0
 UNHEARD_S: Final = 12.0
-"""A member that was not heard for so long is dead or cut off; it speaks every 5 s."""
+"""A member that was not heard for so long is dead or cut off; members send a note every 5 s."""
 TOLD_S: Final = 10.0
-"""A member that tells about all of its clients has done so within this time."""
+"""A member that reports all of its clients has done so within this time."""
 TICK_S: Final = 0.5
 SWEPT_MAX: Final = 1000
 """Clients that one tick looks at, so that it takes a millisecond."""
@@ -33,9 +34,11 @@ LEAVING_MAX: Final = 50
 """Clients that one tick removes, so that it takes a few milliseconds."""
 
 NOBODY: Final = ""
-"""Stands for the member of a client that has joined, and that no member has said to have yet."""
+"""Stands for the member of a client that has joined, and that no member has reported yet."""
 FROM_LOG: Final = "the log"
-"""Stands for the members that may have a client of the state, and have not told a new leader so."""
+"""Stands for the members that may have a client of the state, and have not reported to a new
+leader.
+"""
 
 Membership: TypeAlias = tuple[str, str]
 """A group and a client id."""
@@ -62,15 +65,20 @@ class ClientLeases:
         self._adopted_until_s = 0.0
         """The time until which clients count because they are in the log."""
         self._limits: dict[str, dict[Membership, float]] = {}
-        """By member, limits of what it has said that the next round over all clients applies."""
+        """By member: limits on its reports, which the next round over all clients applies."""
         self._until_s: dict[Membership, dict[str, float]] = {}
-        """By the member that has said so; or `NOBODY` or `FROM_LOG`, which are no member's id."""
+        """Until when each client counts, by the member that reported it, or by `NOBODY` or
+        `FROM_LOG`, which are no member's id.
+        """
         self._heard_s: dict[str, float] = {}
-        """When each member was heard last that has told this leader about all of its clients."""
+        """When each member was last heard that has begun to report all of its clients to this
+        leader.
+        """
         self._told: set[str] = set()
-        """The members that have told this leader about all of their clients."""
+        """The members that have reported all of their clients to this leader."""
         self._restarted: set[str] = set()
-        """Members that may have had other clients before; they do not count as having told."""
+        """Members that may have had other clients before; they do not count as having reported all.
+        """
         self._leaving: set[Membership] = set()
         """Clients whose removal is proposed, and not applied yet."""
         self._next_tick_s = 0.0
@@ -78,7 +86,7 @@ class ClientLeases:
         """What is left of a round over all clients, the next one last."""
 
     def joined(self, membership: Membership) -> None:
-        """Take note that a client has joined; the member that it is connected to will say so."""
+        """Take note that a client has joined; the member that it is connected to will report it."""
         self._follow_term()
         self._words_about(membership)[NOBODY] = self._now_s() + ADOPTED_S
 
@@ -93,12 +101,12 @@ class ClientLeases:
         is_last: bool = False,
         ages_s: Sequence[int] = (),
     ) -> bool:
-        """Take a note of a member about the clients whose heartbeats it got, and those that went.
+        """Take a member's note about the clients whose heartbeats it got, and those that are gone.
 
-        `is_first` says that it begins to tell about all of them, `is_last` that it has done so, and
-        `is_new` that its process has just started, or was out of touch. `ages_s` has the time
-        since the heartbeat of each that was seen; 0 where it ends. Returns False if the member must
-        tell about all.
+        `is_first` says that the member begins to report all of its clients, `is_last` that it has
+        done so, and `is_new` that its process has just started, or was out of touch. `ages_s` has
+        the seconds since the heartbeat of each client in `seen`; missing ages count as 0. Returns
+        False if the member must report all of its clients.
         """
         self._follow_term()
         now_s = self._now_s()
@@ -121,13 +129,13 @@ class ClientLeases:
         return is_known
 
     def _end_adoption(self, now_s: float) -> None:
-        """Let clients leave soon that no member has, once every member has told of all it has."""
+        """Let clients that no member has leave soon, once every member has reported all."""
         if self._told.issuperset(self._members()):
             self._adopted_until_s = min(self._adopted_until_s, now_s + GONE_S)
             self._limit(FROM_LOG, now_s + GONE_S)
 
     def _count(self, membership: Membership, member: str, now_s: float, lease_s: float) -> None:
-        """Let the word of a member about a client count for so long."""
+        """Let a member's report of a client count for `lease_s`."""
         until_s = self._words_about(membership)
         until_s.pop(NOBODY, None)
         if FROM_LOG in until_s:  # the notes of other members may still be on their way
@@ -136,7 +144,7 @@ class ClientLeases:
         self._limits.get(member, {}).pop(membership, None)
 
     def _words_about(self, membership: Membership) -> dict[str, float]:
-        """Return until when the words about a client count; the first ones may be the log's."""
+        """Return until when each report of a client counts; the first one may be the log's."""
         until_s = self._until_s.get(membership)
         if until_s is None:
             until_s = self._until_s[membership] = {}
@@ -145,7 +153,7 @@ class ClientLeases:
         return until_s
 
     def _limit(self, member: str, limit_s: float) -> None:
-        """Let what a member has said count until `limit_s` only, unless it says so again.
+        """Let a member's reports count until `limit_s` only, unless it repeats them.
 
         There may be thousands of clients, so the limit is noted here, and applied by `tick`.
         """
@@ -156,7 +164,7 @@ class ClientLeases:
         self._limits[member] = limits
 
     def _apply_limits(self, membership: Membership, until_s: dict[str, float]) -> None:
-        """Apply the limits of all that members have said about a client."""
+        """Apply the limits to all reports about a client."""
         for member in list(self._limits):
             limits = self._limits[member]
             limit_s = limits.pop(membership, None)
@@ -225,7 +233,7 @@ class ClientLeases:
             self.remove(expired, lambda _: None)
 
     def _limit_unheard(self, now_s: float) -> None:
-        """Limit what members have said that are dead or cut off."""
+        """Limit the reports of members that are dead or cut off."""
         for member, heard_s in list(self._heard_s.items()):
             if now_s - heard_s >= UNHEARD_S:
                 del self._heard_s[member]

@@ -1,6 +1,6 @@
 """Delivers delayed messages that are due, while this member leads.
 
-A delivered message says which delayed one it is, and the state counts it from there: the delivery
+A delivered message names its delayed one, from which the state counts the progress: the delivery
 and the progress are one entry. A leader begins with the progress of the state, once it has applied
 every entry before its term. It proposes a message again only if the entry was refused, so each is
 in the log once.
@@ -27,25 +27,25 @@ from dledger_node.services.drafts import Outcome
 
 MESSAGES_MAX: Final = 64
 BYTES_MAX: Final = 1024 * 1024
-"""At most so many bytes of a level are proposed together, or one longer message."""
+"""The most bytes of a level that are proposed together; a single message may be longer."""
 RETRY_S: Final = 0.5
 
 
 @dataclass(slots=True)
 class Level:
-    """How far the delivery of one level is, in the term of this leader."""
+    """The progress of the delivery of one level, in the term of this leader."""
 
     queue: QueueId
     proposed: int = 0
     """The offset after the last message that is proposed, and not refused."""
     next_ms: int = 0
-    """Nothing is due before this time of the wall clock."""
+    """The time of the wall clock before which nothing is due."""
     seen_end: int = 0
     """The messages below this offset were all stored when this leader saw the first of them."""
     waited_ms: int = 0
-    """The time from which on all of those are due."""
+    """The time from which all of those are due."""
     busy: bool = False
-    """Whether its messages are being read, or are on their way."""
+    """Whether the level's messages are being read, or are on their way."""
     pause_until_s: float = 0.0
 
 
@@ -170,7 +170,7 @@ class DelayWalker:
 
 
 def _limit(level: Level, waiting: range, now_ms: int, delay_ms: int) -> None:
-    """Let what waits be due after the delay at the latest, also if the clock was set back."""
+    """Make what waits due after the delay at the latest, even if the clock was set back."""
     due_ms = now_ms + delay_ms
     if waiting.start >= level.seen_end:
         level.seen_end, level.waited_ms = waiting.stop, due_ms

@@ -35,7 +35,7 @@ class LogOwner(Stamper):
     """Stamps what this member proposes while it leads."""
 
     def __init__(self, member: Member, store_host: Callable[[], bytes]) -> None:
-        """`store_host` returns where new messages say that they are stored."""
+        """`store_host` returns the address at which new messages say that they are stored."""
         self._member = member
         self._store_host = store_host
         self._term = NO_TERM
@@ -129,7 +129,7 @@ class LogOwner(Stamper):
             del self._next_offsets[place]
 
     def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
-        """Tell everyone who waits for drafts."""
+        """Call what waits for the end of each draft."""
         for draft in drafts:
             assert isinstance(draft, RecordDraft)
             draft.ended(draft, outcome)
@@ -139,8 +139,8 @@ class LogOwner(Stamper):
 
         Those that are too long for the log must be refused before.
 
-        A draft with a place that the state would not take ends as refused. Once it was in the log,
-        no member could apply the log any more, now or after a restart. So does a draft for a topic
+        A draft with a place that the state would not take ends as refused. If it were in the log,
+        no member could ever apply the log again, even after a restart. So does a draft for a topic
         that is being deleted.
         """
         topics, deletions = self.state.tables.topics, self.topics.deletions

@@ -25,9 +25,9 @@ COLLECT_S: Final = 0.1
 CHANGED_MAX: Final = 10_000
 """Offsets that wait for a record."""
 RECORD_OFFSETS_MAX: Final = 500
-"""Offsets of one record: to make it takes 2 to 4 ms of the event loop."""
+"""Offsets of one record: making it takes 2 to 4 ms of the event loop."""
 NEW_GROUPS_MAX: Final = 50
-"""Groups that are created together with one record: to make their settings takes 3 to 5 ms."""
+"""Groups that are created together with one record: making their settings takes 3 to 5 ms."""
 WAITING_MAX: Final = 10_000
 NAMES_BYTES_MAX: Final = 400_000
 """Bytes of the names of groups and topics of the offsets that wait."""
@@ -35,7 +35,7 @@ NAMES_BYTES_MAX: Final = 400_000
 Key: TypeAlias = tuple[str, str, int]
 """A group, a topic and a queue."""
 Done: TypeAlias = Callable[[Outcome | RefusedError], None]
-"""Called once when a commit has ended: how, or why the state did not take it."""
+"""Called once when a commit has ended, with the outcome, or with why the state did not take it."""
 Waiting: TypeAlias = dict[Key, list[tuple[Done, float]]]
 """Callers that wait, by key, and when they came, by the loop's clock."""
 
@@ -49,23 +49,23 @@ class OffsetCommits:
         self._term = owner.term
         self._loop = asyncio.get_running_loop()
         self._changed: dict[Key, int] = {}
-        """What is not proposed yet."""
+        """Offsets that are not proposed yet."""
         self._names_bytes = 0
         self._waiting: Waiting = defaultdict(list)
-        """Callers that wait for what is not proposed yet, and when they came."""
+        """Callers that wait for unproposed offsets, and when they came."""
         self._waiting_count = 0
         self._proposed: dict[Key, int] = {}
-        """What is proposed, and not applied."""
+        """Offsets that are proposed, and not applied yet."""
         self._in_flight = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for a commit to be proposed."""
+        """Whether no caller waits for a commit to be proposed."""
         return not self._waiting
 
     def newest(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return where a group continues; None if it never said."""
+        """Return the offset where a group continues; None if it never committed one."""
         self._follow_term()
         key = group, topic, queue_id
         for table in (self._changed, self._proposed):
@@ -78,8 +78,8 @@ class OffsetCommits:
     ) -> None:
         """Take a commit that came at `arrived_s`, or comes now. Raises RefusedError.
 
-        `done` is called once it is applied, or cannot be. Without `done` nobody is told. A
-        repeated commit costs nothing.
+        `done` is called once it is applied, or cannot be. A repeated commit without `done` costs
+        nothing.
         """
         self._follow_term()
         group, topic, queue_id = key
@@ -98,7 +98,7 @@ class OffsetCommits:
         self._schedule(0.0 if self._waiting else COLLECT_S)
 
     def drop(self, matches: Callable[[str, str], bool]) -> None:
-        """Forget what is not proposed yet of the groups and topics that match: they are deleted."""
+        """Forget the unproposed offsets of the groups and topics that match: they are deleted."""
         dropped = [key for key in self._changed if matches(key[0], key[1])]
         self._end(self._take(dropped), Outcome.REFUSED)
 
@@ -161,7 +161,7 @@ class OffsetCommits:
         self._timer = self._loop.call_later(delay_s, self._flush)
 
     def _flush(self) -> None:
-        """Propose what was collected first, as much as one record takes."""
+        """Propose the offsets that were collected first, as many as one record takes."""
         self._timer = None
         self._follow_term()
         if not self._changed:
@@ -190,7 +190,7 @@ class OffsetCommits:
             if self._changed:
                 self._schedule(0.0 if rest or self._waiting else COLLECT_S)
 
-        came_s = [each_s for told in waiting.values() for _, each_s in told]
+        came_s = [each_s for callers in waiting.values() for _, each_s in callers]
         self._changes.propose(records, applied, arrived_s=min(came_s, default=None))
 
     def _next_record(self) -> tuple[dict[Key, int], list[bytearray]]:
@@ -214,22 +214,22 @@ class OffsetCommits:
         return changed, records
 
     def _take(self, keys: Collection[Key]) -> Waiting:
-        """Remove what is not proposed yet of these keys; return those who wait for it."""
+        """Remove the unproposed offsets of these keys; return the callers that wait for them."""
         waiting = {}
         for key in keys:
             del self._changed[key]
             self._names_bytes -= len(key[0]) + len(key[1])
-            told = self._waiting.pop(key, None)
-            if told is not None:
-                waiting[key] = told
-                self._waiting_count -= len(told)
+            callers = self._waiting.pop(key, None)
+            if callers is not None:
+                waiting[key] = callers
+                self._waiting_count -= len(callers)
         return waiting
 
     def _end_applied(self, waiting: Waiting, changed: Mapping[Key, int]) -> None:
-        """Return whether the state took each offset; its last places may have been taken before."""
-        for key, told in waiting.items():
+        """Answer whether the state took each offset; its last places may have been taken before."""
+        for key, callers in waiting.items():
             refusal = self._refusal(key, changed[key])
-            for done, _ in told:
+            for done, _ in callers:
                 done(Outcome.COMMITTED if refusal is None else refusal)
 
     def _refusal(self, key: Key, offset: int) -> RefusedError | None:
@@ -255,6 +255,6 @@ class OffsetCommits:
 
     @staticmethod
     def _end(waiting: Waiting, outcome: Outcome) -> None:
-        for told in waiting.values():
-            for done, _ in told:
+        for callers in waiting.values():
+            for done, _ in callers:
                 done(outcome)

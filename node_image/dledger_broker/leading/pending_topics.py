@@ -1,7 +1,7 @@
-"""Topics as they will be once everything is applied that this leader has proposed.
+"""Topics as they will be once everything that this leader has proposed is applied.
 
 The state refuses a topic or a queue beyond its bounds, and the members stop at a message whose
-queue was refused. So a leader proposes no setting unless there is room for it beside all others
+queue was refused. So a leader proposes no setting unless there is room for it besides all others
 that may be in the log. Each one keeps its room until it is applied, or is known never to be in the
 log: of two settings of one topic the second may be refused, and the first one written.
 """
@@ -30,7 +30,7 @@ class _Setting:
 
     config: TopicConfig
     change: bytearray
-    """The record. It is kept, so that its identity stays its own."""
+    """The record, kept so that its `id` stays its own."""
     topics: int
     """How many topics they may add, 0 or 1."""
     queues: int
@@ -45,9 +45,9 @@ class PendingTopics:
     def __init__(self, state: Callable[[], BrokerState]) -> None:
         self._state = state
         self._by_change: dict[int, _Setting] = {}
-        """By the identity of the record: all that may not be applied yet."""
+        """Settings that may not be applied yet, by the `id` of their record."""
         self._by_name: dict[str, list[_Setting]] = {}
-        """All that may not be applied yet, by topic, in the order in which they were proposed."""
+        """Settings that may not be applied yet, by topic, in the order of their proposals."""
         self._stamped: deque[_Setting] = deque()
         """Changes that are in the log, in its order."""
         self._topics = self._queues = 0

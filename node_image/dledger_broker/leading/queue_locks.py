@@ -1,10 +1,10 @@
 """Which client of a consumer group may consume a queue in order.
 
-Who holds a queue is in the log; a client is told that it holds one once that is applied. How long
-it holds it is known to the leader alone: 60 s after its last request, which clients repeat every
-20 s. Renewals are not written. A new leader gives every holder of the log 60 s, since it does not
-know their last requests. A client counts on its lock for 30 s after an answer, so two consume one
-queue only if a leader that lost its quorum goes on for more than 30 s.
+The log says which client holds a queue; a client learns that it holds one once that is applied.
+Only the leader knows for how long: 60 s after the last request, which clients repeat every 20 s.
+Renewals are not written. A new leader gives every holder in the log 60 s, since it does not know
+their last requests. A client counts on its lock for 30 s after an answer, so two clients consume
+one queue only if a leader that lost its quorum goes on for more than 30 s.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,9 +23,9 @@ TICK_S: Final = 1.0
 SWEPT_MAX: Final = 1000
 """Locks that one tick looks at, so that it takes a millisecond."""
 FREED_MAX: Final = 100
-"""Queues that one tick makes free, so that it takes a few milliseconds."""
+"""Queues that one tick unlocks, so that it takes a few milliseconds."""
 UNLOCKS_MAX: Final = 20
-"""Proposals that it needs for that: one for each client and group."""
+"""Proposals that one tick makes for that: one for each client and group."""
 
 Locked: TypeAlias = Callable[[Sequence[Queue] | None], None]
 """Called with the queues that a client holds; None if the change could not be committed."""
@@ -52,8 +52,8 @@ class QueueLocks:
         self._clock = clock
         self._term = NO_TERM
         self._until_s: dict[Queue, float] = {}
-        """The times until which locks last; of those that the log had before, `_adopted_until_s`
-        until a tick has looked at them.
+        """The times until which locks last. Locks that the log had before last until
+        `_adopted_until_s`, and are missing here until a tick has looked at them.
         """
         self._adopted_until_s = 0.0
         self._unadopted = False
@@ -71,9 +71,9 @@ class QueueLocks:
         done: Locked,
         arrived_s: float | None = None,
     ) -> None:
-        """Let a client hold those queues that it can hold. Raises FormatError.
+        """Lock for a client those of the queues that it can hold. Raises FormatError.
 
-        The request came at `arrived_s`, or comes now.
+        The request came at `arrived_s`, or now.
         """
         self._follow_term()
         now_s = self._clock()
@@ -115,7 +115,7 @@ class QueueLocks:
         done: Callable[[Outcome], None],
         arrived_s: float | None = None,
     ) -> None:
-        """Let a client no longer hold queues. Raises FormatError."""
+        """Unlock those of the queues that a client holds. Raises FormatError."""
         self._follow_term()
         held = [queue for queue in dict.fromkeys(queues) if self._holder(queue) == client_id]
         if not held:
@@ -130,7 +130,7 @@ class QueueLocks:
         return self._owner.is_proven and bool(self._unswept or self._unadopted)
 
     def tick(self) -> None:
-        """Free the queues whose holders are silent. Call it on the leader and on the others.
+        """Unlock the queues whose holders are silent. Call it on the leader and on the others.
 
         One call looks at few of the locks.
         """
@@ -168,14 +168,14 @@ class QueueLocks:
         else:
             return False
         self._next_round_s = now_s + TICK_S
-        return len(self._unswept) <= SWEPT_MAX  # to list many takes a turn of its own
+        return len(self._unswept) <= SWEPT_MAX  # listing many takes a turn of its own
 
     def _lasts_until_s(self, queue: Queue) -> float:
-        """Return until when the lock of a queue that somebody holds lasts."""
+        """Return until when the lock of a held queue lasts."""
         return self._until_s.get(queue, self._adopted_until_s)
 
     def _holder(self, queue: Queue) -> str | None:
-        """Return who holds a queue once all proposals are applied."""
+        """Return the client that holds a queue after all proposals; None if none does."""
         pending = self._pending_change(queue)
         return pending.holder if pending else self._owner.state.holder(*queue)
 
@@ -197,7 +197,7 @@ class QueueLocks:
         done: Callable[[Outcome], None],
         arrived_s: float | None,
     ) -> None:
-        """Propose that a client, or nobody, holds queues."""
+        """Propose that `holder` holds queues, or, if it is None, that no client does."""
         before = [self._holder(queue) for queue in queues]
         pending = self._pending
         for queue in queues:

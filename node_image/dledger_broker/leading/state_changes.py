@@ -17,20 +17,20 @@ Done: TypeAlias = Callable[[Outcome], None]
 
 
 class StateChanges:
-    """Proposes changes for those who must see them in the state before they answer."""
+    """Proposes changes for requests that are answered once the state has them."""
 
     def __init__(self, owner: LogOwner) -> None:
         self._owner = owner
         self._committed: deque[tuple[int, Done]] = deque()
-        """What to call once the state has committed changes, and the physical offsets of their last
-        records.
+        """Callbacks of committed changes that are not applied, and the physical offsets of their
+        last records.
         """
         self._proposed = 0
-        """The number of those whose changes may be committed."""
+        """The number of proposals that have not ended."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for a change."""
+        """Whether no request waits for a change."""
         return not (self._committed or self._proposed)
 
     def propose(
@@ -63,7 +63,7 @@ class StateChanges:
         self._owner.propose(draft, arrived_s)
 
     def go_on(self) -> None:
-        """Tell those whose changes are applied."""
+        """Call `done` of the changes that are applied."""
         applied = self._owner.state.tables.last_physical_offset
         while self._committed and self._committed[0][0] <= applied:
             self._committed.popleft()[1](Outcome.COMMITTED)

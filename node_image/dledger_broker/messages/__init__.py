@@ -1,4 +1,4 @@
-"""Requests to messages: which sends are accepted, and the records that they become.
+"""Requests turned into messages: which sends are accepted, and the records that they become.
 
-Everything here is pure: no clock, socket, chance or file.
+Everything here is pure: no clock, socket, randomness or file.
 """

@@ -10,7 +10,7 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.message_record import MessageRecord
 
 MARGIN_BYTES: Final = 16
-"""A message that waits must leave so much room in its properties, and in its entry of the log: if
+"""A message that waits must leave this much room in its properties, and in its entry of the log: if
 the name of its topic is short, it becomes a little longer on its delivery.
 """
 PROPERTIES_BYTES_MAX: Final = properties.PROPERTIES_BYTES_MAX - MARGIN_BYTES
@@ -57,10 +57,10 @@ def waiting(record: MessageRecord, level: int) -> MessageRecord:
 
 
 def delivered(record: MessageRecord) -> MessageRecord:
-    """Return a message that has waited as its consumers get it.
+    """Return a message that has waited, as its consumers get it.
 
-    Its property `DLEDGER_SCHEDULED` says which one it is, so its delivery is its progress, too. A
-    message whose topic is not known goes to the topic of undelivered messages.
+    Its property `DLEDGER_SCHEDULED` says which one it was, so the delivery also records the
+    progress. A message whose topic is not known goes to the topic of undelivered messages.
     """
     encoded = record.properties
     topic = (properties.find(encoded, _REAL_TOPIC) or b"").decode(errors="replace")
@@ -75,5 +75,5 @@ def delivered(record: MessageRecord) -> MessageRecord:
 
 
 def undelivered(record: MessageRecord) -> MessageRecord:
-    """Return a delivered message for the topic of those whose own queue is gone."""
+    """Return a delivered message for the topic of messages whose own queue is gone."""
     return msgspec.structs.replace(record, topic=topic_names.UNDELIVERED_TOPIC, queue_id=0)

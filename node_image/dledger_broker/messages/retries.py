@@ -39,11 +39,11 @@ def times_max(config: SubscriptionGroup | None, asked: int | None) -> int:
 
 
 def is_sent_too_often(times: int, times_max: int, *, is_ordered: bool) -> bool:
-    """Return whether a message is dead that a consumer has sent to its retry topic as a new one.
+    """Return whether a message that a consumer sent to its retry topic as a new one is dead.
 
-    `times` is what the client says. One whose return (36) has failed counts the delivery that it
-    asks for. An ordered consumer sends only what it gives up, and those until 5.1.0 count no
-    further delivery.
+    `times` is what the client says. A client whose return (36) has failed counts the delivery that
+    it asks for. An ordered consumer sends only what it gives up, and clients until 5.1.0 then count
+    no further delivery.
     """
     return times > times_max or (is_ordered and times == times_max)
 
@@ -55,9 +55,9 @@ def returned(
     store_host: bytes,
     retry_queues: int = 1,
 ) -> tuple[TopicConfig, MessageRecord]:
-    """Return the topic of a message that comes back, and the message. Raises RefusedError.
+    """Return the topic of a returned message, and the message. Raises RefusedError.
 
-    The topic is the one that the message will be delivered to, also if it waits first. The retry
+    The topic is the one that the message will be delivered to, even if it waits first. The retry
     topic has `retry_queues` queues.
     """
     times = max(0, record.reconsume_times)

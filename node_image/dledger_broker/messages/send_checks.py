@@ -26,7 +26,7 @@ _OURS: Final = properties.SCHEDULED.encode()
 
 
 class RefusedError(Exception):
-    """A request that is answered with another code than success."""
+    """A request that is answered with a code other than success."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Where a message comes from, and who stores it, as `message_record.pack_host` returns them."""
+    """Origin and storing member of a message, as `message_record.pack_host` returns them."""
 
     born: bytes
     store: bytes
@@ -148,7 +148,7 @@ def _sys_flag(fields: SendMessageFields, hosts: Hosts) -> int:
 
 
 def _check_properties(encoded: bytes) -> None:
-    """Refuse properties that ask for what is not done here. Raises RefusedError."""
+    """Refuse properties that ask for what is not supported. Raises RefusedError."""
     if b"TIMER_" in encoded:
         for name in _TIMERS:
             if properties.find(encoded, name) is not None:

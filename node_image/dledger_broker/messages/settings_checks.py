@@ -20,7 +20,7 @@ ATTRIBUTES: Final[Mapping[str, frozenset[str]]] = {
     "queue.type": frozenset(("SimpleCQ",)),
     "cleanup.policy": frozenset(("DELETE",)),
 }
-"""The attributes of a topic (since 5.0) that change nothing here, or ask for what is done."""
+"""Attributes of a topic (since 5.0) that change nothing here, or ask for what is done anyway."""
 
 
 def topic_config(fields: CreateTopicFields, before: TopicConfig | None) -> TopicConfig:

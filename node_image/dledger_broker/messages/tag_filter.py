@@ -12,11 +12,11 @@ from dledger_formats.rocketmq.consume_queue import java_hash
 from dledger_formats.rocketmq.consumer_groups import Subscription
 
 TAGS_MAX: Final = 1024
-"""No member of the release before could apply a log that has a longer list of tags."""
+"""A member of the previous release cannot apply a log that has a longer list of tags."""
 LONG_LETTERS: Final = 256
 """Shorter texts take a tenth of a ms. They are not kept: they would push the long ones out."""
 KEPT_LETTERS_MAX: Final = HEADER_BYTES_MAX
-"""A pull cannot bring a longer text."""
+"""A pull cannot contain a longer text."""
 KEPT_MAX: Final = 128
 """Long texts whose codes are kept. 1,024 tags take 5 ms, and 100 KB of memory."""
 

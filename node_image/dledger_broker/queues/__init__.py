@@ -4,13 +4,13 @@
     feed         applied entries on their way into the queues
     unwritten    units that are in memory, and in no file yet
     files        the files of the units
-    read_files   those that are open for reading
-    open_file    a file that is closed when nobody uses it
+    read_files   the files that are open for reading
+    open_file    a file that is closed when it is no longer used
     checkpoint   up to which entry the files are complete
     queue_store  the three together: what a member keeps, and where it goes on after a start
     reader       queue offsets -> messages, each checked against the log
     entry_runs   what the reader reads of the log at once
-    sound_entries   entries that are as their units say, checked in a few steps
+    sound_entries   entries that match their units, checked in a few steps
     cached_reads    the reader of what is in the page cache
     kept_messages   which messages the log still has, by the units
     first_messages  the first message of each queue that the log still has, by the log itself
@@ -19,5 +19,5 @@
     errors          why a message cannot be read from its queue
 
 The files are derived from the log and may be deleted at any time. A unit is written where its queue
-offset says, never after the last one; so to write it again changes nothing, and a hole is visible.
+offset says, never after the last one; so writing it again changes nothing, and a hole is visible.
 """

@@ -15,8 +15,8 @@ UNITS_MAX: Final = 1 << 48
 """More messages than a queue can ever have; no unit is written beyond."""
 SHORT_PROPERTIES_BYTES: Final = 256
 QUICK_PROPERTIES_BYTES_MAX: Final = 4096
-"""Longer properties, of messages that get their units in the event loop: tags may fill them, and a
-byte of tags takes 0.1 µs.
+"""The most bytes of longer properties in a batch that the event loop builds: tags may fill them,
+and a byte of tags takes 0.1 µs.
 """
 
 
@@ -51,7 +51,7 @@ class QueueChanges:
         self.deleted: dict[str, None] = {}
         """Topics whose files must go."""
         self.runs: dict[QueueId, list[Run]] = {}
-        """For each queue its runs, in log order; one, unless the log has gaps."""
+        """The runs of each queue, in log order; one each, unless the log has gaps."""
 
     def _add(self, entry: Entry, record: MessageRecord) -> None:
         if not consume_queue.is_queued(record):

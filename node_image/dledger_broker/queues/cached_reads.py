@@ -1,7 +1,7 @@
 """Reads that never wait for the disk, and are short: for the event loop's own thread.
 
 A pull in a thread costs the event loop, that thread and the other ones several waits for Python's
-lock; to read some messages from the page cache takes less time than one such wait.
+lock; reading some messages from the page cache takes less time than one such wait.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ UNITS_MAX: Final = 64
 SCAN_UNITS: Final = 48
 """Messages that are looked at for those of some tags."""
 BYTES_MAX: Final = 64 * 1024
-"""Bytes of the messages that are read at once. What lies between them in the log comes on top."""
+"""Bytes of the messages that are read at once. Bytes between them in the log are not counted."""
 
 
 class CachedLog(Protocol):
@@ -57,7 +57,7 @@ class _CachedUnits:
 
 
 class _UnknownFront:
-    """Tells nothing of the log's first messages: it would have to read on for them."""
+    """Knows no first messages: finding them would take reads of the log."""
 
     def first_offset(self, queue: QueueId) -> int | None:
         """See `FirstMessages`. Raises NotCachedError."""
@@ -79,8 +79,8 @@ def cached_reader(
 ) -> MessageReader:
     """Return a reader whose `pull_sound` and `kept` do not block, but raise NotCachedError.
 
-    It is for one thread, since it reads all runs into one buffer: a new one costs more than to fill
-    it, as the kernel clears its pages.
+    The reader is for one thread, since it reads all runs into one buffer: making a new buffer costs
+    more than filling it, as the kernel clears its pages.
     """
     buffer = memoryview(bytearray(RUN_BYTES_MAX + ENTRY_HEADER_SIZE))
 

@@ -1,8 +1,8 @@
 """Reads the entries of neighboring units together.
 
 The messages of a queue lie close together in the log, with those of other queues between them. Each
-read of the log gives Python's lock away, and must get it back from the event loop and the other
-readers. That costs more than to read some bytes of other queues.
+read of the log releases Python's lock, and must get it back from the event loop and the other
+readers. That costs more than reading some bytes of other queues.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from dledger_formats.rocketmq.consume_queue import Unit
 RUN_BYTES_MAX: Final = 256 * 1024
 """A run is longer only if its first entry is."""
 GAP_BYTES_MAX: Final = 8 * 1024
-"""What may lie between two entries of a run: one message of 1 KiB in each of seven other queues."""
+"""The most bytes between two entries of a run: a message of 1 KiB in each of seven other queues."""
 
 
 StoredAt: TypeAlias = Callable[[int, int], bytes | memoryview]
@@ -28,7 +28,7 @@ class StoredEntry(NamedTuple):
     source: bytes | memoryview
     begin: int
     end: int
-    """Less than the entry needs where the segment ends."""
+    """Where the entry ends, or the segment if it ends before."""
 
 
 class EntryRuns:

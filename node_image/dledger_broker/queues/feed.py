@@ -1,10 +1,10 @@
 """Committed and applied entries on their way into the consume queues.
 
-The event loop itself takes a few short entries that are in memory, and keeps their units there: to
-hand them to a thread and to hear of its end costs more. A thread of its own builds all else, one
-bounded batch at a time, and writes and saves the units. Neither passes the applied index, so
-whoever sees a unit finds its topic in the state. Faults of the disk are tried again; queues that
-contradict the log are built again from its first entry.
+The event loop itself takes a few short entries that are in memory, and keeps their units there:
+handing them to a thread and waiting for it costs more. A separate thread builds everything else,
+one bounded batch at a time, and writes and saves the units. Neither passes the applied index, so a
+reader that sees a unit finds its topic in the state. After disk faults, the work is tried again;
+queues that contradict the log are built again from its first entry.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class QueueFeed:
         """What the thread builds; meanwhile only the thread adds units."""
         self._saving: asyncio.Future[list[tuple[QueueId, Run]]] | None = None
         self._needs_thread = False
-        """Whether the next entries are the thread's work, so that nobody tries again meanwhile."""
+        """Whether the next entries are the thread's work, so that the loop does not try again."""
         self._store: QueueStore | None = None
         self._wants_restart = False
         self._rebuilt_index = -1
@@ -87,26 +87,25 @@ class QueueFeed:
 
     @property
     def is_rebuilding(self) -> bool:
-        """Whether the queues are built again, and lack messages that they had before."""
+        """Whether the queues are being built again, and lack messages that they had before."""
         return self._wants_restart or self.built_index < self._rebuilt_index
 
     @property
     def has_all(self) -> bool:
         """Whether the queues have every message that the state has counted.
 
-        It holds for what was read of the state in the same turn of the loop. While entries are
-        being applied the state is ahead, and its newest messages are in no queue.
+        The answer holds for a state read in the same turn of the loop. While entries are being
+        applied the state is ahead, and its newest messages are in no queue.
         """
         member = self._member
         is_settled = not (self._wants_restart or member.is_applying)
         return is_settled and self.built_index >= member.applied_index
 
     def rebuild(self, reason: str, seen_rebuilds: int) -> None:
-        """Build all queues again: a reader has found that one contradicts the log. It began to read
-        after so many `rebuilds`.
+        """Build all queues again: a reader has found that one contradicts the log.
 
-        Nothing happens if they are being built again, or were since: the reader may have met files
-        that were deleted for that.
+        The reader began after `seen_rebuilds`. Nothing happens if the queues are being built again,
+        or were since: the reader may have met files that were deleted for that.
         """
         if not self.is_rebuilding and seen_rebuilds == self.rebuilds:
             logger.warning("the consume queues are built again: %s", reason)
@@ -167,7 +166,7 @@ class QueueFeed:
                 return False
             changes = store.keep(read[0], _mark(read[1]))
         except (StoreDamagedError, NotABrokerLogError):
-            changes = None  # the thread tells what to do about it
+            changes = None  # the thread decides what to do about it
         if changes is None:
             self._needs_thread = True
             return False
@@ -175,7 +174,7 @@ class QueueFeed:
         return True
 
     def _save_if_due(self) -> None:
-        """Write or save in the thread, or see to it that this is done in time."""
+        """Write or save in the thread, or make sure that this is done in time."""
         assert self._store is not None
         is_busy = self._building is not None or self._saving is not None or self._retry is not None
         if is_busy or self._closed or not self._store.unsaved_entries:
@@ -213,7 +212,7 @@ class QueueFeed:
         self._begin()
 
     def _has_failed(self, error: BaseException | None) -> bool:
-        """Return whether the thread's work has failed; see to it that it is tried again."""
+        """Return whether the thread's work has failed; if so, let it be tried again."""
         if isinstance(error, QueueFilesError | StoreDamagedError | IndexError):
             # The disk may recover, and the member mends its log by itself.
             logger.warning("consume queues cannot be built now: %s", error)

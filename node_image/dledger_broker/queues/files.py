@@ -1,7 +1,8 @@
 """The files of consume queues: Java's names and units (`consume_queue`). All methods may block.
 
-A file grows as units are written; Java's has its full size at once. Where nothing was written yet,
-a unit is a hole: 20 zero bytes, or the end of the file. No message has the physical offset 0.
+A file grows as units are written; Java's has its full size from the start. Where nothing was
+written yet, a unit is a hole: 20 zero bytes, or the end of the file. No message has the physical
+offset 0.
 """
 
 import os
@@ -25,10 +26,10 @@ OPEN_FILES_MAX: Final = 512
 """Files that are open for writing."""
 
 ReadCached: TypeAlias = Callable[[int, bytearray, int], int]
-"""Reads from a byte of an open file on what is in the page cache; returns how much (`Member`)."""
+"""Reads the cached bytes of an open file from a position on; returns how many (`Member`)."""
 
 Reading: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Tells the member of a read of the disk (`Member.reading_disk`)."""
+"""Notifies the member of a read of the disk (`Member.reading_disk`)."""
 
 _PHYSICAL_OFFSET: Final = itemgetter(0)
 
@@ -47,7 +48,7 @@ class QueueFiles:
         self._read = ReadFiles()
         self._reading = reading
         self._unsynced: dict[Path, None] = {}
-        """Files with units, and folders with names, that a crash may take back."""
+        """Files with units, and folders with names, that a crash may undo."""
 
     def write(self, queue: QueueId, first_unit: int, units: bytes | bytearray) -> None:
         """Write consecutive units of a queue. Raises QueueFilesError."""
@@ -64,7 +65,7 @@ class QueueFiles:
             view, at = view[written:], at + written
 
     def read(self, queue: QueueId, first_unit: int, count: int) -> list[Unit]:
-        """Return up to `count` units from one on, of one file, up to the first hole.
+        """Return up to `count` units of one file, from `first_unit` up to the first hole.
 
         Raises QueueFilesError if the file cannot be read.
         """
@@ -85,7 +86,7 @@ class QueueFiles:
     ) -> list[Unit] | None:
         """Return what `read` would, as far as it is in the page cache; does not block.
 
-        None if the file is not open, or cannot be read so.
+        Return None if the file is not open, or cannot be read in this way.
         """
         begin, at, size = self._place(first_unit, count)
         raw, file = bytearray(size), self._read.find(queue, begin)
@@ -122,7 +123,7 @@ class QueueFiles:
         self._open.clear()
 
     def _place(self, first_unit: int, count: int) -> tuple[int, int, int]:
-        """Return where the file of a unit begins, and the place and size there of these units."""
+        """Return where the file of a unit begins, and the position and size of the units in it."""
         at = first_unit * UNIT_BYTES
         begin = at - at % self._file_bytes
         return begin, at - begin, min(count * UNIT_BYTES, begin + self._file_bytes - at)

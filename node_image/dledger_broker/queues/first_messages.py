@@ -1,10 +1,10 @@
 """Which message of each queue is the first one in a log whose front was removed.
 
-The units of a queue cannot tell. One that was zeroed looks like one of a removed message that was
-never built again, and one that names an earlier place like one of a message that is gone. So before
-a message counts as removed, the log itself is read, from its first entry on, until it has shown the
-first message of the queue. If more of the front is removed, only the queues that lose their first
-message have to be looked for again.
+The units of a queue cannot show it. A zeroed unit looks like that of a removed message that was
+never built again, and a unit that names an earlier place looks like that of a message that is gone.
+So before a message counts as removed, the log itself is read, from its first entry on, until it has
+shown the first message of the queue. If more of the front is removed, only the queues that lose
+their first message need another search.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class FrontUnknownError(Exception):
 
 
 class Log(Protocol):
-    """The log of a member, as far as it is asked here."""
+    """The log of a member, as far as it is used here."""
 
     @property
     def begin_index(self) -> int:
@@ -58,7 +58,7 @@ class _First(NamedTuple):
 class FirstMessages:
     """What the log has shown of the first message of each queue.
 
-    May be asked in any thread. Nothing is read under the lock.
+    May be used in any thread. Nothing is read under the lock.
     """
 
     def __init__(self, log: Log) -> None:
@@ -66,10 +66,12 @@ class FirstMessages:
         self._lock = threading.Lock()
         self._begin_index = -1
         self._next_index = 0
-        """Index up to which the log was read for all queues."""
+        """Index of the first entry that was not read for all queues."""
         self._firsts: dict[QueueId, _First] = {}
         self._lost: dict[QueueId, int] = {}
-        """Queues whose first message was removed, and from where the next one is looked for."""
+        """Queues whose first message was removed, and the index from which the next one is
+        searched.
+        """
         self._wanted: dict[QueueId, None] = {}
 
     @property
@@ -86,7 +88,7 @@ class FirstMessages:
         """Return the offset of the first message of a queue; None if no applied entry is one.
 
         The topic must have been created before the first entry of the log. Blocks while one batch
-        is read, and raises FrontUnknownError if that does not tell.
+        is read, and raises FrontUnknownError if that does not show it.
         """
         applied_index = self._log.applied_index
         with self._lock:
@@ -147,7 +149,7 @@ class FirstMessages:
         self._lost = {queue: max(place, begin_index) for queue, place in self._lost.items()}
 
     def _read(self, first_index: int, applied_index: int) -> None:
-        """Read one batch, which does not pass the index up to which all queues were looked for."""
+        """Read one batch; one that begins before `_next_index` also ends before it."""
         with self._lock:
             next_index = self._next_index
         last_index = next_index - 1 if first_index < next_index else applied_index

@@ -1,7 +1,7 @@
 """Reading of the log for the first messages of queues, in a thread of its own.
 
-It goes on, one batch at a time, while a queue is wanted, whoever has asked. A log that cannot be
-read now is tried again later: the member mends it.
+The thread goes on, one batch at a time, while any queue is wanted. A log that cannot be read now is
+tried again later: the member mends it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ RETRY_S: Final = 0.5
 
 
 class FirstMessagesReading:
-    """Reads on for what `FirstMessages` could not tell.
+    """Reads on for queues whose first message `FirstMessages` does not know yet.
 
     Call its methods in the event loop's thread.
     """

@@ -1,6 +1,6 @@
 """Which messages of a queue the log still has, by their queue offsets. All methods block.
 
-The units show it, unless they are damaged. The log itself shows it before a message counts as gone.
+The units show it, unless they are damaged. A message counts as gone only once the log shows it.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Front(Protocol):
 
 
 class KeptMessages:
-    """The messages of one member's queues that its log has. May be asked in any thread."""
+    """The messages of one member's queues that its log has. May be used in any thread."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class KeptMessages:
         """The first offsets that were found last; they may be wrong by now."""
 
     def min_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
-        """Return the offset of the first message that the log still has; the end if none is. This
-        is what the units say, which may be damaged (`kept_offset`).
+        """Return the offset of the first message that the log still has; the end if it has none.
 
-        Only a queue that has all messages, as `has_all` says, can show that none is. Raises
-        NotBuiltError if it may be that the first one is not built yet.
+        The units say so, which may be damaged (`kept_offset`). Only a queue that has all messages,
+        as `has_all` says, can show that none is left. Raises NotBuiltError if the first one may not
+        be built yet.
         """
         begin_pos = self._begin_pos()
         if begin_pos == 0:
@@ -78,7 +78,7 @@ class KeptMessages:
             units = self._store.units(queue.topic, queue.queue_id, offset, 1)
             return bool(units) and units[0].physical_offset >= begin_pos
 
-        # Few removals move it, so it mostly is where it was. A search opens twenty files.
+        # Few removals move it, so it is mostly where it was. A search opens twenty files.
         first = self._min_offsets.get(queue, end_offset)
         is_right = first < end_offset and is_there(first) and not (first and is_there(first - 1))
         if not is_right:
@@ -91,8 +91,7 @@ class KeptMessages:
         return first
 
     def kept_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
-        """Return the offset of the first message that the log still has; the end if none is. The
-        log itself has shown that it has none before.
+        """Return the offset of the first message that the log itself shows; the end if it has none.
 
         Raises UnitRefusedError if the units say otherwise, UnprovedError if the log must be read
         further, and as `min_offset` does.
@@ -125,7 +124,7 @@ class KeptMessages:
 
 
 def first_number(count: int, is_there: Callable[[int], bool]) -> int:
-    """Return the first number below `count` for which something holds; it holds for all after."""
+    """Return the first number from which on `is_there` holds; `count` if there is none below."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""A file that is closed when nobody uses it any longer."""
+"""A file that is closed when it is no longer used."""
 
 import os
 from pathlib import Path

@@ -4,7 +4,7 @@
 <folder>/checkpoint         up to which entry they are on disk
 
 A crash loses the units in memory, and those in files that were not saved. The next start builds
-them again, from the entry on that the checkpoint tells.
+them again, from the checkpoint on.
 
 Methods may block unless they say that they do not. One thread at a time adds units, whether to
 files or to memory; another one may save meanwhile, and several may read.
@@ -120,8 +120,10 @@ class QueueStore:
         return changes
 
     def keep(self, entries: Sequence[Entry], last: Mark) -> QueueChanges | None:
-        """Do the same in memory, quickly and without blocking. Returns None, and does nothing, if
-        files must change for it, it takes long, or too much is in memory.
+        """Add entries as `add` does, but in memory, quickly and without blocking.
+
+        Returns None, and does nothing, if files must change, it would take long, or too much is in
+        memory.
         """
         assert last.index > self.built_index
         changes = quick_changes_of(entries)
@@ -152,8 +154,10 @@ class QueueStore:
         return written
 
     def forget(self, written: list[tuple[QueueId, Run]]) -> None:
-        """Remove units from memory that are written. Only the thread that adds units may call it,
-        and none may have been added to files since they were written. Does not block.
+        """Remove written units from memory.
+
+        Only the thread that adds units may call it, and none may have been added to files since
+        they were written. Does not block.
         """
         self._unwritten.forget(written)
 

@@ -1,6 +1,6 @@
-"""Files of consume queues that are open for reading: to open one takes longer than to read it.
+"""Files of consume queues that are open for reading: opening one takes longer than reading it.
 
-May be used in any thread. A file stays open while somebody reads it, also if it is released.
+May be used in any thread. A file stays open while it is read, even if it is released.
 """
 
 import os
@@ -20,7 +20,7 @@ class ReadFiles:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Held for a moment only: whoever holds it opens and closes no file."""
+        """Held for a moment only: no file is opened or closed under it."""
         self._files: OrderedDict[tuple[QueueId, int], OpenFile] = OrderedDict()
         self._forgotten = 0
         """How often files were forgotten."""

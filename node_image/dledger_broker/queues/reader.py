@@ -2,8 +2,8 @@
 
 The reader of `cached_reads` is an exception: it is for the event loop, and `pull_sound` only.
 
-A unit says where a message should be. Only the entry there says whether it is: its checksum, and
-the record's own topic, queue, offset and position.
+A unit says where a message should be. Only the entry there shows whether it is, by its checksum,
+and by the record's own topic, queue, offset and position.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ _SIZE_BYTES: Final = 4
 SCAN_UNITS: Final = 800
 """Units that one pull looks at, if it wants few of the messages: Java's 16,000 bytes."""
 SCAN_BYTES: Final = 1 << 20
-"""Bytes of records that it reads then, after the first one."""
+"""Bytes of records that such a pull reads, after the first one."""
 UNITS_AT_ONCE: Final = 100
 """Units that are read at once. A pull may find enough messages among them."""
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     """What a pull has found."""
 
     next_offset: int
-    """Behind the last unit that was looked at."""
+    """The offset after the last unit that was looked at."""
     records: list[bytes]
     is_complete: bool
     """Whether the queue had all units that it should have had."""
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     bytes_max: int
 
     def cut(self, units: list[Unit], found_count: int) -> list[Unit]:
-        """Return the units up to the last message that is wanted after so many."""
+        """Return the units up to the last one that is wanted if `found_count` were found before."""
         codes, left = self.codes, self.messages_max - found_count
         if codes is None:
             return units[:left]
@@ -61,7 +61,7 @@ class Wanted(NamedTuple):
         return units if len(numbers) < left else units[: numbers[left - 1] + 1]
 
     def of(self, records: list[bytes], units: list[Unit]) -> list[bytes]:
-        """Return the wanted ones of the first units' records."""
+        """Return those of the first units' records that are wanted."""
         codes = self.codes
         if codes is None:
             return records
@@ -73,7 +73,7 @@ class Due(NamedTuple):
 
     records: list[MessageRecord]
     next_ms: int
-    """Nothing more is due before this time; 0 if something may be."""
+    """The time before which nothing more is due; 0 if more may be due."""
 
 
 class MessageReader:
@@ -105,9 +105,11 @@ class MessageReader:
         self.kept = KeptMessages(store, begin_pos, created_index, begin_index, front)
 
     def pull(self, queue: QueueId, offset: int, end_offset: int, wanted: Wanted) -> Found:
-        """Return messages from `offset` on, which must be below `end_offset`, at least one if there
-        is one with such a tag among those that it looks at. A message with another tag is read,
-        too: its unit might hide it. Raises UnitRefusedError and UnreadableError.
+        """Return messages from `offset` on, which must be below `end_offset`.
+
+        At least one is returned if any of those that are looked at has a wanted tag. A message with
+        another tag is read, too: its unit might hide it. Raises UnitRefusedError and
+        UnreadableError.
         """
         codes, messages_max, bytes_max = wanted
         found = self.pull_sound(queue, offset, end_offset, wanted)
@@ -144,7 +146,7 @@ class MessageReader:
         self, queue: QueueId, offset: int, end_offset: int, wanted: Wanted
     ) -> Found | None:
         """Return messages up to one that needs a closer look, or that would be too much; None if
-        the first one is such. See `pull`.
+        the first one does. See `pull`.
         """
         created_index = self._created_index(queue.topic)
         records: list[bytes] = []
@@ -201,9 +203,9 @@ class MessageReader:
     ) -> Due:
         """Return the delayed messages from `offset` on that are due, as far as the queue has them.
 
-        With `has_all` it has all of them, unless the log no longer has the first ones; those are
-        left out. Those below `waited_end` have waited long enough, whatever their units say.
-        Raises UnitRefusedError and UnreadableError.
+        With `has_all`, the queue has all of them, unless the log no longer has the first ones;
+        those are left out. Those below `waited_end` have waited long enough, whatever their units
+        say. Raises UnitRefusedError and UnreadableError.
         """
         offset, units = self._kept_units(
             queue, offset, end_offset, has_all=has_all, count=messages_max

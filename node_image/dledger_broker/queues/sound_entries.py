@@ -1,7 +1,7 @@
-"""Entries that are what their units say, seen with few looks at each: nearly all of them are.
+"""Entries that match their units, as nearly all of them do, checked in a few steps.
 
-Whatever differs is left to `MessageReader`, which says what is wrong. Records of other forms, such
-as those with long topics, differ, too.
+Entries that differ are left to `MessageReader`, which says what is wrong. Records of other forms,
+such as those with long topics, differ, too.
 """
 
 import struct
@@ -30,7 +30,7 @@ _BODY_AT: Final = {
 }
 _LENGTH_BYTES: Final = 2
 _PROPERTIES_BYTES_MAX: Final = 1024
-"""Longer properties are looked at closely: to find and hash long tags takes milliseconds."""
+"""Longer properties are looked at closely: finding and hashing long tags takes milliseconds."""
 
 assert _HEAD.size == ENTRY_HEADER_SIZE + _RECORD_HEAD_BYTES
 

@@ -26,7 +26,7 @@ class Waiting(NamedTuple):
 
 
 class UndeliveredMessages:
-    """Looks where in the log the first delayed message is that was not delivered."""
+    """Finds the place in the log of the first delayed message that is not delivered."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class UndeliveredMessages:
         threads: ThreadPoolExecutor,
     ) -> None:
         self.covered_index = -1
-        """Index up to which no entry is a delayed message that waits. It may be an older one."""
+        """Index up to which no entry is a delayed message that waits; it may lag."""
         self._member = member
         self._feed = feed
         self._reader = reader
@@ -46,7 +46,7 @@ class UndeliveredMessages:
         self._busy = False
 
     def tick(self) -> None:
-        """Look, from time to time."""
+        """Look again if it is time."""
         if not self._busy and self._loop.time() >= self._next_s:
             self._busy = True
             self._loop.create_task(self._look())

@@ -12,11 +12,11 @@ from dledger_formats.rocketmq.consume_queue import UNIT, UNIT_BYTES, Unit
 UNITS_MAX: Final = 16 * 1024
 """Units in memory; further ones wait until these are written."""
 QUEUES_MAX: Final = 2048
-"""Queues that have them: to forget a thousand queues takes half a ms."""
+"""Queues that have them: forgetting a thousand queues takes half a ms."""
 
 
 class UnwrittenUnits:
-    """The last units of some queues, for each one after the other."""
+    """The last units of some queues; those of each queue are consecutive."""
 
     def __init__(self) -> None:
         self._runs: dict[QueueId, Run] = {}
@@ -44,7 +44,7 @@ class UnwrittenUnits:
             self.count += len(run.units) // UNIT_BYTES
 
     def find(self, queue: QueueId, first_unit: int, count: int) -> "FoundUnits | None":
-        """Return those of up to `count` units from one on that are here; None if none is."""
+        """Return those of `count` units from `first_unit` on that are here; None if none is."""
         run = self._runs.get(queue)
         if run is None or run.first_unit >= first_unit + count:
             return None
@@ -55,7 +55,7 @@ class UnwrittenUnits:
 
     def taken(self) -> list[tuple[QueueId, Run]]:
         """Return a copy of all that is here; any thread may call it."""
-        # `dict.copy` is one step. A list of the items is none: it may begin to collect garbage.
+        # `dict.copy` is atomic. A list of the items is not: making it may start a collection.
         return [(queue, run.copy()) for queue, run in self._runs.copy().items()]
 
     def forget(self, written: list[tuple[QueueId, Run]]) -> None:
@@ -69,12 +69,12 @@ class UnwrittenUnits:
                 del self._runs[queue]
 
     def drop(self, topic: str) -> None:
-        """Forget a topic. Nobody may add units meanwhile."""
+        """Forget a topic. No units may be added meanwhile."""
         self._runs = {queue: run for queue, run in self._runs.items() if queue.topic != topic}
         self.count = sum(len(run.units) // UNIT_BYTES for run in self._runs.values())
 
     def clear(self) -> None:
-        """Forget everything. Nobody may add units meanwhile."""
+        """Forget everything. No units may be added meanwhile."""
         self._runs, self.count = {}, 0
 
 

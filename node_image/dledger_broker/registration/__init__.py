@@ -1,5 +1,4 @@
-"""How clients find this member: the addresses that they are told, routes, and the registration at
-RocketMQ's name servers.
+"""How clients find this member: published addresses, routes, and the registration at name servers.
 
 The requests for routes are answered in `door.reading`.
 """

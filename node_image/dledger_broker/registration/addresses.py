@@ -1,12 +1,12 @@
-"""Where clients find the members, as this member tells it: in routes, at name servers, in messages.
+"""Where clients find the members, as published in routes, at name servers and in messages.
 
-The leader's own address is that of the broker with id 0, unless the group has an address, behind
-which any of the members may answer: a Service of Kubernetes. Then that one has id 0, whoever leads,
-and no client has to learn of a new leader.
+The leader's own address is that of the broker with id 0, unless the group has an address behind
+which any member may answer: a Service of Kubernetes. Then the group's address has id 0, whichever
+member leads, and no client has to learn of a new leader.
 
 Clients get IPs, since messages carry them and some clients look up no names. The IP of a Service
-changes if somebody deletes the Service, so its name is looked up again and again. Until that has
-succeeded once, a member tells its own address: it passes requests on like any other.
+changes if the Service is deleted, so its name is looked up regularly. Until that has succeeded
+once, a member publishes its own address: it passes requests on like any other.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ RETRY_S: Final = 1.0
 
 
 class Addresses:
-    """The addresses that this member tells clients and name servers."""
+    """The addresses that this member publishes to clients and name servers."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class Addresses:
 
     @property
     def told(self) -> str:
-        """The address that clients are told: that of all members, or this member's own."""
+        """The address that is published to clients: that of all members, or this member's own."""
         return self._shared or self._own
 
     def store_host(self) -> bytes:
@@ -59,9 +59,10 @@ class Addresses:
     def route(self, leader_id: str | None) -> dict[str, str]:
         """Return the addresses of the broker by broker id.
 
-        An address of all members has id 0, whoever leads, and every member whose own is known its
-        ordinal + 1. Else the leader has id 0, and the others their ordinal + 1. Without a leader
-        there is then no id 0, so clients ask again before they send.
+        An address of all members has id 0, whichever member leads, and every member whose own
+        address is known has its ordinal + 1. Otherwise the leader has id 0, and the others have
+        their ordinal + 1. Without a leader there is then no id 0, so clients ask again before they
+        send.
         """
         known = self._settings.addresses
         if self._shared:
@@ -77,7 +78,7 @@ class Addresses:
     def own_record(self, *, leads: bool) -> tuple[int, str]:
         """Return the broker id and the address under which this member registers itself.
 
-        Beside an address of all members, that is always its ordinal + 1.
+        Next to an address of all members, the id is always its ordinal + 1.
         """
         own_id = self._ordinal_id(self._settings.node.self_id)
         if self._shared not in ("", self._own):
@@ -94,7 +95,7 @@ class Addresses:
         return MASTER_ID, self._shared
 
     async def follow(self) -> None:
-        """Look the name of the address up again and again, until cancelled."""
+        """Look up the name of the group's address regularly, until cancelled."""
         while self._is_name:
             pause_s = REFRESH_S if await self._look_up() else RETRY_S
             await asyncio.sleep(pause_s)

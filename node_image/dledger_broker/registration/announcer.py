@@ -1,9 +1,9 @@
-"""Keeps up to date what clients and name servers are told of this member, and of the group.
+"""Keeps up to date what clients and name servers know of this member, and of the group.
 
-The leader registers the address of all members; while none is known, every member does. A name
-server drops it as the connection ends over which it was registered last. So as soon as the link to
-the leader breaks, its followers register it, without waiting for another leader; a leader does so
-when its link to any member breaks. Equal registrations of one address do not disturb each other.
+The leader registers the address of all members; while no leader is known, every member does. A name
+server drops it when the connection ends over which it was last registered. So as soon as the link
+to the leader breaks, its followers register it, without waiting for another leader; a leader does
+so when its link to any member breaks. Equal registrations of one address do not disturb each other.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from dledger_broker.state.broker_state import BrokerState
 from dledger_node.embedding import Member
 
 GONE_S: Final = 5.0
-"""How long a leader counts as gone whose link has broken. A new one is elected sooner."""
+"""How long a leader whose link has broken counts as gone. A new one is elected sooner."""
 AGAIN_S: Final = 8.0
-"""When a leader registers the address again after it has lost a member, which may have registered
-the address meanwhile: until it has known no leader for 5 s. It may end any time later.
+"""The time after which a leader that has lost a member registers the address again. The lost member
+may have registered it meanwhile, until it has known no leader for 5 s, and may end any time later.
 """
 
 
@@ -41,7 +41,7 @@ class LeaderState(Protocol):
 
 
 class Announcer:
-    """Looks the address of all members up, and keeps this member registered at name servers."""
+    """Looks up the address of all members, and keeps this member registered at name servers."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Announcer:
         counters: BrokerCounters,
         is_isolated: Callable[[], bool],
     ) -> None:
-        """`is_isolated` tells whether this member has had no leader for long."""
+        """`is_isolated` returns whether this member has had no leader for long."""
         self._is_isolated = is_isolated
         self._addresses = addresses
         self._member = member
@@ -75,7 +75,7 @@ class Announcer:
         self._name_servers.start()
 
     def tick(self) -> None:
-        """Tell name servers soon what has changed."""
+        """Register changes at name servers soon."""
         if self._now_s() >= self._again_s:
             self._again_s = math.inf
             self._name_servers.repeat_group()
@@ -86,7 +86,7 @@ class Announcer:
         self._name_servers.leave()
 
     def close(self) -> None:
-        """Register no longer; name servers forget this member as the connections close."""
+        """Stop registering; name servers forget this member as the connections close."""
         if self._following is not None:
             self._following.cancel()
         self._name_servers.close()
@@ -112,7 +112,7 @@ class Announcer:
         return Standings(own, None if group is None else Standing(*group, term, topics))
 
     def _has_no_leader(self) -> bool:
-        """Return whether the leader is gone, or none is known, but has been until a moment ago.
+        """Return whether the leader is gone, or none is known but one was until a moment ago.
 
         A member that has had no leader for long may be the only one, and must not take the address
         of the others along when it dies.

@@ -1,10 +1,11 @@
 """One record at one name server, and the connection that keeps it there.
 
-A name server drops a record as the connection ends over which it was registered last, but only one
-record of each connection. So each record has a connection of its own.
+A name server drops a record when the connection ends over which it was last registered, but only
+one record of each connection. So each record has a connection of its own.
 
 A record that this member need not keep any longer is not repeated, but its connection stays: if no
-other member has registered the same address since, its end would remove what clients need.
+other member has registered the same address since, the end of the connection would remove what
+clients need.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 REPEAT_S: Final = 30.0
 STEADY_S: Final = 30.0
-"""How old a connection must be for a registration over it to end the long pauses. One that ends
-sooner counts as a failure, although the name server had answered.
+"""How old a connection must be for a registration over it to end the long pauses. A connection that
+ends sooner counts as a failure, although the name server had answered.
 """
 RETRY_S: Final = 0.5
 """The pause after the first failure; each further one doubles it, up to `REPEAT_S`."""
@@ -35,8 +36,8 @@ PAUSE_S: Final = 0.2
 """The shortest time between two registrations of a record, however often topics change."""
 DIAL_S: Final = 3.0
 LAST_ANSWER_S: Final = 1.0
-"""How long the end of a member waits for a registration under way. A name server that handles it
-after it has noticed the end of the connection keeps the member for 120 s.
+"""How long a stopping member waits for a registration under way. If a name server handles it after
+it has noticed the end of the connection, it keeps the member for 120 s.
 """
 _SUCCESS: Final = 0
 
@@ -90,15 +91,15 @@ class KeptRecord:
         self._wanted = wanted
         self._changed = changed
         self._wake = asyncio.Event()
-        """Set when there is something to tell, or the connection has ended."""
+        """Set when there is a change to register, or the connection has ended."""
         self._has_news = False
-        """Whether there is something to tell that the last attempt did not try to tell."""
+        """Whether there is a change that the last attempt did not try to register."""
         self._backoff = Backoff()
         self._log = LineBudget()
         self._opaques = itertools.count(1)
 
     def tell(self) -> None:
-        """Register soon, for there is something to tell."""
+        """Register soon, since there is a change to register."""
         self._has_news = True
         self._backoff.reset()
         self._wake.set()
@@ -151,7 +152,7 @@ class KeptRecord:
         self._changed()
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait for so long; for something to tell, wait no longer than `RETRY_S`."""
+        """Wait for `pause_s`; if there is a change to register, wait no longer than `RETRY_S`."""
         try:
             async with asyncio.timeout(pause_s):
                 await asyncio.sleep(RETRY_S)
@@ -184,7 +185,7 @@ class KeptRecord:
                 link.abort()
 
     async def _keep_registered(self, link: NameServerLink) -> None:
-        """Register again and again, until the record needs another connection.
+        """Register repeatedly, until the record needs another connection.
 
         Raises RegistrationError once the connection has ended.
         """

@@ -7,11 +7,11 @@ from typing import Final
 from dledger_formats.protocol.frames import FrameDecoder, FrameError, RemotingCommand
 
 ANSWER_S: Final = 10.0
-"""Java waits 24 s."""
+"""How long an answer may take. Java waits 24 s."""
 
 
 class RegistrationError(Exception):
-    """A name server did not take a registration."""
+    """A name server did not accept a registration."""
 
 
 class NameServerLink(asyncio.Protocol):
@@ -27,7 +27,7 @@ class NameServerLink(asyncio.Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the connection is of no use any longer."""
+        """Whether the connection can no longer be used."""
         return self._end is not None
 
     async def ask(self, frame: bytes, opaque: int) -> RemotingCommand:
@@ -51,7 +51,7 @@ class NameServerLink(asyncio.Protocol):
             _, answer = self._asked
             await asyncio.wait({answer}, timeout=within_s)
             if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # else asyncio would log that nobody took it
+                answer.exception()  # else asyncio would log that it was never retrieved
 
     def abort(self) -> None:
         """Close at once."""
@@ -65,7 +65,7 @@ class NameServerLink(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # uvloop's has all methods
 
     def data_received(self, data: bytes) -> None:
-        """Take the answer; whatever else a name server sends is ignored."""
+        """Take the answer; ignore anything else that a name server sends."""
         try:
             for command in self._decoder.feed(data):
                 if self._asked is not None and self._asked[0] == command.opaque:

@@ -1,9 +1,10 @@
-"""Registration of this member at name servers: by itself, and again and again.
+"""Registration of this member at name servers, repeated in the background.
 
 Each record at each name server has a connection and a task of its own, so a name server that is
-down or slow holds up no other. A registration is repeated every 30 s and after each change, and
-until it is answered: ever more seldom, up to every 30 s, while nothing changes, also if a name
-server answers and then closes each connection. Serving clients never waits for any of this.
+down or slow delays no other. A registration is repeated every 30 s and after each change. Until it
+is answered, it is tried again after growing pauses of up to 30 s, while nothing changes; the same
+holds if a name server answers and then closes each connection. Serving clients never waits for any
+of this.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class NameServers:
-    """Keeps this member registered, and the address of all members where that is its turn."""
+    """Keeps this member registered, and in its turn the address of all members."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class NameServers:
         threads: ThreadPoolExecutor,
         counters: BrokerCounters,
     ) -> None:
-        """`standings` and `tables` return what is to be told; a thread reads the tables."""
+        """`standings` and `tables` return what is to be registered; a thread reads the tables."""
         self.settings = settings
         self._standings = standings
         self._tables = tables
@@ -56,7 +57,7 @@ class NameServers:
         self._tasks: dict[KeptRecord, asyncio.Task[None]] = {}
         self._making = asyncio.Lock()
         self._made: tuple[object, bytes] | None = None
-        """The last body, after what it was made for."""
+        """What the last body was made for, and that body."""
 
     def start(self) -> None:
         """Register from now on."""
@@ -76,7 +77,7 @@ class NameServers:
                 self._tasks[record].cancel()
 
     def close(self) -> None:
-        """Register no longer; name servers forget what they know as the connections close."""
+        """Stop registering; name servers forget what they know as the connections close."""
         for task in self._tasks.values():
             if not task.cancelling():  # `leave` lets a registration under way end
                 task.cancel()
@@ -87,8 +88,9 @@ class NameServers:
             await asyncio.wait(self._tasks.values())
 
     def tick(self) -> None:
-        """Tell the name servers soon what has changed since each record was last looked at: a
-        record may have been looked at between two ticks, while it was not wanted for a moment.
+        """Register soon what has changed since each record was last looked at.
+
+        A record may have been looked at between two ticks, while it was not wanted for a moment.
         """
         if not self._own:
             return
@@ -97,7 +99,7 @@ class NameServers:
         _tell(record for record in self._group.values() if record.seen != group)
 
     def repeat_group(self) -> None:
-        """Register the address of the group again at once, as far as that is this member's turn.
+        """Register the address of the group again at once, if that is this member's turn.
 
         The member that has registered it last may be gone, and its record with it.
         """
@@ -107,7 +109,7 @@ class NameServers:
         return None if self._is_leaving else self._standings().group
 
     def _show(self, server: str) -> None:
-        """Show in metrics and in the status what has changed."""
+        """Update the metrics and the status of a name server."""
         records = [kept[server] for kept in (self._own, self._group) if server in kept]
         self._counters.registered[server] = all(record.is_registered for record in records)
         problems = self._counters.registration_problems
@@ -134,7 +136,7 @@ def _tell(records: Iterable[KeptRecord]) -> None:
 
 
 def _log_end(task: asyncio.Task[None]) -> None:
-    """Say that a registration has ended that nobody has cancelled."""
+    """Log the end of a registration that was not cancelled."""
     if not task.cancelled():
         logger.error(
             "the registration of %s has ended because of an error in this program; restart the "

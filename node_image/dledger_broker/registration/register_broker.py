@@ -1,4 +1,4 @@
-"""What a member tells a name server about itself. Pure functions."""
+"""What a member registers about itself at a name server. Pure functions."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ in every group, so there are always two.
 
 
 class Standing(NamedTuple):
-    """A record that a name server should have now; a change is told soon."""
+    """A record that a name server should have now; a change is registered soon."""
 
     broker_id: int
     """0 for the address of the group, or else a leader that has proved itself; the ordinal + 1 for
@@ -32,7 +32,9 @@ class Standing(NamedTuple):
     address: str
     """IP and port of the broker with this id."""
     term: int
-    """A name server of 5.x ignores a broker with id 0 of an earlier term than that it knows."""
+    """The member's term. A name server of 5.x ignores a broker with id 0 of an earlier term than
+    the one it knows.
+    """
     topics: TableVersion
     """The version of the topics."""
 
@@ -41,7 +43,7 @@ class Standings(NamedTuple):
     """What this member keeps registered."""
 
     own: Standing
-    """Its own address."""
+    """The member's own address."""
     group: Standing | None = None
     """The address of all members; None if another member keeps it, or there is none."""
 

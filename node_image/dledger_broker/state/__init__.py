@@ -6,7 +6,7 @@
     tables_shown      the same, as administrators and other brokers see it
     topics            topics with their settings, and the next offset of each queue
     consumer_offsets  where consumer groups continue
-    groups            consumer groups, their clients, and who holds which queues
+    groups            consumer groups, their clients, and which client holds which queue
     dump              the state as the bytes of a snapshot
 
 Everything here is pure: no clock, randomness, file or asyncio. Times come from the records.

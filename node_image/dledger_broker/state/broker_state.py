@@ -39,7 +39,7 @@ _SCHEDULED: Final = properties.SCHEDULED.encode()
 _SCHEDULED_BYTES_MAX: Final = 32
 _STATE_TOPIC: Final = topic_names.STATE_TOPIC.encode()
 QUICK_CHANGES_BYTES_MAX: Final = 2048
-"""State records, with the messages around them, that the event loop applies at once."""
+"""The most bytes of messages with state records that the event loop applies at once."""
 
 
 class Entry(Protocol):
@@ -76,7 +76,7 @@ class BrokerState:
         return None if found is None else found.created_index
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return where a group continues in a queue; None if it never said."""
+        """Return where a group continues in a queue; None if it never committed an offset."""
         return self.tables.offsets.get(group, topic, queue_id)
 
     def client_ids(self, group: str) -> list[str]:
@@ -84,7 +84,7 @@ class BrokerState:
         return sorted(self.tables.groups.clients.get(group, {}))
 
     def consumer(self, group: str, client_id: str) -> Consumer | None:
-        """Return what a client said when it joined a group; None if it is no member."""
+        """Return what a client said when it joined a group; None if it does not belong to it."""
         return self.tables.groups.clients.get(group, {}).get(client_id)
 
     def consumers(self, group: str) -> list[Consumer]:
@@ -97,7 +97,7 @@ class BrokerState:
         return {group: list(members) for group, members in groups}
 
     def take_changed_groups(self) -> list[str]:
-        """Return the groups whose clients changed since the last call. One caller may ask."""
+        """Return the groups whose clients changed since the last call. For one caller only."""
         changed, taken = self.tables.groups.changed, []
         while changed:  # the thread that applies may add one meanwhile
             taken.append(changed.popitem()[0])
@@ -127,8 +127,10 @@ class BrokerState:
             self._apply(entry.index, record)
 
     def is_quick(self, entries: Sequence[Entry]) -> bool:
-        """See `StateMachine`. State records take a hundred times as long as messages, for each
-        byte; to delete a topic or a group takes a look at all offsets and locks.
+        """See `StateMachine`.
+
+        Each byte of a state record takes a hundred times as long as one of a message; deleting a
+        topic or a group means looking at all offsets and locks.
         """
         changes = [entry.body for entry in entries if _STATE_TOPIC in entry.body]
         if sum(map(len, changes)) > QUICK_CHANGES_BYTES_MAX:
@@ -173,7 +175,7 @@ class BrokerState:
             self._note_delivery(record.properties)
         if change is not None:
             changes.make(tables, change, index, record.store_timestamp)
-        # Last: whoever waits for a change, in another thread, takes this as its end.
+        # Last: a thread that waits for a change takes this as its end.
         tables.last_physical_offset = record.physical_offset
 
     def _note_delivery(self, encoded: bytes) -> None:

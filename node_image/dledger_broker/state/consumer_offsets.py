@@ -12,7 +12,7 @@ class ConsumerOffsets:
 
     def __init__(self) -> None:
         self.by_pair: dict[tuple[str, str], list[int]] = {}
-        """By group and topic; `UNSET` for a queue of which the group never said anything."""
+        """By group and topic; `UNSET` for a queue in which the group never set an offset."""
         self.count = 0
         """The length of all lists together."""
 
@@ -31,7 +31,7 @@ class ConsumerOffsets:
         return None
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set an offset, whether the group goes on or back."""
+        """Set an offset, which may be higher or lower than before."""
         offsets = self.by_pair.setdefault((group, topic), [])
         missing = queue_id + 1 - len(offsets)
         if missing > 0:

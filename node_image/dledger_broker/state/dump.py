@@ -37,7 +37,7 @@ from dledger_formats.rocketmq.topics import TopicConfig
 MAGIC: Final = "DLBROKER"
 VERSION: Final = 1
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A topic with all queues that there may be has 2 MiB."""
+"""A topic with as many queues as possible has 2 MiB."""
 _PIECE_BYTES: Final = 64 * 1024
 
 _OffsetOrUnset: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]

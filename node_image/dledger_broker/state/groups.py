@@ -1,4 +1,4 @@
-"""Consumer groups, the clients that belong to them, and who holds which queues."""
+"""Consumer groups, the clients that belong to them, and which client holds which queue."""
 
 from collections import Counter
 from typing import Final, NamedTuple, Self
@@ -37,8 +37,7 @@ class Groups:
         self._locks: Counter[str] = Counter()
         """How many queues the clients of a group hold. A group without locks is left out."""
         self.changed: dict[str, None] = {}
-        """Groups whose clients changed since somebody took them from here; not part of the state.
-        """
+        """Groups whose clients changed since they were last taken; not part of the state."""
 
     def refusal(self, config: SubscriptionGroup) -> str | None:
         """Return why these settings cannot be set, in words; None if they can."""
@@ -102,18 +101,18 @@ class Groups:
         return True
 
     def has_locks(self, group: str) -> bool:
-        """Return whether a client holds a queue of a group, as those do that consume in order."""
+        """Return whether a client holds a queue of a group, as clients that consume in order do."""
         return group in self._locks
 
     def unlock(self, client_id: str, queue: Queue) -> bool:
-        """Make a queue free. Returns False if this client does not hold it."""
+        """Unlock a queue. Returns False if this client does not hold it."""
         if self.holders.get(queue) != client_id:
             return False
         self._free(queue)
         return True
 
     def unlock_topic(self, topic: str) -> None:
-        """Make all queues of a topic free."""
+        """Unlock all queues of a topic."""
         for queue in [queue for queue in self.holders if queue.topic == topic]:
             self._free(queue)
 

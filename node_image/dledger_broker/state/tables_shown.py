@@ -1,6 +1,6 @@
 """The tables of the state as administrators and other brokers see them. Pure functions.
 
-Any thread may call them: they copy each table before they go through it.
+Any thread may call them: they copy each table before they iterate over it.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from dledger_formats.rocketmq.topics import DataVersion, TopicConfig, TopicTable
 
 
 def topic_config(name: str, topic: Topic) -> TopicConfig:
-    """Return a topic's settings. One that was never set can be read only."""
+    """Return a topic's settings. A topic whose settings were never set is read-only."""
     if topic.config is not None:
         return topic.config
     queues = max(1, len(topic.next_offsets))

@@ -22,7 +22,7 @@ class Topic:
     ) -> None:
         self.config = config
         """The settings; None for a topic that has messages, but was never set: a system topic, or
-        one in a log of Java's.
+        one in a log that Java's broker wrote.
         """
         self.created_index = created_index
         """Index of the entry that created it. Entries before it belong to a deleted topic."""

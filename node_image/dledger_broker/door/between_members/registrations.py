@@ -62,7 +62,7 @@ class Registrations:
         return heard_s <= self._asked_s
 
     def link_ended(self) -> None:
-        """Expect no answer any longer."""
+        """Stop expecting answers."""
         self._request = None
         self._late.clear()
 

@@ -1,5 +1,5 @@
-"""Consumer groups: the leader writes who joins (34) and who leaves (35); every member answers lists
-of clients (38) and checks of a subscription (46).
+"""Consumer groups: the leader writes which clients join (34) and leave (35); every member answers
+requests for lists of clients (38) and for checks of a subscription (46).
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ BEAT: Final = HeartbeatAnswerFields(supports_v2=False, subscription_changed=Fals
 
 
 class GroupRequests:
-    """Answers what clients ask as members of consumer groups, and members for their clients."""
+    """Answers the clients of consumer groups, and members that report on their clients."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class GroupRequests:
         self._leases = leases
 
     def note(self, call: Call) -> None:
-        """Take a note of a member about the clients that it holds. Raises FormatError."""
+        """Take a member's note about the clients that are connected to it. Raises FormatError."""
         note = door_frames.decode_presence(call.command.body)
         knows_all = self._leases.noted(
             note.member, note.seen, note.gone, is_first=note.is_first, is_new=note.is_new,
@@ -76,7 +76,7 @@ class GroupRequests:
         self._leases.remove([(group, client_id)], left, call.arrived_s)
 
     def client_ids(self, call: Call) -> None:
-        """Answer the clients of a group. Raises FormatError."""
+        """Answer with the clients of a group. Raises FormatError."""
         group = call.fields(ConsumerGroupFields).consumer_group
         ids = self._owner.state.client_ids(group)
         if not ids:
@@ -86,18 +86,18 @@ class GroupRequests:
         call.answer(ResponseCode.SUCCESS, body=ConsumerIds(consumer_id_list=ids).to_json())
 
     def check(self, call: Call) -> None:
-        """Return whether a subscription can be served. Raises FormatError, RefusedError."""
+        """Answer whether a subscription can be served. Raises FormatError, RefusedError."""
         request = call.body(CheckClient)
         assert isinstance(request, CheckClient)
         tag_filter.check(request.subscription_data)
         call.answer(ResponseCode.SUCCESS)
 
     def join(self, call: Call) -> None:
-        """Write what is new of a client, at the leader, and answer once that is applied.
+        """Write what is new about a client, at the leader, and answer once it is applied.
 
         Raises FormatError, RefusedError.
         """
-        client, _ = client_of(call.command.body)  # the client's own member tells what is refused
+        client, _ = client_of(call.command.body)  # the client's own member answers with refusals
         state, client_id = self._owner.state, client.client_id
         new: deque[Consumer] = deque()
         for group, consumer in client.consumers.items():
@@ -113,7 +113,7 @@ class GroupRequests:
             call.answer(ResponseCode.SUCCESS, BEAT)
 
     def _join_some(self, call: Call, client: Client, new: deque[Consumer]) -> None:
-        """Propose the next groups of those that a client joins: all at once would take long.
+        """Propose the next groups that a client joins: all at once would take long.
 
         Raises FormatError, RefusedError.
         """
@@ -122,7 +122,7 @@ class GroupRequests:
         try:
             for _ in range(min(GROUPS_AT_ONCE, len(new))):
                 records += self._joining(client.client_id, new.popleft(), created)
-        except BaseException:  # whatever it was: none of these topics gets into the log
+        except BaseException:  # whatever the error: none of these topics gets into the log
             self._forget_topics(created)
             raise
 

@@ -1,8 +1,8 @@
 """Heartbeats (34) and clients that leave (35), at the member that the client is connected to.
 
-A heartbeat that says nothing new is answered here. Any other one goes to the leader, which writes
-who joins, and is answered once this member lists the client: a client that asks for the list at
-once must find itself there.
+A heartbeat that says nothing new is answered here. Any other goes to the leader, which writes that
+the client joins. It is answered once this member lists the client, since a client that asks for the
+list at once must find itself there.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Heartbeats:
         self._now_s = asyncio.get_running_loop().time
         self._last = LastHeartbeats()
         self._joined: list[_Joining] = []
-        """Heartbeats that the leader has answered, and this member does not list yet."""
+        """Heartbeats that the leader has answered, but whose clients this member does not list."""
 
     @property
     def is_idle(self) -> bool:
@@ -51,7 +51,7 @@ class Heartbeats:
         return not self._joined
 
     def beat(self, call: Call) -> None:
-        """Take a heartbeat: all of it that is not refused. Raises FormatError, RefusedError."""
+        """Take every part of a heartbeat that is not refused. Raises FormatError, RefusedError."""
         said = self._last.read(call.connection, call.command.body)
         client, refusal, _ = said
         memberships = [(group, client.client_id) for group in client.consumers]
@@ -88,7 +88,7 @@ class Heartbeats:
         self._last.forget(line)
 
     def answered(self, joining: "_Joining") -> None:
-        """Return the answer of the leader, now or once this member has applied what it has."""
+        """Answer as the leader did, now or once this member has applied what the leader wrote."""
         [answer] = FrameDecoder().feed(joining.answer)
         if answer.code != ResponseCode.SUCCESS and self._to_leader.has_incapable_leader:
             # This member knows the client now, and the leader gets the client's own heartbeats.
@@ -101,7 +101,7 @@ class Heartbeats:
             self._joined.append(joining)
 
     def go_on(self) -> None:
-        """Answer those whom this member lists now, or who have waited for too long."""
+        """Answer the clients that this member lists now, or that have waited for too long."""
         waiting, self._joined = self._joined, []
         now_s = self._now_s()
         for joining in waiting:
@@ -121,7 +121,7 @@ class Heartbeats:
 
 
 def _answer(call: Call, refusal: RefusedError | None) -> None:
-    """Answer a heartbeat of which nothing has to be written."""
+    """Answer a heartbeat for which nothing has to be written."""
     if refusal is not None:
         call.refuse(refusal)
     else:
@@ -130,13 +130,13 @@ def _answer(call: Call, refusal: RefusedError | None) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Joining:
-    """A heartbeat on its way to the leader: the line to which the leader's answer goes."""
+    """A heartbeat on its way to the leader; also the line that receives the leader's answer."""
 
     heartbeats: Heartbeats
     call: Call
     client: Client
     refusal: RefusedError | None
-    """What is told instead of success: a part of the heartbeat does not count."""
+    """The answer instead of success, if a part of the heartbeat does not count."""
     answer: bytes = b""
     reads_waiting: int = 0
 

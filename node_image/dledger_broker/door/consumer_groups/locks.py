@@ -22,7 +22,7 @@ class LockRequests:
         self._broker_name = broker_name
 
     def lock(self, call: Call) -> None:
-        """Answer which queues a client holds. Raises FormatError, RefusedError."""
+        """Lock queues; answer with those that a client holds. Raises FormatError, RefusedError."""
         request, queues = self._read(call)
 
         def locked(held: Sequence[Queue] | None) -> None:
@@ -43,7 +43,7 @@ class LockRequests:
         self._locks.lock(client_id, group, queues, locked, call.arrived_s)
 
     def unlock(self, call: Call) -> None:
-        """Free queues that a client holds. Raises FormatError, RefusedError."""
+        """Unlock queues that a client holds. Raises FormatError, RefusedError."""
         request, queues = self._read(call)
 
         def unlocked(outcome: Outcome) -> None:

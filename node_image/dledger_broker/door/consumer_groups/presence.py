@@ -1,12 +1,14 @@
-"""What this member tells the leader about the clients that are connected to it.
+"""What this member reports to the leader about the clients that are connected to it.
 
 A client may be connected to any member, but only the leader removes the silent ones. So each member
-notes whose heartbeats it has got and whose last connection has closed, and says so soon; every 5 s
-it says that it is there. A leader that does not know the member asks for all of its clients. Each
-is told with the time since its last heartbeat, so that it is as old to every leader.
+notes whose heartbeats it has received and whose last connection has closed, and reports that soon.
+Every 5 s it reports that it is alive. A leader that does not know the member asks for all of its
+clients. Each is reported with the time since its last heartbeat, so that its heartbeat is equally
+old to every leader.
 
-Clients may have gone from a member that had no leader for long, or stood still, to another one, to
-which they send no heartbeat for up to 30 s. So then it is as a member that has just started.
+If a member had no leader for long, or stood still, its clients may have gone to another one, to
+which they send no heartbeat for up to 30 s. So the member then reports as one that has just
+started.
 """
 
 import itertools
@@ -31,7 +33,7 @@ OUT_OF_TOUCH_S: Final = 3.0
 
 
 class Presence:
-    """Keeps what the leader is to be told next. It is also the line to which answers come."""
+    """Keeps what is to be reported to the leader next; also the line that receives the answers."""
 
     born_host = bytes(8)
 
@@ -43,7 +45,7 @@ class Presence:
         now_s: Callable[[], float],
         may_send: Callable[[], bool],
     ) -> None:
-        """`may_send` tells whether there is a leader, and this member does not stop."""
+        """`may_send` returns whether there is a leader, and this member is not stopping."""
         self.reads_waiting = 0
         self._self_id = self_id
         self._clients = clients
@@ -56,7 +58,7 @@ class Presence:
         """When the last heartbeat of each came."""
         self._must_send_all = True
         self._left_of_all = 0
-        """How many clients are to be told until the leader knows of all."""
+        """How many clients are still to be reported until the leader knows of all."""
         self._is_new = True
         """Whether no leader has taken a note since this process started, or was out of touch."""
         self._new_until_s = now_s() + ADOPTED_S
@@ -64,7 +66,7 @@ class Presence:
         self._moved_until_s = -math.inf
         """Until when a client whose connection has closed may be elsewhere, and silent."""
         self._in_touch_s = math.inf
-        """When there was a leader last."""
+        """When there was last a leader."""
         self._is_waiting = False
         """Whether a note has no answer yet."""
         self._next_s = 0.0
@@ -73,7 +75,7 @@ class Presence:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is left that the leader should be told now."""
+        """Return whether nothing is left to be reported to the leader now."""
         return not (self._is_waiting or self._changes or self._must_send_all)
 
     def seen(self, membership: Membership) -> None:
@@ -87,7 +89,7 @@ class Presence:
         self._beaten_s.pop(membership, None)
 
     def leader_changed(self) -> None:
-        """Tell another leader everything."""
+        """Report everything to another leader."""
         self._must_send_all = True
         self._next_s = 0.0
 
@@ -110,13 +112,13 @@ class Presence:
         self._to_leader.take(Call(self, command, self._to_leader, now_s))
 
     def _begin_again(self, now_s: float) -> None:
-        """Tell everything, as a member that has just started."""
+        """Report everything, as a member that has just started does."""
         self._is_new = True
         self._new_until_s = self._moved_until_s = now_s + ADOPTED_S
         self.leader_changed()
 
     def _next_note(self, now_s: float) -> PresenceNote:
-        """Return what is to be told next, and keep it no longer."""
+        """Return the next note, and forget what it reports."""
         is_first, self._must_send_all = self._must_send_all, False
         if is_first:
             self._changes.update(dict.fromkeys(self._clients.held(), True))
@@ -139,7 +141,10 @@ class Presence:
         )
 
     def _age_s(self, membership: Membership, now_s: float, *, is_seen: bool) -> int:
-        """Return the time since a heartbeat; a client that may have moved keeps `ADOPTED_S`."""
+        """Return the age of a heartbeat, in whole seconds.
+
+        The age of a client that may have moved leaves it `ADOPTED_S`.
+        """
         if not is_seen:
             return int(SILENT_S - ADOPTED_S)
         return int(now_s - self._beaten_s.get(membership, now_s))

@@ -1,7 +1,7 @@
-"""What a heartbeat says, without what is refused of it.
+"""What a heartbeat says, without the parts that are refused.
 
-A subscription that is refused costs its client nothing else: not the other subscriptions of its
-consumer, and none of the other groups.
+A refused subscription costs its client nothing else: neither the other subscriptions of its
+consumer nor its other groups.
 
 A client repeats its heartbeat every 30 s, and one of 1,000 subscriptions takes some ms to read. So
 one that equals the last one of its connection is not read again.
@@ -50,7 +50,7 @@ class LastHeartbeats:
         return Said(*client_of(body), digest)
 
     def keep(self, line: BrokerConnection, said: Said) -> None:
-        """Keep what was read, once the client has its place among those that are kept."""
+        """Keep what was read, once this member has accepted the client."""
         self._by_line[line] = said
 
     def forget(self, line: BrokerConnection) -> None:
@@ -80,17 +80,17 @@ def client_of(body: bytes) -> tuple[Client, RefusedError | None]:
 
 
 def _taken(asked: Consumer, refusals: list[RefusedError]) -> Consumer | None:
-    """Return what is taken of a consumer, in an order of its own: Java's sets have none.
+    """Return the accepted part of a consumer, sorted: Java's sets have no order.
 
-    None is returned if its group's name is refused, or all that it wants besides its own returns:
-    its part of the queues would be read by nobody.
+    Return None if its group's name is refused, or if all its subscriptions are, besides that to its
+    own retry topic: nobody would read its share of the queues.
     """
     group = asked.group_name
     count = len(refusals)
     try:
         retry_topic(group)
     except RefusedError as refusal:
-        # One that was raised would keep the frames that it passed, and what those hold.
+        # The raised error would keep the stack frames that it passed, and what they hold.
         refusals.append(RefusedError(refusal.code, refusal.remark))
         return None
     taken = []

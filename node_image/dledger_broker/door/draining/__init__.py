@@ -1,1 +1,1 @@
-"""When a member lets its clients go elsewhere: it stops, or is cut off from the others."""
+"""How a member sends its clients elsewhere when it stops, or is cut off from the others."""

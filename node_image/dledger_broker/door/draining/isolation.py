@@ -1,8 +1,8 @@
-"""A member that has no leader for long: its clients should find a better one.
+"""A member that has had no leader for long: its clients should find a better one.
 
-It serves what it has. What others store does not arrive, so a pull would wait there for nothing.
-Its connection is closed, and the client connects again: to another member, if the group has one
-address.
+The member serves what it has. Messages that others store do not arrive, so a pull would wait for
+nothing. Its connection is closed, and the client connects again: to another member, if the group
+has one address.
 """
 
 import asyncio

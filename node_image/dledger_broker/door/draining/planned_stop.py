@@ -1,13 +1,14 @@
-"""The stop of a member that is told to stop: its clients go elsewhere, and lose nothing.
+"""The planned stop of a member: its clients go elsewhere, and lose nothing.
 
-The member has handed its leadership over. Behind a Service, clients may still be led to it until
+The member has handed its leadership over. Behind a Service, clients may still be routed to it until
 every node knows that it stops; for that time it goes on as a door. If no other member could lead,
-it still leads, takes no messages, and nobody is elected before it ends: so it does not go on.
+it still leads, takes no messages, and nobody is elected before it ends. Then it does not go on as a
+door.
 
-Then it accepts no further clients and answers the pulls that it holds. Clients above 5.3.1 get
-GO_AWAY for whatever they ask from then on: they connect again and ask there. Of other clients
-nothing more is read. What was read is answered, and the connections end with a reset, which clients
-of 4.9 notice at once.
+Next it accepts no further clients and answers the pulls that it holds. Clients above 5.3.1 get
+GO_AWAY for whatever they ask from then on: they connect again and ask there. From other clients
+nothing more is read. Requests that were read are answered, and the connections end with a reset,
+which clients of 4.9 notice at once.
 """
 
 import asyncio
@@ -23,15 +24,15 @@ from dledger_node.remoting.gate import Gate
 from dledger_node.slices import in_slices
 
 PASS_ON_S: Final = 2.0
-"""How long a Service may still lead new clients here. kube-proxy applies changes once a second."""
+"""How long a Service may still route new clients here. kube-proxy applies changes once a second."""
 ANSWERED_S: Final = 2.5
-"""How long what was read may take to be answered, as anywhere else."""
+"""How long requests that were read may take to be answered, as anywhere else."""
 AWAY_S: Final = 0.25
-"""Time in which clients read the last answers, and ask again those whose pulls were held."""
+"""Time for clients to read the last answers, and for those whose pulls were held to ask again."""
 
 
 class Leading(Protocol):
-    """The member, as far as it is asked here."""
+    """The member, as far as it is used here."""
 
     @property
     def leads(self) -> bool:
@@ -39,7 +40,7 @@ class Leading(Protocol):
 
 
 class PlannedStop:
-    """Where the stop of a member is."""
+    """The progress of a member's stop."""
 
     def __init__(self, settings: BrokerSettings, member: Leading) -> None:
         self._member = member

@@ -1,1 +1,1 @@
-"""The way of requests to the leader, and what arrives there; where they wait, and their order."""
+"""How requests reach the leader: where they wait, in what order, and how the leader takes them."""

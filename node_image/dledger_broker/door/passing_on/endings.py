@@ -1,7 +1,7 @@
-"""Requests that end without the leader: some in each turn of the event loop.
+"""Requests that end without the leader, some of them in each turn of the event loop.
 
-Thousands may end at once when there is no leader for two seconds, or when one gives no answer. To
-answer each takes 10 µs, and its members elect a leader just then.
+Thousands may end at once when there is no leader for two seconds, or when a leader does not answer.
+Each answer takes 10 µs, and the members elect a leader just then.
 """
 
 import itertools
@@ -20,7 +20,7 @@ class Endings:
     def __init__(
         self, leave: Callable[[WaitingRequest], None], call_soon: CallSoon | None = None
     ) -> None:
-        """`leave` counts a request no longer; `call_soon` is that of `Slices`."""
+        """`leave` stops counting a request; `call_soon` is that of `Slices`."""
         self._leave = leave
         self._left: deque[tuple[RefusedError, deque[WaitingRequest]]] = deque()
         self._slices = Slices(self._end, call_soon)
@@ -50,7 +50,7 @@ class Endings:
         return bool(self._left)
 
     def _taken_off(self) -> Iterator[tuple[WaitingRequest, RefusedError]]:
-        """Take requests off, one after the other."""
+        """Remove and yield the requests, one after the other."""
         while self._left:
             refused, every = self._left[0]
             waiting = every.popleft()

@@ -18,7 +18,7 @@ from dledger_node.remoting.service import PeerLine
 class FromDoors:
     """Takes requests that other members pass on.
 
-    Their answers of one turn of the event loop leave in one frame.
+    The answers of one turn of the event loop are sent in one frame.
     """
 
     def __init__(self, member: Member, door: Door) -> None:
@@ -49,7 +49,7 @@ class FromDoors:
                 self._take(PassedOnCall(way_back, request, self._door, now_s))
 
     def answer(self, line: PeerLine, answer: DoorAnswer) -> None:
-        """Return an answer at the end of this turn of the event loop."""
+        """Send an answer at the end of this turn of the event loop."""
         if not self._answers:
             self._loop.call_soon(self._flush)
         self._answers.setdefault(line, []).append(answer)
@@ -78,7 +78,7 @@ def _put_off(call: Call) -> None:
 
 
 class PassedOnLine:
-    """The way back of one request: to the member that has passed it on."""
+    """The way back for one answer, to the member that passed the request on."""
 
     __slots__ = ("_doors", "_number", "_peer", "born_host", "reads_waiting", "way")
 
@@ -95,7 +95,7 @@ class PassedOnLine:
         self.turn(self.way, data)
 
     def turn(self, way: Way, data: bytes = b"") -> None:
-        """Tell the other member what became of the request."""
+        """Report to the other member what became of the request."""
         self._doors.answer(self._peer, DoorAnswer(self._number, way, data))
 
     def go_on(self) -> None:

@@ -26,16 +26,16 @@ class OnTheWay:
         return number
 
     def take(self, number: int) -> WaitingRequest | None:
-        """Return the request with this number, and keep it no longer."""
+        """Remove and return the request with this number; None if there is none."""
         return self._sent.pop(number, None)
 
     def take_all(self) -> list[WaitingRequest]:
-        """Return all requests, and keep them no longer."""
+        """Remove and return all requests."""
         every, self._sent = list(self._sent.values()), {}
         return every
 
     def take_unanswered(self, now_s: float) -> list[WaitingRequest]:
-        """Return those whose answer is late, and keep them no longer."""
+        """Remove and return the requests whose answers are late."""
         oldest_s = now_s - DOUBT_S
         late = [each for each in self._sent.items() if each[1].call.arrived_s <= oldest_s]
         for number, _ in late:

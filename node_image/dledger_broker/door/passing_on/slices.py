@@ -1,7 +1,7 @@
-"""How many of the requests that waited one turn of the event loop serves or sends.
+"""How many waiting requests are served or sent in one turn of the event loop.
 
-Thousands may wait when a leader is elected. To serve them all at once would keep the new leader
-from its heartbeats for longer than its followers wait for one.
+Thousands may wait when a leader is elected. If all were served at once, the new leader would send
+no heartbeat for longer than its followers wait for one.
 """
 
 import asyncio
@@ -35,8 +35,9 @@ class WaitingSlices:
         """Whether the next slice was put off to the next turn."""
 
     def of(self, queue: deque[WaitingRequest], requests_max: int) -> Iterator[WaitingRequest]:
-        """Take requests from the queue, up to so many, or messages of batches, or BYTES_MAX; the
-        next turn goes on, if any are left.
+        """Take requests from the queue, up to `requests_max` or BYTES_MAX.
+
+        Each message of a batch counts as a request. The next turn goes on if any are left.
         """
         count = size = 0
         while queue:

@@ -4,10 +4,11 @@ While no leader is known, or a new one is not ready, requests wait here. When th
 without an answer are sent to the next one. A message keeps the number that it was sent under
 (`door_numbers`), so that it is in the log once; every other request may be repeated.
 
-A request that was never passed on, or surely had no effect, ends with code 14 after 2 s; producers
-then try again. One that may have had its effect ends with code 1 after 2.5 s. A leader of a release
-that takes no requests from other members is not asked again for 3 s: requests end with 14 at once.
-Nor is one from which nothing came over a new link, until something comes over another one.
+A request that was never passed on, or certainly had no effect, ends with code 14 after 2 s;
+producers then try again. One that may have taken effect ends with code 1 after 2.5 s. A leader of a
+release that takes no requests from other members is not asked again for 3 s: requests end with 14
+at once. The same holds for a leader from which nothing came over a new link, until something comes
+over another one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +38,7 @@ from dledger_node.slices import CallSoon
 
 
 class ToLeader:
-    """The way of all requests to the leader."""
+    """Passes all requests to the leader."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ToLeader:
         elif waiting is not None:
             self._room.queue.append(waiting)
             if self._slices.is_next_due:
-                self._hand_on(1)  # at least as many go as come, so that the room empties
+                self._hand_on(1)  # at least as many leave as come, so that the room empties
             else:
                 self.go_on()
 
@@ -118,7 +119,7 @@ class ToLeader:
         self._hand_on(REQUESTS_MAX)
 
     def _hand_on(self, requests_max: int) -> None:
-        """Serve or send so many of the requests that wait, at most."""
+        """Serve or send at most `requests_max` of the waiting requests."""
         leadership = self._leadership
         if leadership.is_proven:
             self._leave_link()
@@ -190,7 +191,7 @@ class ToLeader:
     # -- waiting -----------------------------------------------------------------------------------
 
     def _enter(self, call: Call) -> WaitingRequest | None:
-        """Count a request that waits; None if it is refused."""
+        """Return a request that is now counted as waiting; None if it is refused."""
         waiting = WaitingRequest(call, self._next_order)
         refusal = "this member stops" if self._is_closed else self._room.refusal(waiting)
         if refusal is not None:
@@ -219,7 +220,7 @@ class ToLeader:
         return True
 
     def _leave(self, waiting: WaitingRequest) -> None:
-        """Count a request no longer, which ends without the leader."""
+        """Stop counting a request that ends without the leader."""
         self._room.leave(waiting)
         if waiting.number is not None:
             self._numbers.resolve(waiting.number, stored=False)
@@ -227,7 +228,7 @@ class ToLeader:
     # -- sending -----------------------------------------------------------------------------------
 
     def _send_next(self, link: DoorLink, requests_max: int) -> None:
-        """Send what waits, in its order; what needs no numbers does not wait for them."""
+        """Send what waits, in order; requests that need no numbers do not wait for them."""
         room = self._room
         for waiting in self._slices.of(room.unnumbered, requests_max):
             if not self._send(link, waiting):
@@ -239,7 +240,7 @@ class ToLeader:
                 room.unnumbered.append(waiting)
 
     def _send(self, link: DoorLink, waiting: WaitingRequest) -> bool:
-        """Send a request to the leader; False if it must wait for a number."""
+        """Send a request to the leader; return False if it must wait for a number."""
         call = waiting.call
         if call.is_passed_on or waiting.size > REQUEST_BYTES_MAX:
             self._endings.end([waiting], refusals.TOO_LONG)
@@ -271,7 +272,7 @@ class ToLeader:
         return self._link
 
     def _leave_link(self) -> None:
-        """Give up the link to a member that leads no longer, and take its requests back."""
+        """Give up the link to a member that no longer leads, and take its requests back."""
         link, self._link = self._link, None
         if link is not None:
             link.abort()
@@ -292,11 +293,11 @@ class ToLeader:
             self._take_back_sent(link)
 
     def heard(self) -> None:
-        """Take note that the leader lives."""
+        """Take note that the leader is alive."""
         self._hearing.heard()
 
     def refused(self, requests: range) -> None:
-        """End what the leader cannot take, and ask it no longer for some time."""
+        """End the requests that the leader cannot take, and do not ask it for some time."""
         link = self._link
         if link is None:
             return

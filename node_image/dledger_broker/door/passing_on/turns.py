@@ -1,7 +1,7 @@
-"""The order of requests that have no numbers: one that is repeated must undo no later one. No IO.
+"""The order of requests that have no numbers: a repeated one must not undo a later one. No IO.
 
 An offset that is committed again after a newer one would set a group back, and a queue that is
-locked again after it was freed would stay locked. So requests about one thing take turns: the
+locked again after it was unlocked would stay locked. So requests about one thing take turns: the
 offset of a queue in a group, or what one client holds. None is sent before an older one that must
 be sent again, and none is sent again after a newer one.
 """
@@ -36,7 +36,7 @@ class _Thing:
 
     count: int = 0
     later: int = 0
-    """How many of them were put off, and are not in the queue again."""
+    """How many of them were put off, and are not back in the queue."""
     on_way: set[int] = field(default_factory=set)
     """The orders of those that were sent, and have not come back."""
     newest_sent: dict[int, _Place] = field(default_factory=dict)
@@ -52,14 +52,14 @@ class _Thing:
         )
 
     def came_back(self, waiting: WaitingRequest) -> None:
-        """Let older ones be sent again, once nothing is on its way any longer."""
+        """Let older ones be sent again, once nothing is on its way."""
         self.on_way.discard(waiting.order)
         if not self.on_way:
             self.newest_sent = self.newest_ended.copy()
 
 
 class Turns:
-    """The things of all requests that wait, or are on their way."""
+    """The subjects of all requests that wait, or are on their way."""
 
     def __init__(self) -> None:
         self._things: dict[Hashable, _Thing] = {}
@@ -87,21 +87,21 @@ class Turns:
         return thing is not None and thing.later > 0
 
     def put_off(self, waiting: WaitingRequest) -> None:
-        """Let those that came after a request follow it."""
+        """Make the requests that came after this one follow it."""
         thing = self._things.get(waiting.thing)
         if thing is not None:
             thing.later += 1
             thing.came_back(waiting)
 
     def put_back(self, every: Iterable[WaitingRequest]) -> None:
-        """Take note that these requests are put off no longer."""
+        """Take note that these requests are no longer put off."""
         for waiting in every:
             thing = self._things.get(waiting.thing)
             if thing is not None:
                 thing.later -= 1
 
     def is_overtaken(self, waiting: WaitingRequest) -> bool:
-        """Return whether a newer request was sent before this one; if not, this one is now sent."""
+        """Return whether a newer request was sent before; if not, count this one as sent."""
         thing = self._things.get(waiting.thing)
         if thing is None:
             return False
@@ -119,7 +119,7 @@ def _raise(newest: dict[int, _Place], waiting: WaitingRequest) -> None:
 
 
 def _is_harmless(code: int, newer: int) -> bool:
-    """Return whether a request may follow a newer one, as heartbeats and locks may each other."""
+    """Return whether a request does not undo a newer one, as with heartbeats and locks."""
     return (code == _HEARTBEAT and newer in _LOCKS) or (code in _LOCKS and newer == _HEARTBEAT)
 
 

@@ -16,11 +16,11 @@ from dledger_node.services import drafts
 HOLD_S: Final = drafts.HOLD_S
 """How long a request waits for a leader. Clients give up after 3 s, and try again before."""
 DOUBT_S: Final = drafts.WAIT_S
-"""How long the answer of a request may take that may have had its effect."""
+"""How long an answer may take if the request may have taken effect."""
 REPEAT_MIN_S: Final = 0.05
 REPEAT_MAX_S: Final = 0.4
-"""The least and the longest pause between copies that a leader does not take. Short enough that one
-of the last copies learns of a commit that came just in time.
+"""The shortest and the longest pause between copies that a leader does not take. The longest is
+short enough that one of the last copies learns of a commit that came just in time.
 """
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _BATCH_FLAGS: Final = {
@@ -53,7 +53,7 @@ class WaitingRequest:
         self.call = call
         self.order = order
         self.count = numbers_of(call)
-        """How many numbers it needs; 0 for a request that may be repeated without."""
+        """How many numbers it needs; 0 for a request that may be repeated without them."""
         self.client = call.line.born_host
         """The client's address."""
         self.size = request_bytes(call.command.body, call.command.ext_fields)
@@ -67,10 +67,10 @@ class WaitingRequest:
         self.is_stored = False
         """Whether its messages are in the log."""
         self.may_be_stored = False
-        """Whether a copy is, or was, on its way whose end is not known."""
+        """Whether a copy was sent whose outcome is not known."""
 
     def pause(self, now_s: float) -> None:
-        """Put the next copy off: not at first, then for twice as long each time."""
+        """Put the next copy off: not at all the first time, then for twice as long each time."""
         self.next_s = now_s + self.pause_s
         self.pause_s = min(max(2 * self.pause_s, REPEAT_MIN_S), REPEAT_MAX_S)
 
@@ -81,9 +81,9 @@ class WaitingRequest:
 
     @property
     def place(self) -> tuple[float, int]:
-        """Its place among those that came before and after it.
+        """The request's place among those that came before and after it.
 
-        A request that this member began to serve as the leader got its order later than it came.
+        A request that this member began to serve as the leader got its order later than it arrived.
         """
         return self.call.arrived_s, self.order
 
@@ -99,7 +99,7 @@ class WaitingRequest:
 
     @property
     def is_lost(self) -> bool:
-        """Whether its end can never be known, because it had no number."""
+        """Whether the outcome can never be known, because the request had no number."""
         return self.is_in_doubt and self.number is None
 
     def request(self, request_number: int) -> DoorRequest:
@@ -112,9 +112,9 @@ class WaitingRequest:
         )  # fmt: skip
 
     def end(self, refused: RefusedError) -> bytes:
-        """Return the answer without the leader: `refused`, unless the request may have its effect.
+        """Return the answer without the leader: `refused`, unless it may take effect.
 
-        It is empty if the client wants none, or another member tells the client.
+        The answer is empty if the client wants none, or if another member answers the client.
         """
         call = self.call
         call.waiting = None
@@ -152,7 +152,7 @@ def refuse(call: Call, remark: str) -> None:
 
 
 def in_doubt(call: Call) -> None:
-    """End a request that may have had its effect."""
+    """End a request that may have taken effect."""
     if call.is_passed_on:
         call.turned(Way.IN_DOUBT)
         return

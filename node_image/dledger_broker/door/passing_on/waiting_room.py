@@ -24,7 +24,7 @@ class WaitingRoom:
         self.queue: deque[WaitingRequest] = deque()
         """Requests to be sent or served next, in the order in which they came."""
         self.unnumbered: deque[WaitingRequest] = deque()
-        """Requests that wait for numbers. All came before those in the queue that do, too."""
+        """Requests that wait for numbers. All came before those in the queue that need some."""
         self.later: list[WaitingRequest] = []
         """Requests that the leader could not take just now."""
         self.turns = Turns()
@@ -77,14 +77,14 @@ class WaitingRoom:
         self.turns.put_off(waiting)
 
     def take_all(self) -> list[WaitingRequest]:
-        """Return all that waits, and keep it no longer."""
+        """Remove and return all waiting requests."""
         self.put_back()
         every = list(self.queue)
         self.queue.clear()
         return every
 
     def take_late(self, now_s: float) -> list[WaitingRequest]:
-        """Return those whose time is up, and keep them no longer."""
+        """Remove and return the requests whose time is up."""
         late = [each for each in (*self.unnumbered, *self.queue) if each.is_late(now_s)]
         if late:
             gone = set(late)
@@ -110,7 +110,7 @@ class WaitingRoom:
         self.turns.enter(waiting)
 
     def leave(self, waiting: WaitingRequest) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         self._add(waiting, -1, -waiting.size)
         self.turns.leave(waiting)
 

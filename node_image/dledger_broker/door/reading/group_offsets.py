@@ -22,7 +22,7 @@ class GroupOffsets:
         self._queues = queues
 
     def query(self, call: Call) -> None:
-        """Answer where a group continues. Raises FormatError.
+        """Answer with the offset where a group continues. Raises FormatError.
 
         A group that never committed an offset of a young queue begins at 0, unless the client says
         that it does not want that.

@@ -19,7 +19,7 @@ class HeldPulls:
         self.woken: dict[Pull, None] = {}
         """The pulls that are to be served."""
         self._leaderless: dict[Pull, None] = {}
-        """The pulls that a leader could answer."""
+        """The pulls that wait for a leader."""
         self._by_queue: dict[QueueId, dict[Pull, None]] = {}
         self._by_line: dict[object, dict[Pull, None]] = {}
 
@@ -30,7 +30,10 @@ class HeldPulls:
         return chain.from_iterable(self._by_queue.values())
 
     def add(self, pull: Pull, *, needs_leader: bool = False) -> bool:
-        """Hold a pull, also until there is a leader. Returns False if too many are held."""
+        """Hold a pull; return False if too many are held.
+
+        A pull that `needs_leader` waits for a leader, too.
+        """
         of_line = self._by_line.get(pull.call.line, {})
         if self.count >= HELD_MAX or len(of_line) >= HELD_OF_CLIENT_MAX:
             return False
@@ -43,7 +46,7 @@ class HeldPulls:
         return True
 
     def release(self, pull: Pull) -> None:
-        """Hold a pull no longer."""
+        """Stop holding a pull."""
         self.count -= 1
         self.woken.pop(pull, None)
         self._leaderless.pop(pull, None)
@@ -63,15 +66,15 @@ class HeldPulls:
         self.woken.update(self._leaderless)
 
     def expired(self, now_s: float) -> Iterator[Pull]:
-        """Return those that were held long enough."""
+        """Return the pulls that were held long enough."""
         return (pull for pull in self if pull.deadline_s <= now_s)
 
     def of_line(self, line: object) -> list[Pull]:
-        """Return those of a connection."""
+        """Return the pulls of a connection."""
         return list(self._by_line.get(line, ()))
 
     def lines_of_late(self, until_s: float) -> Iterator[object]:
-        """Return the connections with a pull that came until then."""
+        """Return the connections with a pull that came no later than `until_s`."""
         for line, pulls in self._by_line.items():
             if any(pull.call.arrived_s <= until_s for pull in pulls):
                 yield line

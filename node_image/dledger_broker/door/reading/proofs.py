@@ -16,11 +16,11 @@ from dledger_broker.door.calls.call import Call
 
 
 class Prover(Protocol):
-    """The member, as far as it is asked here."""
+    """The member, as far as it is used here."""
 
     def prove(self, done: Callable[[bool], object]) -> None:
-        """Call `done` once: whether this member has committed all entries that were acknowledged
-        before this call.
+        """Call `done` once with whether this member has committed all entries that were
+        acknowledged before this call.
         """
 
     @property
@@ -106,7 +106,7 @@ class Proofs:
         self._ask_soon()
 
     def _end(self, asked: list[_Asked], *, proved: bool) -> None:
-        with ExitStack() as stack:  # it ends the others also after one that fails
+        with ExitStack() as stack:  # ends the others even after one fails
             for call, decided, _ in reversed(asked):
                 stack.callback(call.line.go_on)
                 stack.callback(decided, proved)

@@ -7,7 +7,7 @@ from dledger_formats.rocketmq.pulls import PullAnswerFields
 
 
 def answer_found(pull: Pull, found: Found, min_offset: int, end_offset: int) -> None:
-    """Answer with messages, or that none of those that were looked at is wanted."""
+    """Answer with messages, or that none of the messages that were looked at is wanted."""
     fields = PullAnswerFields(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
@@ -64,8 +64,8 @@ class EndedPulls:
     def outdated(self, pull: Pull, end_offset: int) -> bool:
         """Let a client ask again if it has subscribed to other tags while its pull was held.
 
-        What was skipped did not have the tags of then, and stock clients filter messages once more
-        by the tags of when they asked. Returns whether the pull is answered.
+        The skipped messages did not have the earlier tags, and stock clients filter messages again
+        by the tags that they had when they asked. Returns whether the pull is answered.
         """
         is_outdated = pull.was_held and self._requests.is_outdated(pull)
         if is_outdated:

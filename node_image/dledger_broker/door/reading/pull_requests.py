@@ -1,4 +1,4 @@
-"""What a pull asks for, whether it may, and the same pull as the leader gets it from a member."""
+"""What a pull asks for, whether that is allowed, and how a member passes it on to the leader."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -39,8 +39,8 @@ class Pull:
     codes: frozenset[int] | None
     """The codes of the wanted tags; None for all messages."""
     offset: int
-    """The offset that is read next: that of the request, or the one after messages that it skips;
-    where the consumer goes on if that of the request does not exist.
+    """The offset that is read next: that of the request, or the one after skipped messages; if the
+    request's offset does not exist, the one where the consumer goes on.
     """
     deadline_s: float
     """Until when it may be held."""
@@ -55,18 +55,18 @@ class Pull:
 
     @property
     def door_min_offset(self) -> int | None:
-        """The first offset that the member has that passed the pull on; None if none did."""
+        """The first offset of the member that passed the pull on; None if none did."""
         fields = self.fields
         return fields.door_min_offset if isinstance(fields, PassedOnFields) else None
 
     def for_leader(self, min_offset: int, now_s: float) -> Call:
-        """Return the call with which the leader is asked; this member has `min_offset` first.
+        """Return the call that asks the leader; `min_offset` is the first offset of this member.
 
-        The leader does not know the client's connection, so it is told the subscription. The time
-        that the leader has counts from now on: the pull may have been held before for long.
+        The leader does not know the client's connection, so the call has the subscription. The
+        leader's time counts from now on, since the pull may have been held for long before.
         """
         fields, subscription = self.fields, self.subscription
-        told = PassedOnFields(
+        passed_on = PassedOnFields(
             consumer_group=fields.consumer_group,
             topic=fields.topic,
             queue_id=fields.queue_id,
@@ -84,7 +84,7 @@ class Pull:
         call = self.call
         command = RemotingCommand(
             code=call.command.code, opaque=call.command.opaque, flag=call.command.flag,
-            version=call.command.version, ext_fields=told.to_ext(),
+            version=call.command.version, ext_fields=passed_on.to_ext(),
         )  # fmt: skip
         return Call(call.line, command, call.door, now_s)
 
@@ -114,7 +114,8 @@ class PullRequests:
     def is_outdated(self, pull: Pull) -> bool:
         """Return whether the client of a pull of some tags has subscribed to others since.
 
-        Only the heartbeats of its own connection count: without one, it has told no other tags.
+        Only the heartbeats of its own connection count: without one, the client has named no other
+        tags.
         """
         fields = pull.fields
         if pull.codes is None or fields.sys_flag & _SUBSCRIPTION:

@@ -22,7 +22,7 @@ class LoopReads(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """Holds what was found for a pull."""
+    """What was found for a pull."""
 
     min_offset: int
     """The first offset of its queue."""
@@ -44,8 +44,8 @@ def find(reader: MessageReader, pull: Pull, end_offset: int, *, has_all: bool) -
 def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | None:
     """Find the messages of a short pull (`is_short`) with a reader that does not block.
 
-    None if a thread has to look: at what is not in the page cache, at what is not sound at first
-    sight, and for tags that few messages have, since it looks at more of them.
+    Return None if a thread has to look: at what is not in the page cache or not sound at first
+    sight, and for tags that few messages have, since a thread looks at more messages.
     """
     if not is_short(pull):
         return None

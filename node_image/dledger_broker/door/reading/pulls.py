@@ -2,10 +2,10 @@
 
 A pull at the end of its queue is held until a message arrives, its time is up, or its client is
 gone. An offset beyond the end is that of a topic which was deleted and created again, or of a log
-that has lost its end. Its consumer goes on where its group continues, since that is deleted with
-the topic, or else with the first message, once the member has applied everything that was
-acknowledged before the pull came. What a member no longer has, the leader may have: its pull goes
-on to the leader, which alone says that messages are gone.
+that has lost its end. Its consumer goes on where its group continues, since the group's offset is
+deleted with the topic, or else with the first message, once the member has applied everything that
+was acknowledged before the pull came. The leader may have messages that a member no longer has. So
+a pull of them goes on to the leader, which alone says that messages are gone.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 
 
 class PullsMember(Protocol):
-    """The member, as far as it is asked here."""
+    """The member, as far as it is used here."""
 
     @property
     def leader_id(self) -> str | None:
@@ -134,7 +134,7 @@ class Pulls:
         return len(answered) == count
 
     def cut_off(self, arrived_until_s: float) -> None:
-        """Cut the connections of the pulls that came until then: this member has no leader."""
+        """Cut the connections of pulls that came by then: this member has no leader."""
         self._cut_off_until_s = arrived_until_s
         self._cutting.begin()
 
@@ -187,7 +187,7 @@ class Pulls:
                 self._serve(pull)
 
     def _judge(self, pull: Pull) -> None:
-        """Go on with a pull once the state has all that was acknowledged before it, or cannot."""
+        """Serve a pull once the state has all that was acknowledged before it; else hold it."""
 
         def decided(is_proved: bool) -> None:
             pull.is_proved = is_proved
@@ -201,7 +201,7 @@ class Pulls:
     def _below(self, pull: Pull, min_offset: int) -> None:
         """Answer a pull of messages that this member no longer has.
 
-        What its leader may still have, no other member calls gone.
+        Only the leader says that messages are gone; any other member asks its leader for them.
         """
         call = pull.call
         if self._owner.is_proven:
@@ -221,7 +221,7 @@ class Pulls:
             self._pass_on(pull.for_leader(min_offset, self._loop.time()))
 
     def _read_cached(self, pull: Pull) -> None:
-        """Answer a pull from the page cache, in its turn. What is not there a thread reads."""
+        """Answer a pull from the page cache, in its turn; let a thread read what is not there."""
         assert self._cached is not None
         assert self._thread_turns is not None
         end_offset = self._end_offset(pull)
@@ -264,7 +264,7 @@ class Pulls:
             self._wait_for_proof(pull)
             return
         except (DeletedError, NotBuiltError):
-            self._hold(pull)  # the units of a deleted topic will go, and those that lack will come
+            self._hold(pull)  # units of a deleted topic will go, and missing ones will come
             return
         except UnitRefusedError as error:
             if created_index != self._owner.created_index(pull.queue.topic):
@@ -291,7 +291,7 @@ class Pulls:
             self._hold(pull)
 
     def _wait_for_proof(self, pull: Pull) -> None:
-        """Hold a pull until the log was read far enough; that may be so by now."""
+        """Hold a pull until the log has been read far enough, unless it has been by now."""
         is_late = pull.deadline_s <= self._loop.time()
         if is_late or self._reader.kept.is_proof_wanted(pull.queue):
             self._hold(pull)
@@ -308,11 +308,11 @@ class Pulls:
             self._serve(pull)
 
     def _answer(self, pull: Pull, found: Found, min_offset: int, end_offset: int) -> bool:
-        """Answer with what was found, or with where a consumer goes on that was beyond the end. If
-        nothing was found, a pull that was held waits on.
+        """Answer with what was found, or with where a consumer that was beyond the end goes on.
 
-        Otherwise each message of a queue would cost a request of every group that does not want it.
-        Returns whether the pull is answered.
+        If nothing was found, a pull that was held goes on waiting. Otherwise each message of a
+        queue would cost a request of every group that does not want it. Returns whether the pull is
+        answered.
         """
         if self._ends.outdated(pull, end_offset):
             return True

@@ -38,7 +38,9 @@ YOUNG_SHARE: Final = 0.4
 """The share of the memory that Java's broker counts on for the end of its log."""
 
 Look: TypeAlias = Callable[[QueueId, int, bool], ExtFields]
-"""Looks in a queue up to its end, in a thread; whether the queue has all its messages."""
+"""Looks into a queue up to its end, in a thread; the bool says whether the queue has all its
+messages.
+"""
 
 
 class QueueOffsets:
@@ -67,7 +69,7 @@ class QueueOffsets:
         self._loop = asyncio.get_running_loop()
 
     def max_offset(self, call: Call) -> None:
-        """Answer the offset that the next message gets. Raises FormatError."""
+        """Answer with the offset that the next message gets. Raises FormatError."""
         fields = call.fields(MaxOffsetFields)
 
         def answer() -> None:
@@ -77,7 +79,7 @@ class QueueOffsets:
         self._prove(call, answer)
 
     def min_offset(self, call: Call) -> None:
-        """Answer the offset of the first message. Raises FormatError."""
+        """Answer with the offset of the first message. Raises FormatError."""
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:
@@ -86,9 +88,9 @@ class QueueOffsets:
         self._look_up(call, fields, look)
 
     def first_if_young(self, call: Call, fields: QueueFields) -> None:
-        """Answer 0 if the queue still has its first message and is young, else QUERY_NOT_FOUND.
+        """Answer with 0 if the queue is young and has its first message, else with QUERY_NOT_FOUND.
 
-        So a new consumer of a new topic gets also what was sent before it began, by Java's rule
+        So a new consumer of a new topic also gets what was sent before it began, by Java's rule
         (ConsumerManageProcessor.queryConsumerOffset of 5.3).
         """
         reader, tables = self._reader, self._owner.state.tables
@@ -106,7 +108,7 @@ class QueueOffsets:
             call.answer(ResponseCode.QUERY_NOT_FOUND, OffsetAnswerFields(), remark=NEVER_COMMITTED)
 
     def search(self, call: Call) -> None:
-        """Answer the first message that is not older than a time. Raises FormatError.
+        """Answer with the offset of the first message not older than a time. Raises FormatError.
 
         An UPPER boundary means the last message that is not younger.
         """
@@ -122,7 +124,7 @@ class QueueOffsets:
         self._look_up(call, fields, look)
 
     def earliest(self, call: Call) -> None:
-        """Answer when the first message was stored. Raises FormatError."""
+        """Answer with the time when the first message was stored. Raises FormatError."""
         fields, reader = call.fields(QueueFields), self._reader
 
         def look(queue: QueueId, end: int, has_all: bool) -> ExtFields:

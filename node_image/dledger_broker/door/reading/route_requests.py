@@ -11,7 +11,7 @@ from dledger_node.embedding import Member
 
 
 class RouteRequests:
-    """Answers what clients ask of a name server (105, 106 and 206)."""
+    """Answers the requests that clients have for a name server (105, 106 and 206)."""
 
     def __init__(
         self, settings: BrokerSettings, member: Member, owner: LogOwner, addresses: Addresses
@@ -22,7 +22,7 @@ class RouteRequests:
         self._addresses = addresses
 
     def route(self, call: Call) -> None:
-        """Answer the route of a topic. Raises FormatError."""
+        """Answer with the route of a topic. Raises FormatError."""
         name = call.fields(TopicFields).topic
         topic = self._owner.state.tables.topics.by_name.get(name)
         config = routes.config_of(self._settings, name, topic)
@@ -34,11 +34,11 @@ class RouteRequests:
         call.answer(ResponseCode.SUCCESS, body=route.to_json())
 
     def cluster(self, call: Call) -> None:
-        """Answer the brokers of the cluster."""
+        """Answer with the brokers of the cluster."""
         info = routes.cluster(self._settings, self._addresses.route(self._member.leader_id))
         call.answer(ResponseCode.SUCCESS, body=info.to_json())
 
     def topics(self, call: Call) -> None:
-        """Answer the names of all topics."""
+        """Answer with the names of all topics."""
         names = routes.topic_list(self._settings, self._owner.state.tables.topics.by_name)
         call.answer(ResponseCode.SUCCESS, body=names.to_json())

@@ -1,7 +1,8 @@
-"""Reads of threads: few of one connection at a time, and none while it does not read its answers.
+"""Reads in threads: few of one connection at a time, and none while it does not read its answers.
 
-Each read may return a message of 4 MiB, and what a thread has read is sent whatever waits to be
-sent. So many reads of one connection at once would be cut off by the limit on unread answers.
+Each read may return a message of 4 MiB, and what a thread has read is sent even if much is still
+unsent. So with many reads at once, a connection would exceed the limit on unread answers, and be
+cut.
 """
 
 from collections import Counter, deque
@@ -48,6 +49,6 @@ class ThreadTurns:
         self._turns.release(reader)
 
     def forget(self, reader: Reader) -> None:
-        """Drop the reads of a connection that is closed, except for those that threads do."""
+        """Drop the reads of a connection that is closed, except for those in threads."""
         self._waiting.pop(reader, None)
         self._under_way.pop(reader, None)

@@ -22,7 +22,7 @@ class MessageViews:
         self._loop = asyncio.get_running_loop()
 
     def message(self, call: Call) -> None:
-        """Answer the message at the offset that its id names. Raises FormatError, RefusedError."""
+        """Answer with the message at the offset in its id. Raises FormatError, RefusedError."""
         offset = call.fields(ViewMessageFields).offset
         if offset > self._owner.state.tables.last_physical_offset:
             raise RefusedError(

@@ -15,7 +15,7 @@ AWAITED_MAX: Final = 10_000
 
 
 class Leading(Protocol):
-    """The member, as far as it is asked here."""
+    """The member, as far as it is used here."""
 
     @property
     def leads(self) -> bool:
@@ -51,7 +51,7 @@ class AwaitedRepeats:
         return not self._waiting
 
     def wait(self, index: int, arrived_s: float, done: Callable[[bool], None]) -> None:
-        """Call `done` once: whether this member has committed the entry at `index`, in the term
+        """Call `done` once with whether this member has committed the entry at `index`, in the term
         that it leads now, at most `WAIT_S` after the request came.
         """
         repeat = _Repeat(index, self._member.term, arrived_s + WAIT_S, done)
@@ -68,7 +68,7 @@ class AwaitedRepeats:
             return
         outcomes = [(repeat, self._outcome(repeat)) for repeat in self._waiting]
         self._waiting = [repeat for repeat, outcome in outcomes if outcome is None]
-        with ExitStack() as stack:  # it calls the others also after one that fails
+        with ExitStack() as stack:  # calls the others even after one fails
             for repeat, outcome in reversed(outcomes):
                 if outcome is not None:
                     stack.callback(repeat.done, outcome)

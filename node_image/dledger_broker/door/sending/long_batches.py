@@ -1,4 +1,4 @@
-"""Batches of so many messages that a thread checks and encodes them: it takes tens of ms.
+"""Batches of so many messages that a thread checks and encodes them, which takes tens of ms.
 
 Meanwhile nothing else of a client's connection to the leader is handled, so its messages keep their
 order. A batch that another member has passed on, or that has waited for a leader, holds nothing up:
@@ -22,7 +22,7 @@ from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_node.remoting.read_turns import READS_WAITING_MAX
 
 BYTES_MAX: Final = 32 * 1024 * 1024
-"""What may wait for the thread."""
+"""The most bytes of batches that may wait for the thread."""
 
 
 def is_long(body: bytes) -> bool:
@@ -32,7 +32,7 @@ def is_long(body: bytes) -> bool:
     try:
         return message_batch.count(body, enough=COUNT_MAX + 1) > COUNT_MAX
     except FormatError:
-        return False  # it will be refused, in words that tell more
+        return False  # it will be refused with a better reason
 
 
 class LongBatches:
@@ -58,8 +58,8 @@ class LongBatches:
     ) -> None:
         """Let the thread `encode` a batch, then `propose` its records.
 
-        Both may raise FormatError and RefusedError, which the client is told. Raises RefusedError
-        if too much waits for the thread.
+        Both may raise FormatError and RefusedError, with which the client is answered. Raises
+        RefusedError if too much waits for the thread.
         """
         size = len(call.command.body)
         if self._bytes + size > BYTES_MAX:

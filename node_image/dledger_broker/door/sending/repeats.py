@@ -43,7 +43,7 @@ def numbers_of(call: Call, count: int) -> Numbers | None:
 
 
 def way_of(draft: Draft, outcome: Outcome) -> Way | None:
-    """Return how a request goes on whose draft is not committed; None if it must be refused."""
+    """Return what becomes of a request whose draft is not committed; None if it must be refused."""
     if outcome is Outcome.UNKNOWN:
         return Way.IN_DOUBT
     return None if draft.refusal is None else _WAYS.get(draft.refusal)

@@ -1,8 +1,8 @@
-"""Messages that a consumer could not use and returns (36), at the leader: to be delivered again, or
-dead letters.
+"""Messages that a consumer could not process and returns (36), at the leader: they are delivered
+again, or become dead letters.
 
-A client whose request fails sends the message to the retry topic of its
-group by itself, so nothing is lost.
+A client whose request fails sends the message to the retry topic of its group by itself, so nothing
+is lost.
 """
 
 import asyncio

@@ -57,10 +57,10 @@ class SendDraft(RecordDraft):
     repeats: Numbers | None
     """All numbers of the send, if this draft has only those messages that the log lacked."""
     queue_id: int
-    """The queue that the client is told; a delayed message waits in another one."""
+    """The queue that the answer names; a delayed message waits in another one."""
     unique_key: str | None
     created: TopicConfig | None
-    """The topic that the draft creates: its first record does."""
+    """The topic that the draft's first record creates; None if it exists."""
 
 
 class Sends:
@@ -141,7 +141,7 @@ class Sends:
         records: list[bytearray],
         created: TopicConfig | None,
     ) -> None:
-        """Propose records for a place, which is another one than the message's if it is delayed.
+        """Propose records for a place, which differs from the message's if that is delayed.
 
         Raises FormatError and RefusedError.
         """
@@ -180,7 +180,7 @@ class Sends:
         return new, new
 
     def _is_dead(self, fields: SendMessageFields) -> bool:
-        """Return whether a consumer sends a message again that its group has had too often."""
+        """Return whether a consumer resends a message that its group has received too often."""
         if not fields.topic.startswith(topic_names.RETRY_PREFIX):
             return False
         group = fields.topic.removeprefix(topic_names.RETRY_PREFIX)
@@ -265,12 +265,12 @@ class Sends:
             for sequence, index in zip(numbers.sequences, indexes, strict=True)
             if index is None
         ]
-        if not by_sequence.keys() >= set(missing):  # the log had one of them, and is unsure now
+        if not by_sequence.keys() >= set(missing):  # the log had one of them, and lacks it now
             draft.call.turned(Way.IN_DOUBT)
             return
         bodies = [by_sequence[sequence] for sequence in missing]
         created = draft.created
-        try:  # what the draft has of its topic was forgotten when it was refused
+        try:  # the draft's new topic was forgotten when the draft was refused
             if created is not None and self._owner.topic(created.topic_name) is not None:
                 created = None
             changes = () if created is None else (self._owner.create_topic(created),)
