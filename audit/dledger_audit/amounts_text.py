@@ -20,7 +20,7 @@ def lines(amounts: Amounts | None) -> Iterator[str]:
 
 
 def summary(amounts: Amounts) -> str:
-    """Return what all segments have together, or why that is not known."""
+    """Return the totals of all segments, or why they are not known."""
     if amounts.problem:
         return f"not known: {amounts.problem}"
     live = sum(each.live_bytes for each in amounts.segments)

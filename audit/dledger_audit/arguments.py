@@ -186,7 +186,7 @@ def _master(text: str) -> str:
 
 
 def _writable(text: str) -> str:
-    """Check the folder of a file that is written after hours of reading."""
+    """Check a file's folder now, since the file is written after hours of reading."""
     path = Path(text)
     if text != STANDARD_OUTPUT and not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
@@ -196,10 +196,10 @@ def _writable(text: str) -> str:
 
 
 def _history(text: str) -> Path | str:
-    """Check a local folder that is written after hours of reading; it need not exist yet."""
+    """Check a local folder now, since it is written after hours of reading; it need not exist."""
     place = folder(text)
     if isinstance(place, Path):
-        # Unlike those of Path, these raise no error below a folder that may not be read.
+        # Unlike the methods of Path, these functions raise no error below an unreadable folder.
         existing = next((path for path in (place, *place.parents) if os.path.exists(path)), place)
         if not os.path.isdir(existing):
             raise argparse.ArgumentTypeError(f"{existing} is no folder")

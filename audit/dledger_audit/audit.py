@@ -35,13 +35,13 @@ class AuditResult:
     segments: tuple[SegmentTotals, ...] = ()
     """What was read of each segment of each member."""
     outlooks: tuple[Outlook, ...] = ()
-    """What each member removes next that tells its retention."""
+    """What each member that reports its retention removes next."""
     compaction: Amounts | None = None
     """What a first run of compaction would drop now; None if no member answered."""
 
 
 def audit(passes: Passes, capture: Capture, ask_again: AskAgain) -> AuditResult:
-    """Read the logs once, what moved meanwhile and what differs a second time."""
+    """Read the logs once; read what moved meanwhile, and what differs, a second time."""
     settled = settle(passes, capture, ask_again)
     comparison = compare(settled.table, settled.electorate)
     outcomes: list[Outcome] = []
@@ -130,7 +130,7 @@ def _runs(outcomes: Sequence[Outcome]) -> Iterator[Run]:
 
 
 def _is_explained(outcome: Outcome, outcomes: Sequence[Outcome]) -> bool:
-    """Return whether histories differ only because of a difference that is named anyway."""
+    """Return whether histories differ only because of a difference that another outcome names."""
     return outcome.kind == HISTORY and any(
         each.kind in DIVERGENCE
         and each.first_index < outcome.first_index

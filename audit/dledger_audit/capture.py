@@ -127,7 +127,7 @@ def ask_again(captured: Capture, connect: Connect = HttpFiles) -> dict[str, Mani
 def shortfalls(
     manifests: Mapping[str, Manifest], electorate: Electorate, highest_index: int
 ) -> list[Finding]:
-    """Report members whose copies do not count, that hold less than the others, or something else.
+    """Report members whose copies do not count, or that hold fewer entries or foreign files.
 
     `highest_index` is the highest index that any member was known to hold as committed.
     """
@@ -139,7 +139,7 @@ def shortfalls(
 
 
 def change(member: str, held: Held) -> Finding:
-    """Report a member whose log moved whenever it was read."""
+    """Report a member whose log changed during both readings."""
     text = "the member's log changed while it was read, twice; audit again when it is steady"
     return _warning(member, CHANGED, text, held.first, held.last)
 
@@ -205,7 +205,7 @@ def _not_counted(manifests: Mapping[str, Manifest], voters: frozenset[str]) -> l
 def _late_or_empty(
     manifests: Mapping[str, Manifest], held: Mapping[str, Held], highest_index: int
 ) -> list[Finding]:
-    """Report members that hold nothing, and those that begin later and cannot tell why."""
+    """Report members that hold nothing, and members that begin later and report no retention."""
     found = [
         _warning(
             member, NOTHING_COMMITTED, "the member has no committed entry, so none was compared"
@@ -225,7 +225,7 @@ def _late_or_empty(
 
 
 def _foreign(manifests: Mapping[str, Manifest]) -> list[Finding]:
-    """Report files in the folders of segments that are none."""
+    """Report files in the folders of segments that are no segments."""
     return [
         _warning(
             member,
@@ -244,7 +244,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _begins_later(status: NodeStatus, lowest: int, begin: int) -> Finding:
-    """Report entries that a member of an earlier release has not, and others have."""
+    """Report entries that a member of an earlier release lacks and others hold."""
     found = _warning(
         status.self_id,
         BEGINS_LATER,

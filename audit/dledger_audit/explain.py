@@ -89,7 +89,7 @@ HISTORY: Final = {
         "them; an audit without --since-last reads everything"
     ),
 }
-"""What concerns no range of entries."""
+"""What is wrong or of note, without a range of entries."""
 
 SNAPSHOTS: Final = {
     "bad_snapshot": (

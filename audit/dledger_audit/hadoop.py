@@ -24,7 +24,7 @@ _LENGTH_MAX: Final = 300
 
 
 class HadoopError(Exception):
-    """A file system refuses, or cannot be reached; the message says what."""
+    """A file system refused an operation, or cannot be reached; the message says which."""
 
 
 class HadoopFolder:
@@ -62,7 +62,7 @@ class HadoopFolder:
         return True
 
     def put(self, source: Path, name: str) -> None:
-        """Copy a local file, or a folder with all that is in it, in place of what has the name.
+        """Copy a local file, or a folder and its content, in place of whatever has the name.
 
         A run that has lost the folder's lock meanwhile stops before the next file.
         """
@@ -74,9 +74,7 @@ class HadoopFolder:
                 self._put_file(file, "/".join((name, *parts)))
 
     def replace(self, source: Path, name: str) -> None:
-        """Copy a local file so that the name has the old content or the new one at any time, and
-        only while this run holds the folder.
-        """
+        """Replace a file by a local one, atomically, and only while this run holds the folder."""
         self.put(source, name + HADOOP_UNFINISHED)
         self._check_lock()
         with self._told(f"does not rename {name}"):
@@ -86,9 +84,9 @@ class HadoopFolder:
             self._context.rename(self._path(name + HADOOP_UNFINISHED), self._path(name), options)
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it exists.
+        """Remove a file, or a folder and its content, if it exists.
 
-        What has the name may be another run's if the lock was lost, so it is checked before.
+        The lock is checked first: if it was lost, the file may be another run's.
         """
         self._check_lock()
         with self._told(f"does not remove {name}"):
@@ -98,7 +96,7 @@ class HadoopFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs from the folder. The lock of a run that was killed ends by itself."""
+        """Lock the folder against other runs. The lock of a killed run expires."""
         lock = RenewedLock(self, HADOOP_LOCK_FILE)
         with self._told("cannot be written"):
             self._files.mkdirs(self._path())
@@ -114,9 +112,9 @@ class HadoopFolder:
             self._unlock(lock)
 
     def _check_lock(self) -> None:
-        """Refuse if a run that holds the folder has lost it.
+        """Raise HadoopError if this run held the folder and has lost its lock.
 
-        The lock itself removes its files only before the run holds the folder, and after.
+        The lock removes its own files only before the run holds the folder, and afterwards.
         """
         if self._lock is not None:
             with self._held_by_others():
@@ -164,7 +162,7 @@ class HadoopFolder:
             return bool(self._files.rename(self._path(name), self._path(to)))
 
     def _check_local_lock(self) -> None:
-        """Refuse a folder that a run without a URI holds, which only a local one can be."""
+        """Raise HadoopError if a run that was given a path, not a URI, holds this local folder."""
         if self._local_folder is None:
             return
         with self._told("cannot be locked"):
@@ -213,19 +211,19 @@ class HadoopFolder:
         try:
             yield
         except Py4JJavaError as error:
-            said = str(error.java_exception.toString())[:_LENGTH_MAX]
-            raise HadoopError(f"{self.uri} {what}: {said}") from error
+            reason = str(error.java_exception.toString())[:_LENGTH_MAX]
+            raise HadoopError(f"{self.uri} {what}: {reason}") from error
         except (Py4JError, OSError) as error:
             raise HadoopError(f"{self.uri} {what}: {str(error)[:_LENGTH_MAX]}") from error
 
 
 def warn(text: str) -> None:
-    """Tell the user what went wrong after the work was done."""
+    """Print what went wrong after the work was done on standard error."""
     sys.stderr.write(f"dledger-audit: {text}\n")
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Return a local folder for what is copied from a Hadoop file system, and to it."""
+    """Yield a temporary local folder for copies from and to a Hadoop file system."""
     with tempfile.TemporaryDirectory(prefix="dledger-audit-") as folder:
         yield Path(folder)

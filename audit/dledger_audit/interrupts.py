@@ -1,7 +1,7 @@
-"""Ctrl-C (SIGINT) while Spark starts, works and stops: a KeyboardInterrupt, and no word of Spark's.
+"""Ctrl-C (SIGINT) while Spark runs: it raises KeyboardInterrupt, and Spark logs nothing.
 
-PySpark's own handler asks the JVM to cancel its jobs, in the midst of another call. Both sides log
-that with tracebacks.
+PySpark's own handler asks the JVM to cancel its jobs in the middle of another call. Both sides log
+tracebacks then.
 """
 
 import logging
@@ -40,8 +40,8 @@ class Interrupts:
     def held(self) -> Iterator[None]:
         """Hold SIGINT back until the end of the block.
 
-        Interrupted, `launch_gateway` removes the folder that the JVM is to write to. The JVM would
-        stay forever then. Otherwise, it ends with this process.
+        If `launch_gateway` is interrupted, it removes the folder that the JVM is to write to, and
+        the JVM runs forever. Otherwise, the JVM ends with this process.
         """
         held: list[int] = []
         self._held = held

@@ -4,7 +4,7 @@
     dledger-audit compact --group orders --member ... --decoder kv --archive FOLDER
     dledger-audit verify-compaction n0=http://orders-n0:40912,n1=http://... FOLDER
 
-The exit code tells the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
+The exit code is the verdict (`dledger_formats.audit.ExitCode`): 0 Sound, 3 Incomplete,
 4 Damaged, 5 Diverged; with `--verdict-exits-0` it is 0 for each of them.
 It is 2 for a wrong command line, 6 if compaction is refused, and 70 if the
 program itself failed.
@@ -55,7 +55,7 @@ NO_HISTORY: Final = "HistoryUnusable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Audited:
-    """What an audit found, and what is left to do with its memory."""
+    """The result of an audit, and whether its history was kept."""
 
     result: AuditResult
     summary: AuditSummary
@@ -99,7 +99,7 @@ def _run_audit(options: argparse.Namespace) -> int:
         return _ended_without_result(options, NO_EXECUTORS, error, outputs)
     except (HistoryError, hadoop.HadoopError) as error:
         return _ended_without_result(options, NO_HISTORY, error, outputs)
-    except Exception:  # exit code 70 tells a failed audit from a verdict
+    except Exception:  # exit code 70 distinguishes a failed audit from a verdict
         traceback.print_exc()
         return ExitCode.FAILED
     if audited.not_kept is not None:
@@ -113,7 +113,7 @@ def _run_audit(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _local_memory(options: argparse.Namespace) -> Iterator[Memory | None]:
-    """Hold the history in a local folder and read it; None if there is none."""
+    """Lock and load the history in a local folder; yield None if the options name none."""
     if options.history is None or is_uri(options.history):
         yield None
         return
@@ -126,8 +126,8 @@ def _audit(
 ) -> _Audited:
     """Audit the captured members; start Spark only if at least one member answered.
 
-    The summary does not have the amounts, so it is written before their pass, which may take more
-    memory than the pod has. The history is replaced before it, too.
+    The summary is written, and the history replaced, before the pass over the amounts, which may
+    take more memory than the pod has. The summary does not contain the amounts.
     """
     if not captured.manifests:
         result = AuditResult(findings=captured.findings, totals={})
@@ -162,7 +162,7 @@ def _audit(
 
 
 def _saved(memory: Memory, folder: Path) -> HistoryError | None:
-    """Replace the history, and return what failed: the verdict counts more than the history."""
+    """Replace the history. Return an error, because the verdict counts more than the history."""
     try:
         save(memory, folder)
     except HistoryError as error:
@@ -200,13 +200,16 @@ def _amounts(
 def _ended_without_result(
     options: argparse.Namespace, reason: str, error: Exception, outputs: Outputs
 ) -> int:
-    """Tell why there is no result. A Job that says so has ended: it would find none again."""
+    """Report why there is no result; return the exit code.
+
+    A Job that has reported the reason exits with 0: if it ran again, it would fail again.
+    """
     sys.stderr.write(f"dledger-audit: {error}\n")
     if options.summary_file is not None:
         failure = AuditFailure(failed=reason, message=str(error))
         outputs.to_file(options.summary_file, failure.to_json())
-    is_told = options.verdict_exits_0 and not outputs.has_failed
-    return ExitCode.SOUND if is_told else ExitCode.FAILED
+    is_reported = options.verdict_exits_0 and not outputs.has_failed
+    return ExitCode.SOUND if is_reported else ExitCode.FAILED
 
 
 def _output(kind: str, captured: Capture, audited: AuditResult, summary: AuditSummary) -> str:

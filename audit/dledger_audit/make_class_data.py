@@ -25,11 +25,11 @@ WRITE_S_MAX: Final = 180.0
 
 def main(file: Path) -> None:
     """Write the file. Raises RuntimeError if Spark does not work, or Java does not write it."""
-    # A builder of images may not know the name of its own host.
+    # An image builder may be unable to resolve its own host name.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     file = file.absolute()
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Java would end with a signal if it got a part of a file.
+    # Java would end with a signal if it read a partial file.
     unfinished = file.with_name(f"{file.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     with session("local[1]", class_data=ClassData(unfinished, is_written=True)) as context:

@@ -1,6 +1,6 @@
 """Writes what an audit found: the summary, the report and the page.
 
-An output that cannot be written does not prevent the others: they tell of hours of reading.
+If one output cannot be written, the others still are: they hold the results of hours of reading.
 """
 
 import sys

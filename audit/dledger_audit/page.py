@@ -1,8 +1,8 @@
 """The result of an audit as one HTML page, which opens no URL and runs no script.
 
-The page is built as a tree and not from text, so that nothing that a member has told can become
-markup. It has at most about a MiB, whatever the audit found: the newest segments and the first
-findings are shown.
+The page is built as a tree and not from text, so that no text from a member can become markup. It
+has at most about a MiB, whatever the audit found: the newest segments and the first findings are
+shown.
 """
 
 from collections.abc import Iterable, Sequence

@@ -51,7 +51,10 @@ class Passes(SnapshotPass, ReplayPass, Protocol):
         cuts: Iterable[int],
         ranges: Sequence[Range] = (),
     ) -> pa.Table:
-        """Return the digests of these ranges, or else of everything, as rows of DIGEST_SCHEMA."""
+        """Return the digests of these ranges, or of everything if there are none.
+
+        The table has rows of DIGEST_SCHEMA.
+        """
         ...
 
     def outcomes(self, manifests: Mapping[str, Manifest], comparer: PieceComparer) -> pa.Table:
@@ -107,7 +110,7 @@ class SparkPasses:
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
     ) -> pa.Table | None:
-        """Return what the entries of each step do, each key once a step."""
+        """Return the changes of each step, one row per key; None if more than `rows_max` rows."""
         tasks = step_tasks(copies_of(manifests, self.urls), steps)
         rows = (
             frame_of(self.context, tasks, read_task, DELTA_SCHEMA)
@@ -123,7 +126,7 @@ class SparkPasses:
         return rows if len(rows) <= rows_max else None
 
     def data(self, listed: Listed) -> bytes | None:
-        """Return the data of a snapshot; None if it cannot be read any more."""
+        """Return the data of a snapshot; None if it can no longer be read."""
         try:
             with _open(self.urls[listed.member]) as files:
                 return b"".join(data_of(files, listed))
@@ -137,10 +140,10 @@ class SparkPasses:
         cuts: Iterable[int],
         ranges: Sequence[Range],
     ) -> tuple[list[SegmentTask], MembersView]:
-        """Plan as the data source does, and return what reads the tasks.
+        """Plan as the data source does; return the tasks, and the view that reads them.
 
-        The source itself is not asked, because Spark would start three processes with Python to
-        plan one query, each of which takes half a second.
+        The source itself is not used, because Spark would start three Python processes to plan one
+        query, each of which takes half a second.
         """
         plain = {member: json.loads(each.to_json()) for member, each in manifests.items()}
         asked = {
@@ -157,7 +160,7 @@ class SparkPasses:
 
 
 def read_following(files: HttpFiles, listed: Listed, *, is_newest: bool) -> SnapshotRead:
-    """Read a snapshot, or if it is the newest one of its member, the one that replaced it."""
+    """Read a snapshot; if it was its member's newest and was replaced, read its successor."""
 
     def newest() -> HeldSnapshot | None:
         try:
@@ -169,5 +172,5 @@ def read_following(files: HttpFiles, listed: Listed, *, is_newest: bool) -> Snap
 
 
 def _open(url: str) -> HttpFiles:
-    """Open the snapshots of a member. Each request delays a task by 20 seconds if it hangs."""
+    """Open a member to read its snapshots. A request that hangs delays a task by 20 seconds."""
     return HttpFiles(url, timeout_seconds=10, attempts_max=2)

@@ -1,8 +1,8 @@
 """Where archives and histories are: local folders, or URIs of Hadoop file systems. Pure.
 
 A run locks the file `lock` of a local folder, which stays there. A Hadoop file system has no such
-locks, so there a file is the lock while it is renewed (`renewed_lock`). It has another name, since
-a local folder may be named by a URI, too, or be copied with its `lock`.
+locks, so there a file is the lock while it is renewed (`renewed_lock`). Its name differs, since a
+local folder may also be given as a URI, or be copied with its `lock`.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 LOCK_FILE: Final = "lock"
 HADOOP_LOCK_FILE: Final = "lock.hadoop"
 HADOOP_UNFINISHED: Final = ".part"
-"""What follows the name of a file that is not complete yet in a Hadoop file system."""
+"""The suffix of an incomplete file in a Hadoop file system."""
 _URI: Final = re.compile("[A-Za-z][A-Za-z0-9+.-]*://.*")
 
 

@@ -3,8 +3,8 @@
 The file names its holder and a number, which rises with each renewal. Another run is refused as
 soon as it sees the number change. It takes the lock over once the number has stayed the same for
 `STALE_S`, because then the holder was killed. No clocks of two machines are compared. A holder that
-was stopped for so long and goes on finds out that it has lost the lock, at the latest right before
-it would write, rename or remove something.
+was paused for that long and continues notices that it has lost the lock, at the latest right before
+it writes, renames or removes something.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class RenewedLock:
         self._alone = threading.Lock()
 
     def acquire(self) -> None:
-        """Take the lock, also of a run that was killed. Raises LockHeldError."""
+        """Take the lock, also from a run that was killed. Raises LockHeldError."""
         seen, since_s = None, 0.0
         while not self._files.create(self._name):
             found = self._files.read(self._name)
@@ -98,7 +98,7 @@ class RenewedLock:
 
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:
-        """Renew the lock in a thread meanwhile. An error there is met again by `check`."""
+        """Renew the lock in a thread during the block. An error there recurs in `check`."""
         ended = threading.Event()
 
         def renew() -> None:
@@ -116,8 +116,10 @@ class RenewedLock:
             thread.join()
 
     def _is_mine(self) -> bool:
-        """A renewal that failed may have written its number, or may not have, or may have emptied
-        the file. Nobody takes such a file over before it has been the same for STALE_S.
+        """Return whether this run still holds the lock.
+
+        A failed renewal may or may not have written its number, or may have emptied the file. No
+        other run takes such a file over before it has stayed the same for STALE_S.
         """
         found = self._files.read(self._name)
         if found is None or found.startswith(self._holder):
@@ -131,7 +133,7 @@ class RenewedLock:
         self._is_written, self._renewed_s = True, begun_s
 
     def _take_over(self, found: bytes) -> None:
-        """Move a dead run's lock out of the way, but no other's that has taken it over before."""
+        """Remove a dead run's lock. Raises LockHeldError if another run took it over first."""
         aside = f"{self._name}.{self._holder.decode()}"
         if not self._files.move(self._name, aside):
             return

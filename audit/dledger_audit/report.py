@@ -42,7 +42,7 @@ def summarize(capture: Capture, audited: AuditResult) -> AuditSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(AuditSummary):
-    """The summary, and what is told only on request because it has no bound."""
+    """The summary, and parts that are printed only on request because they have no bound."""
 
     next_removals: list[Outlook]
     compaction: Amounts | None
@@ -51,12 +51,12 @@ class Report(AuditSummary):
 
 def full(summary: AuditSummary, audited: AuditResult) -> Report:
     """Return the report that `--output json` prints."""
-    told = {each.name: getattr(summary, each.name) for each in fields(summary)}
-    return Report(**told, next_removals=list(audited.outlooks), compaction=audited.compaction)
+    summarized = {each.name: getattr(summary, each.name) for each in fields(summary)}
+    return Report(**summarized, next_removals=list(audited.outlooks), compaction=audited.compaction)
 
 
 def text(capture: Capture, summary: AuditSummary, audited: AuditResult) -> str:
-    """Render the verdict, a table of members, the findings, worst first, and what goes next."""
+    """Render the verdict, the members, the findings, worst first, next removals and compaction."""
     totals = audited.totals
     shown = summary.first_findings[:FINDINGS_SHOWN_MAX]
     left_out = len(summary.first_findings) - len(shown)

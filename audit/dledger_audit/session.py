@@ -1,4 +1,4 @@
-"""The Spark session, alike in a pod of 2 GiB, on a laptop, with executors and in the tests."""
+"""The Spark session, the same in a pod of 2 GiB, on a laptop, with executors and in the tests."""
 
 import importlib.resources
 import os
@@ -64,8 +64,8 @@ def session(
     A `SparkSession` of this context starts Spark SQL, with the settings of every session. `chosen`
     are more settings. Without `class_data`, the JVM reads the file that the environment names, if
     there is one. Call this once in a process: the JVM stays until the process ends. Sets
-    PYSPARK_PYTHON in the environment, because Spark takes the workers' interpreter from there. It
-    must be this one, unless the workers run elsewhere.
+    PYSPARK_PYTHON in the environment, because Spark takes the workers' interpreter from there. That
+    must be this process's interpreter, unless the workers run elsewhere.
     """
     if chosen is None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -97,7 +97,7 @@ def _silence(context: SparkContext) -> None:
 
 
 def _stop(context: SparkContext) -> None:
-    """Stop Spark. If its JVM has ended, that replaces neither a result nor another error."""
+    """Stop Spark. If its JVM has ended already, the run keeps its result or its own error."""
     try:
         context.stop()
     except (OSError, Py4JError) as error:

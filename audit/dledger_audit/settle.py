@@ -1,4 +1,4 @@
-"""Tell what moved while the logs were read from what is damaged.
+"""Distinguish what moved while the logs were read from what is damaged.
 
 A manifest holds only for a moment. Retention removes segments, a restarted member knows a lower
 committed index until it has a leader, and a healing member replaces its log. So every member is
@@ -6,7 +6,7 @@ asked again after the pass:
 
     its log begins later        what was removed meanwhile is not missed
     it has another `life`       if anything of it was missing or damaged, it is read once more, and
-                                its new status tells whether its copies count and what it lacks;
+                                its new status shows whether its copies count and what it lacks;
                                 if its life changes again meanwhile, it counts as not read: changed
     its new life ends earlier   what was not served above its new committed index is not missed;
                                 other faults there are not read again: changed
@@ -47,7 +47,7 @@ class Settled:
     electorate: Electorate
     table: DigestTable
     first: Mapping[str, Manifest]
-    """The first manifests of the same members: of those that were read once more, the old ones."""
+    """The first manifests of the same members, also of members that were read once more."""
     again: Mapping[str, Manifest]
     """The manifests of the members that answered once more, after the pass."""
 
@@ -104,7 +104,7 @@ def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
 
 
 def held_by(said: Manifest) -> Held:
-    """Return what a member says it holds."""
+    """Return the range of entries that a member reports."""
     return Held(first=max(0, said.status.ledger_begin_index), last=said.status.committed_index)
 
 
@@ -130,7 +130,7 @@ def ends_of(manifests: Mapping[str, Manifest]) -> dict[str, int]:
 def _restated(
     electorate: Electorate, manifests: Mapping[str, Manifest], held: Mapping[str, Held]
 ) -> Electorate:
-    """Return whose copies count by these manifests, of the same voters."""
+    """Return the electorate by these manifests, with the same voters."""
     voters = electorate.voters & manifests.keys()
     return replace(
         electorate,
@@ -171,7 +171,7 @@ def _beyond(
 
 
 def _is_fault(run: Run) -> bool:
-    """Return whether a run, unless it was just not served, keeps a verdict from being Sound."""
+    """Return whether a run excludes the verdict Sound, other than by entries not served."""
     if run.check in (UNREADABLE, check_name(Flag.SHORT_FILE)):
         return False
     return judge([finding(run, is_elsewhere=False)]) is not Verdict.SOUND
@@ -221,7 +221,7 @@ def _without(rows: pa.Table, members: Mapping[str, object] | list[str]) -> pa.Ta
 
 
 def _unserved(rows: pa.Table, member: str) -> pa.Table:
-    """Take the files of a member that seemed short for files that it did not serve."""
+    """Count files of a member that seemed short as not served."""
     is_short = pc.and_(
         pc.equal(rows["member"], member), pc.equal(rows["flags"], int(Flag.SHORT_FILE))
     )

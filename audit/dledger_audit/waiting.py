@@ -1,11 +1,11 @@
-"""Waits for members that cannot be read yet, and says so: they open their logs, or refuse an audit
-token that was just made.
+"""Waits for members that are still opening their logs, or that refuse a new audit token.
 
-    the member opens its log    it is asked for as long as it says so, up to a bound
+    the member opens its log    it is asked again as long as it says so, up to a bound
     the member refuses a token  a new Secret reaches members and this pod minutes apart, so the
-                                member is asked for a bounded time; without a token there is no wait
+                                member is asked again for a bounded time; without a token there is
+                                no wait
 
-Each wait is logged, with how far the member is. If it ends without success, the error says so, too.
+Each wait is logged with the member's progress. If the wait fails, the error has both as well.
 """
 
 import argparse
@@ -30,7 +30,7 @@ TOKEN_S_MAX: Final = 150
 PAUSE_S: Final = 2.0
 LOGGED_EVERY_S: Final = 30.0
 _PROBED_FILE: Final = "currterm"
-"""Small, and given to whoever may read the log."""
+"""A small file, which the member serves to any client that may read the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Waits:
 
     @contextmanager
     def opened(self, place: str) -> "Iterator[OpenFiles | _Awaited]":
-        """Open a member's URL, whose manifest is waited for, or a folder."""
+        """Open a folder, or a member's URL, whose `manifest` waits for the member."""
         with opened(place) as files:
             yield _Awaited(files, place, self) if isinstance(files, HttpFiles) else files
 
@@ -68,7 +68,7 @@ class _Awaited:
     def manifest(self) -> Manifest:
         """Return the manifest, once the member has opened its log and gives its files.
 
-        Raises ReadError, which tells how long the member was waited for, and how far it was.
+        Raises ReadError, which says how long the wait was, and how far the member had come.
         """
         waits = self._waits
         found, _ = self._asked(self._files.manifest, OpeningError, waits.opening_s_max)
@@ -78,7 +78,7 @@ class _Awaited:
         return self._files.manifest() if has_waited else found
 
     def _probe(self) -> None:
-        """Raise UnauthorizedError if the member gives no files. What else fails shows later."""
+        """Raise UnauthorizedError if the member refuses the token. Log any other error."""
         try:
             self._files.read_file(_PROBED_FILE, 0, 1)
         except UnauthorizedError:
@@ -87,7 +87,7 @@ class _Awaited:
             _LOG.info("%s", error)
 
     def _asked(self, ask: Callable[[], T], later: type[ReadError], s_max: float) -> tuple[T, bool]:
-        """Ask for as long as the answer is `later`; also return whether that took a wait."""
+        """Repeat `ask` while it raises `later`, for `s_max`; also return whether it waited."""
         waits = self._waits
         began_s = waits.clock()
         logged_s, has_waited = began_s - LOGGED_EVERY_S, False

@@ -7,11 +7,11 @@ from typing import Final
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 CPU_REQUEST: Final = "DLEDGER_AUDIT_CPU_REQUEST"
-"""The variable with the CPUs that the pod's resources request, which counts without a limit."""
+"""The environment variable with the pod's CPU request, which counts if there is no CPU limit."""
 
 MIB: Final = 1 << 20
 DRIVER_BYTES: Final = 1200 * MIB
-"""The driver: Spark's heap, 1 GiB of which an audit fills a third, what the JVM needs besides, and
+"""The driver: Spark's heap (an audit fills a third of its 1 GiB), what else the JVM needs, and
 Python with the findings.
 """
 WORKER_BYTES: Final = 360 * MIB
@@ -19,8 +19,10 @@ WORKER_BYTES: Final = 360 * MIB
 
 
 def count(cpus: float, memory_bytes: int | None) -> int:
-    """Return how many workers fit these CPUs and this memory; None for memory without a limit. At
-    least one: an audit with less memory is slow or is killed, which its Job tells. Pure.
+    """Return how many workers fit these CPUs and this memory, but at least one. Pure.
+
+    `memory_bytes` is None without a limit. With too little memory, an audit is slow, or is killed,
+    which its Job shows.
     """
     fit = math.ceil(cpus)
     if memory_bytes is not None:
