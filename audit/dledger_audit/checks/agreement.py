@@ -82,7 +82,7 @@ def agreement(
     """Yield the outcomes of the piece with these indexes, given all packs of it by member.
 
     `is_fresh` says that the chain CRCs before the piece do not differ, `has_differed` that whole
-    copies of it did in the first reading: then it is told who has it intact.
+    copies of it did in the first reading: then `READ_AGAIN` names the members with intact copies.
     """
     copies = _copies(packs, first_index, last_index, electorate)
     if copies is None:
@@ -145,7 +145,7 @@ def _copies(
 def _versions(
     values: Words, among: npt.NDArray[np.bool_], votes: npt.NDArray[np.bool_]
 ) -> tuple[Longs, Bools]:
-    """Count the votes for each value; tell where the values are not all equal."""
+    """Count the votes for each value; also return where the values are not all equal."""
     alike = np.zeros(values.shape, np.int64)
     split = np.zeros(values.shape[1], np.bool_)
     for row in range(len(values)):

@@ -6,7 +6,7 @@ counted here. Every other piece is *disputed*, and compared entry by entry (`agr
 
 Each member counts only up to its own committed index, so one that lags does not keep the others
 from being compared. A voter that was not read, that has not committed an entry or that has removed
-it might hold it: it is *unknown*, neither a copy nor the lack of one.
+it might hold it: the voter counts as *unknown*, neither as a copy nor as a missing one.
 """
 
 import itertools
@@ -133,13 +133,13 @@ def _pieces(table: DigestTable, electorate: Electorate) -> _Pieces:
 
 
 def _is_mixed(pieces: _Pieces) -> Bools:
-    """Tell which members served a part of a piece, none of it intact."""
+    """Return where a member did not serve some of a piece, but served the rest."""
     mixed: Bools = (pieces.unreadable > 0) & (pieces.unreadable < pieces.end - pieces.start)
     return mixed
 
 
 def _differ(among: npt.NDArray[np.bool_], values: Grid) -> Bools:
-    """Tell in which columns the chosen values are not all equal."""
+    """Return in which columns the chosen values are not all equal."""
     low = np.where(among, values, np.iinfo(np.int64).max).min(axis=0, initial=2**63 - 1)
     high = np.where(among, values, np.iinfo(np.int64).min).max(axis=0, initial=-(2**63))
     differ: Bools = (low != high) & (among.sum(axis=0) > 1)
@@ -154,7 +154,7 @@ def _differences(
     values: Grid,
     chosen: Bools,
 ) -> Iterator[Difference]:
-    """Yield the chosen pieces of which the members among these have different values."""
+    """Yield the chosen pieces that have different values on the members in `among`."""
     for piece in np.flatnonzero(_differ(among, values) & chosen).tolist():
         yield Difference(
             kind=kind,
@@ -180,7 +180,7 @@ def _ranges(pieces: _Pieces, chosen: Bools) -> list[Range]:
 
 
 def _unread(pieces: _Pieces, electorate: Electorate) -> tuple[list[Range], list[Range]]:
-    """Return the entries of which nobody's digests tell anything: the lost ones, and all."""
+    """Return the ranges that no digest covers: those that too few voters can hold, and all."""
     lost, weak = [], []
     for first, last in _holes(pieces, electorate):
         holders = [

@@ -8,7 +8,7 @@ from dledger_formats.http.status import NodeStatus, StorageState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The indexes that a member says it holds as committed; none if last < first."""
+    """The indexes that a member reports as committed; none if last < first."""
 
     first: int
     last: int

@@ -11,13 +11,13 @@ from dledger_formats.log import disk
 from pyspark_dledger.layout import Flag
 
 RUNS_MAX: Final = 100
-"""Runs of one member and check that are named one by one; the others are summed up in one."""
+"""Runs of one member and check that are reported one by one; the others are merged into one."""
 REASON_LENGTH_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Run:
-    """Entries with one problem. Consecutive ones, unless `entries` is less than the range."""
+    """Entries with one problem, consecutive unless `entries` is less than the range."""
 
     check: str
     severity: str
@@ -44,7 +44,7 @@ def run_of(check: str, severity: str, first_index: int, last_index: int, **field
 
 
 def merged(runs: Iterable[Run]) -> list[Run]:
-    """Join runs that continue each other in a segment; sum up the last ones of too many."""
+    """Join runs that continue each other in a segment; merge those beyond RUNS_MAX into one."""
     joined: list[Run] = []
     for _, of_member in groupby(sorted(runs), key=lambda run: (run.check, run.member)):
         of_check: list[Run] = []

@@ -34,7 +34,7 @@ SEVERITIES: Final = {
     Flag.NO_CRC: INFO,
 }
 MARGIN_BYTES: Final = 4 << 20
-"""What a starting node reads of the end of its log (docs/disk-format.md, Recovery)."""
+"""How much of the end of its log a starting node reads (docs/disk-format.md, Recovery)."""
 
 
 def integrity(table: DigestTable, end_pos: Mapping[str, int]) -> Iterator[Run]:

@@ -1,8 +1,8 @@
 """What retention removes next: when each sealed segment is due, by which rule, what holds it back.
 
 The rules are those of the nodes (docs/disk-format.md, Retention), written again from their
-description: a node decides about one round, this module tells about every sealed segment, and a
-test compares the two. Times are those of the member's clock.
+description: a node decides about one round, this module describes every sealed segment, and a test
+compares the two. Times are those of the member's clock.
 """
 
 import itertools
@@ -27,7 +27,7 @@ class HeldBy(StrEnum):
     COMMIT = "commit"
     """The entry after it is not committed, by the last checkpoint."""
     STATE = "state"
-    """The state needs it, to be restored from its oldest snapshot or for a program."""
+    """The state needs it, for a restore from its oldest snapshot or for a program."""
     VOTERS = "voters"
     """Not every voter is known to hold it."""
 
@@ -56,7 +56,7 @@ class NextRemoval:
     held_by: list[HeldBy] = field(default_factory=list)
     lagging: dict[str, int] = field(default_factory=dict)
     """Voters that do not hold its last entry durably, with the last entry that they hold; -1 for a
-    voter that was not read. Empty although it is held by voters: the leader has yet to tell.
+    voter that was not read. Empty although `held_by` has VOTERS: the leader has not reported yet.
     """
 
 
@@ -85,7 +85,7 @@ class Outlook:
 
 
 def outlooks(manifests: Mapping[str, Manifest], voters: AbstractSet[str]) -> list[Outlook]:
-    """Return the outlook of every member that tells its retention."""
+    """Return the outlook of every member that reports its retention."""
     durable = {
         voter: manifests[voter].status.durable_index if voter in manifests else -1
         for voter in sorted(voters)
@@ -120,7 +120,7 @@ def keeps_everything(policy: RetentionPolicy) -> bool:
 
 
 def next_round(planned: Sequence[NextRemoval]) -> Round:
-    """Return what goes in the next round: by one rule, and by force one segment at a time."""
+    """Return what the next round removes: segments due by one rule, by force only one."""
     chosen: list[NextRemoval] = []
     for each in planned[:SEGMENTS_OF_A_ROUND]:
         is_other_rule = bool(chosen) and each.rule is not chosen[0].rule
@@ -137,7 +137,7 @@ def next_round(planned: Sequence[NextRemoval]) -> Round:
 
 
 def _is_held(planned: NextRemoval) -> bool:
-    """Return whether a segment stays although it is due; force overrides what voters lack."""
+    """Return whether a due segment stays; force removes it even if voters lack its entries."""
     ignored = {HeldBy.VOTERS} if planned.rule is RemovalRule.FORCE else set()
     return bool(set(planned.held_by) - ignored)
 

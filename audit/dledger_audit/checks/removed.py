@@ -1,13 +1,14 @@
 """Check that everything that is missing before a log's first entry was removed by a rule.
 
-A member tells in its manifest which ranges it removed, by which rule, and what it knew then. A
-range is explained if the member recorded it, its entries were committed, the state no longer needed
-them, and every voter held them or the member says that it was forced. The log must still continue a
-snapshot where there is a state.
+A member's manifest says which ranges it removed, by which rule, and what it knew then. A range is
+explained if the member recorded it, its entries were committed, the state no longer needed them,
+and every voter held them or the member says that it was forced. If there is a state, the log must
+also continue a snapshot.
 
-A manifest is only a moment: the log of a leader may be replacing the member's, so that its status
-and its record are of different logs. A fault therefore counts only if the member tells it twice,
-before the logs are read and again after that. If it does not answer then, nobody knows.
+A manifest describes one moment: the log of a leader may be replacing the member's, so that its
+status and its record are of different logs. A fault therefore counts only if two manifests show it,
+one from before the logs are read and one from after that. If the member does not answer the second
+time, the fault is not confirmed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ class Fault:
     """Missing entries, and why their removal is not explained."""
 
     kind: str
-    """What is wrong, in the same words in each manifest."""
+    """What is wrong; equal for equal faults of two manifests."""
     first_index: int
     last_index: int
     reason: str
@@ -46,7 +47,7 @@ class Fault:
 def removed(
     first: Mapping[str, Manifest], again: Mapping[str, Manifest], held: Mapping[str, Held]
 ) -> Iterator[Run]:
-    """Yield a run for each missing range that is not explained, or of which nothing is known.
+    """Yield a run for each missing range that is not explained, or whose rule is not known.
 
     `first` are the first manifests of the members that were read, `again` those of the members
     that answered once more, and `held` is what each member that was read holds.
@@ -71,7 +72,10 @@ def removed(
 def told_once(
     first: Mapping[str, Manifest], again: Mapping[str, Manifest]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield the members that told faults and did not answer again, and the range of these."""
+    """Yield each member whose manifest shows faults and that did not answer again, and the range.
+
+    The range holds all of the member's faults.
+    """
     for member, said in first.items():
         found = _faults_of(said) if member not in again else []
         if found:
@@ -83,7 +87,7 @@ def told_once(
 
 
 def faults(retention: RetentionState, begin_index: int) -> Iterator[Fault]:
-    """Yield what is not explained before a log's first entry, given the member's record."""
+    """Yield the faults before a log's first entry, given the member's record."""
     next_index = 0
     for removal in retention.removals:
         if next_index >= begin_index:
@@ -109,7 +113,7 @@ def faults(retention: RetentionState, begin_index: int) -> Iterator[Fault]:
 
 
 def nowhere(first_index: int, last_index: int, held: Iterable[Held]) -> list[tuple[int, int]]:
-    """Return the ranges between two indexes that nobody holds."""
+    """Return the ranges between two indexes that no member holds."""
     gone, next_index = [], first_index
     for each in sorted(held, key=lambda each: each.first):
         if each.last < max(each.first, next_index):
@@ -125,9 +129,9 @@ def nowhere(first_index: int, last_index: int, held: Iterable[Held]) -> list[tup
 
 
 def _faults_of(said: Manifest) -> list[Fault]:
-    """Return the faults of a manifest that tells about its log's front.
+    """Return the faults that a manifest shows; none if it does not report its retention.
 
-    A member that joins or heals does not: its log and its state need not fit together yet.
+    A member that joins or heals has none: its log and its state need not fit together yet.
     """
     if said.retention is None or not is_counted(said.status):
         return []
@@ -135,7 +139,7 @@ def _faults_of(said: Manifest) -> list[Fault]:
 
 
 def _told_twice(first: Sequence[Fault], again: Sequence[Fault]) -> Iterator[Fault]:
-    """Yield the ranges of which two manifests tell the same."""
+    """Yield the faults that two manifests agree on, for the entries that both name."""
     for one in first:
         for other in again:
             first_index = max(one.first_index, other.first_index)
@@ -154,7 +158,7 @@ def _unexplained(first_index: int, last_index: int) -> Fault:
 
 
 def _broken_rules(removal: Removal) -> Iterator[tuple[str, str]]:
-    """Yield why a removal by retention was not allowed; of other removals, nothing is known."""
+    """Yield why a removal by retention was not allowed; nothing is known of other removals."""
     if removal.rule not in _OF_RETENTION:
         return
     if removal.last_index > removal.committed_index:
@@ -183,7 +187,7 @@ def _beyond_snapshots(retention: RetentionState, begin_index: int) -> Iterator[F
 
 
 def _unrecorded(member: str, retention: RetentionState, begin_index: int) -> Iterator[Run]:
-    """Yield the removals of which the member does not know more than that they were meant."""
+    """Yield the removals of which the member knows only that they were intended."""
     for removal in retention.removals:
         reason = _UNKNOWN.get(removal.rule)
         last_index = min(removal.last_index, begin_index - 1)
@@ -194,7 +198,7 @@ def _unrecorded(member: str, retention: RetentionState, begin_index: int) -> Ite
 
 
 def _left(fault: Fault, held: Mapping[str, Held]) -> str:
-    """Say which of the entries no member has."""
+    """Return a text that says which of the entries no member has."""
     gone = nowhere(fault.first_index, fault.last_index, held.values())
     if not gone:
         return "other members hold them"

@@ -1,9 +1,10 @@
 """Judge what replays of the log show: which snapshots are not the state that the log leads to.
 
-Two chains of snapshots contradict each other if the log leads from one to another state than the
-other has. Where the log leads from the empty state, it decides. Otherwise the snapshots of a
-majority of the voters do. Else the audit names the snapshots, and cannot tell which ones are right.
-Chains that meet again, because later entries set the same keys, are judged by what is before that.
+Two chains of snapshots contradict each other if the log leads from one to a state that the other
+does not have. A chain that begins with the empty state is right. Otherwise, the chain of a majority
+of the voters is right. If neither exists, the audit names the snapshots, and cannot tell which ones
+are right. Chains that meet again, because later entries set the same keys, are judged by their
+snapshots before that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,10 +40,10 @@ def wrong_snapshots(replayed: Replayed, electorate: Electorate) -> Iterator[Run]
                 unclear |= dict.fromkeys(others - ours, reason)
     for version, reason in (unclear | wrong).items():
         for listed in version.holders:
-            told = f"snapshot_{listed.index}: {reason}"
+            detail = f"snapshot_{listed.index}: {reason}"
             yield run_of(
                 WRONG_SNAPSHOT, CRITICAL, listed.index, listed.index, member=listed.member,
-                reason=told,
+                reason=detail,
             )  # fmt: skip
 
 

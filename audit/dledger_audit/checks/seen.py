@@ -1,13 +1,13 @@
 """Keep what the first reading saw, where the second one does not show it.
 
-Disputed pieces are read a second time, entry by entry, and hours may lie between. A member that
-does not serve its copy any more, because it restarts or retention has removed the segment, is
-unknown there. But members whose whole and intact copies had different digests held different
-entries, whatever is served later.
+Disputed pieces are read a second time, entry by entry, which may be hours later. A member that no
+longer serves its copy, because it restarts or retention has removed the segment, is unknown there.
+But members whose whole and intact copies had different digests held different entries, whatever
+they serve later.
 
-If a majority of the voters had one digest, the others are named all the same: for the whole piece,
-since nobody knows which of its entries differ. Without one, or if the copies were read again and
-are equal now, the members' logs changed meanwhile.
+If a majority of the voters had one digest, the other members are named nevertheless: for the whole
+piece, since it is not known which of its entries differ. Without such a majority, or if the copies
+were read again and are equal now, the members' logs changed meanwhile.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class Difference:
     """A piece of which whole copies differ by their digests."""
 
     kind: str
-    """The check that a difference from a majority is a finding of."""
+    """The check that reports a member which differs from a majority."""
     first_index: int
     last_index: int
     versions: Mapping[str, int]
@@ -67,7 +67,7 @@ def _of_piece(
     if "" in named or (named and not right):
         return
     wrong = difference.versions.keys() - right if right else set[str]()
-    # Copies that were read again were compared, so one that is not named is equal to those now.
+    # Copies that were read again were compared, so one that is not named equals the others now.
     kept = {member for member in wrong if member not in again or not again & right}
     for member in sorted(kept - named):
         yield Outcome(

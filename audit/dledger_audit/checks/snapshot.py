@@ -44,7 +44,7 @@ def name_of(index: int) -> str:
 
 
 def _unread(gathered: Gathered) -> Iterator[Run]:
-    """Yield what was not read, and whose fault that is not."""
+    """Yield the snapshots that were not read, or that the member's release does not serve."""
     for read in gathered.reads:
         if read.outcome is Outcome.UNREAD:
             yield _run(SNAPSHOT_UNREAD, WARNING, read.listed, read.reason)
@@ -67,7 +67,7 @@ def _damaged(gathered: Gathered) -> Iterator[Run]:
 
 
 def _misplaced(gathered: Gathered, whole: Sequence[SnapshotRead]) -> Iterator[Run]:
-    """Yield the snapshots whose last entry is not the one of the log."""
+    """Yield the snapshots whose last entry is not that of the log."""
     listed = {each for said in gathered.manifests.values() for each in listed_by(said)}
     ends = [said.status.ledger_end_index for said in gathered.manifests.values()]
     for read in whole:
@@ -83,9 +83,9 @@ def _misplaced(gathered: Gathered, whole: Sequence[SnapshotRead]) -> Iterator[Ru
 def _differing(
     whole: Sequence[SnapshotRead], electorate: Electorate, proven: set[tuple[int, bytes]]
 ) -> Iterator[Run]:
-    """Yield the snapshots of one index that differ: those that are not the log's state.
+    """Yield the snapshots that differ at one index: those that are not the log's state.
 
-    If that is not known, those that a majority contradicts, or else all.
+    If that state is not known, yield those that a majority contradicts, or else all.
     """
     of_index = defaultdict[int, dict[bytes, list[SnapshotRead]]](lambda: defaultdict(list))
     for read in whole:
@@ -110,7 +110,7 @@ def _differing(
 def _without_snapshot(gathered: Gathered) -> Iterator[Run]:
     """Yield the entries that members lack to restore their state, since all snapshots are damaged.
 
-    That no listed snapshot reaches the log is told by the check `removed`.
+    The check `removed` reports logs that no listed snapshot reaches.
     """
     outcomes = {read.listed: read.outcome for read in gathered.reads}
     lacking: dict[str, int] = {}
@@ -134,5 +134,5 @@ def _without_snapshot(gathered: Gathered) -> Iterator[Run]:
 
 
 def _run(check: str, severity: str, listed: Listed, reason: str = "") -> Run:
-    told = f"{name_of(listed.index)}: {reason}" if reason else name_of(listed.index)
-    return run_of(check, severity, listed.index, listed.index, member=listed.member, reason=told)
+    detail = f"{name_of(listed.index)}: {reason}" if reason else name_of(listed.index)
+    return run_of(check, severity, listed.index, listed.index, member=listed.member, reason=detail)

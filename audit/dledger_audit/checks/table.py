@@ -1,4 +1,4 @@
-"""The digests of all members as columns, one row as `pyspark_dledger.digests` describes it."""
+"""The digests of all members as columns; `pyspark_dledger.digests` describes a row."""
 
 import itertools
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class DigestTable:
 
     @classmethod
     def of(cls, rows: pa.Table, members: tuple[str, ...]) -> Self:
-        """Take over rows of DIGEST_SCHEMA, all of these members."""
+        """Convert rows of DIGEST_SCHEMA, which are all of these members."""
         columns: dict[str, npt.NDArray[np.generic]] = {
             name: rows[name].to_numpy().astype(np.int64) for name in _NUMBERS
         }
@@ -56,7 +56,7 @@ class DigestTable:
         return type(self)(members=self.members, **columns)
 
     def has(self, flags: Flag) -> Bools:
-        """Tell which rows have any of these flags."""
+        """Return which rows have any of these flags."""
         found: Bools = (self.flags & int(flags)) != 0
         return found
 

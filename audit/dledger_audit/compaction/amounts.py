@@ -5,7 +5,7 @@ to one row for each key and one row for the block; Spark groups the rows by key,
 not fit the memory, and then by segment. So the driver gets three rows a segment, however many keys
 there are.
 
-Nothing is decided differently than in `live`: the same parts, the same marks, the same rule.
+The decisions are those of `live`: the same parts, the same marks, the same rule.
 """
 
 import bisect
@@ -59,7 +59,7 @@ _FIRST_INDEX: Final = struct.Struct(">q")
 class SegmentAmounts:
     """What a run of compaction would do with the entries of one segment up to the clean point.
 
-    Bytes are those of bodies: what goes leaves an entry without one.
+    Bytes are those of bodies: an entry that goes leaves an entry without a body.
     """
 
     segment: str
@@ -83,7 +83,7 @@ class Amounts:
     """The amounts of all segments, or why they are not known."""
 
     decoder: str
-    """Empty if the audit was told no decoder."""
+    """Empty if the audit was given no decoder."""
     tombstone_entries: int
     clean_index: int = -1
     """The last index whose entries may go; -1 if that is not known."""
@@ -122,8 +122,8 @@ def measure(
 ) -> Amounts:
     """Return what the first run of `compact` would drop now.
 
-    Whatever fails, such as a decoder of the user's own, costs only the amounts: the checks of the
-    audit are done by then, and must not be lost.
+    A failure, such as one of a user's own decoder, costs only the amounts: the checks of the audit
+    are done by then, and must not be lost.
     """
     known = Amounts(decoder=decoder_name, tombstone_entries=tombstone_entries)
     if missing := sorted(set(voters) - manifests.keys()):
@@ -201,12 +201,12 @@ def rows_of(entries: Slice, segment: int, decode: Decoder) -> pa.RecordBatch:
     indexes = run.index[part][is_normal]
     keyless_entries = keyless_bytes = 0
     for index, start, size in zip(indexes.tolist(), starts.tolist(), sizes.tolist(), strict=True):
-        said = decode(raw[start : start + size].tobytes())
-        if said is None:
+        decoded = decode(raw[start : start + size].tobytes())
+        if decoded is None:
             keyless_entries += 1
             keyless_bytes += size
         else:
-            found[said.key] = (mark_of(index, is_tombstone=said.is_tombstone), size)
+            found[decoded.key] = (mark_of(index, is_tombstone=decoded.is_tombstone), size)
     block = _FIRST_INDEX.pack(entries.first_index)
     count = len(found)
     marks, bodies = zip(*found.values(), strict=True) if found else ((), ())
@@ -244,7 +244,7 @@ def segment_of(part: Part, edges: Sequence[int]) -> int:
 class SparkAmounts:
     """Runs the pass on Spark; `entries_max` divides it into more tasks than one a segment.
 
-    Spark SQL is started by the pass, since its start may fail as any part of the pass.
+    The pass starts Spark SQL, because a failed start counts as a failure of the pass.
     """
 
     context: SparkContext

@@ -81,7 +81,7 @@ class Archive:
 def locked(path: Path) -> Iterator[None]:
     """Create an archive's folder if there is none, and lock it. Raises RefusedError.
 
-    A folder that holds anything but an archive is refused, so nothing of anybody else is removed.
+    A folder that holds anything but an archive is refused, so no other files are ever removed.
     """
     try:
         fd = _open_lock(path)
@@ -115,7 +115,7 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def _check_hadoop_lock(path: Path) -> None:
-    """Refuse a folder that a run by URI holds.
+    """Raise RefusedError if a run by URI holds the folder.
 
     Each kind of run takes its own lock first, and then looks for the other's.
     """
@@ -172,7 +172,7 @@ def remove_others(path: Path, valid: str) -> None:
 
 
 def folder_name(end_index: int, copy_sha256: str, previous: Archive | None) -> str:
-    """Name the folder of a new log; a damaged one with the same content may have the first name."""
+    """Name a new log's folder; a damaged log with the same content may have the first name."""
     name = f"log-{end_index:020d}-{copy_sha256[:16]}"
     is_taken = previous is not None and previous.info.folder == name
     return name + _AGAIN if is_taken else name

@@ -118,7 +118,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
 def _fetched(place: Path | str, stack: ExitStack, spark: Callable[[], SparkContext]) -> Path:
     """Return the folder of an archive, or of a copy that stays until the stack ends.
 
-    `spark` returns the one context of the process, and starts it at first.
+    `spark` returns the one context of the process, and starts it on the first call.
     """
     if isinstance(place, Path):
         return place
@@ -130,7 +130,7 @@ def _fetched(place: Path | str, stack: ExitStack, spark: Callable[[], SparkConte
 
 @contextmanager
 def _named(folder: Path, place: Path | str) -> Iterator[None]:
-    """Name the place of an archive in a refusal, and not the folder of its local copy."""
+    """Put the place of an archive into a refusal, instead of the folder of its local copy."""
     try:
         yield
     except RefusedError as error:

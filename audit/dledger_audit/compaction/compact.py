@@ -1,8 +1,8 @@
 """One run of `dledger-audit compact`: from the members' logs to an archive.
 
-The keys are decided by one pass (`live`). Then the entries are read once more, in order, and
-written. Both read each entry from a copy that has it intact. What an archive already holds is read
-from there, so the members' logs may have lost their front.
+One pass (`live`) decides which entries stay. Then the entries are read once more, in order, and
+written. Both read each entry from a copy that has it intact. Entries that an archive already holds
+are read from there, so the members' logs may have lost their front.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _KEY_OF_HISTORY: Final = ("term", "channel", "magic", "body_size")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run reads and decides, before it reads any entry."""
+    """What a run will read and decide; it is made before any entry is read."""
 
     group: str
     decoder: str
@@ -90,7 +90,7 @@ def plan(
         is_same = (clean, end) == (info.clean_index, info.end_index)
         is_behind = clean < info.clean_index or end < info.end_index
         if is_behind and damaged:
-            # Entries of the archive may lie only there and after the lowest commit.
+            # The archive may have the only copy of entries above the lowest committed index.
             raise RefusedError(
                 f"{previous.log / damaged[0]} is damaged, and the voters have committed only up to "
                 f"{end} and can be compacted up to {clean}, not to {info.end_index} and "
@@ -118,10 +118,10 @@ def plan(
 def _after(
     previous: Archive, damaged: Sequence[str], held: tuple[Copy, ...], first: int, end: int
 ) -> list[Part]:
-    """Return the parts of a run after another: the archive, and the log after it.
+    """Return the parts of a run that continues an archive: the archive, and the log after it.
 
     Entries of the two are never mixed up to the old clean point. The archive may have dropped a
-    tombstone there, and a member's log still hold what it deleted. Raises RefusedError.
+    tombstone there, while a member's log still holds what it deleted. Raises RefusedError.
     """
     info = previous.info
     if not damaged and first > info.end_index + 1:
@@ -228,7 +228,7 @@ def _written(
 
 
 def kept(entries: Slice, live: LiveEntries, clean_index: int) -> Bools:
-    """Tell which entries stay: no-ops, those after the clean point, and those that are live."""
+    """Return which entries stay: no-ops, those after the clean point, and those that are live."""
     part = slice(entries.start, entries.end)
     index, magic = entries.entries.index[part], entries.entries.headers["magic"][part]
     stays: Bools = (magic != disk.NORMAL) | (index > clean_index)
@@ -240,15 +240,15 @@ def kept(entries: Slice, live: LiveEntries, clean_index: int) -> Bools:
 def check_histories(reader: Reader, planned: Plan, members: Sequence[Copy]) -> None:
     """Compare the copies at the first entry that is read and at the last.
 
-    The chain CRC there covers the headers of all entries before, and their bodies. The first one
+    The chain CRC there covers the headers of all entries before, and their bodies. The first entry
     is compared because nothing proves its header if the entry before it was removed. Copies without
     checksums, as Java writes them, cannot be compared like this. Raises RefusedError.
     """
     for index in (planned.source_first_index, planned.end_index):
         found = {copy.member: _header(reader, copy, index) for copy in members}
-        said = [each for each in found.values() if each is not None]
-        chains = {each[-1] for each in said} - {0}
-        if len({each[:-1] for each in said}) > 1 or len(chains) > 1:
+        headers = [each for each in found.values() if each is not None]
+        chains = {each[-1] for each in headers} - {0}
+        if len({each[:-1] for each in headers}) > 1 or len(chains) > 1:
             raise RefusedError(
                 f"the members {', '.join(found)} differ at or before entry {index}: audit the "
                 "group, and repair it first"
@@ -260,7 +260,7 @@ def check_histories(reader: Reader, planned: Plan, members: Sequence[Copy]) -> N
 def _check_overlap(
     reader: Reader, planned: Plan, members: Sequence[Copy], previous: Archive
 ) -> None:
-    """Refuse an archive whose last entry is another one than the members'."""
+    """Raise RefusedError if the archive's last entry differs from the members'."""
     at = previous.info.end_index
     old = _header(reader, previous.copy(), at)
     for copy in members:
@@ -308,7 +308,7 @@ def _check_previous(
 
 
 def _by_begin(members: Sequence[Copy]) -> tuple[Copy, ...]:
-    """Sort copies: those with the most entries first, and the leader after the others of these."""
+    """Sort copies by their first index; among equal ones, the leader comes last."""
 
     def rank(copy: Copy) -> tuple[int, bool, int]:
         return copy.first_index, copy.leads, -copy.committed_index

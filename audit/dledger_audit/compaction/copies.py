@@ -15,7 +15,7 @@ ASKED_AT_ONCE_MAX: Final = 16
 
 
 def said_of(copy: Copy) -> Said:
-    """Return what the decision needs to know of a copy."""
+    """Return what the decision needs to know about a copy."""
     files = in_order(copy.manifest.data)
     return Said(
         committed_index=copy.committed_index,
@@ -26,8 +26,8 @@ def said_of(copy: Copy) -> Said:
 def ask(group: str, places: Mapping[str, str], waits: Waits = NO_WAITS) -> list[Copy]:
     """Ask all members for their manifests at once; `places` are URLs and folders by member id.
 
-    Raises RefusedError if one does not answer, or is not of the group: without its commit, nobody
-    knows how far the log may be compacted.
+    Raises RefusedError if one does not answer, or is not of the group: without its committed index,
+    it is not known how far the log may be compacted.
     """
     with ThreadPoolExecutor(max_workers=ASKED_AT_ONCE_MAX) as pool:
         copies = list(pool.map(lambda each: _copy(group, each, places[each], waits), places))
@@ -90,11 +90,11 @@ def _copy(group: str, member: str, place: str, waits: Waits) -> Copy:
 def identity_of(copies: Sequence[Copy]) -> str:
     """Return the identity of the copies' group; empty if no member knows it.
 
-    Some may not: a member that is out of service tells only the one of its settings.
+    A member that is out of service reports only the identity in its settings, if there is one.
     """
     return max((copy.manifest.status.group_identity for copy in copies), default="")
 
 
 def is_other_group(copies: Sequence[Copy], identity: str) -> bool:
-    """Return whether the copies are known to belong to another group than this identity's."""
+    """Return whether a copy is known to belong to a group with another identity."""
     return any(identities_differ(c.manifest.status.group_identity, identity) for c in copies)

@@ -2,9 +2,9 @@
 
 Up to the clean point, an entry with a key stays if it is the last of its key up to there. If this
 last entry is a tombstone, it stays until `tombstone_entries` entries lie between it and the clean
-point: a reader that follows the log has this long to see it. When it goes, every older entry of its
-key has gone: they go in the same run, so no older value comes back. Everything else stays:
-no-ops, memberships, entries without a key, and all entries after the clean point.
+point: a reader that follows the log has this long to see it. When the tombstone goes, every older
+entry of its key goes in the same run or went before, so no older value comes back. Everything else
+stays: no-ops, memberships, entries without a key, and all entries after the clean point.
 
 A *mark* is `2 * index + 1` for a tombstone and `2 * index` for any other entry. The greatest mark
 of a key is that of its last entry.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """What one voter says about its log."""
+    """What one voter reports about its log."""
 
     committed_index: int
     last_segment_index: int
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
     @property
     def first_tombstone_mark(self) -> int:
-        """A tombstone stays if its mark is at least this."""
+        """The lowest mark of a tombstone that stays."""
         return 2 * (self.clean_index - self.tombstone_entries + 1)
 
     def keeps(self, mark: int) -> bool:

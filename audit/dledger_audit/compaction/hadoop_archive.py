@@ -14,7 +14,7 @@ from pyspark_dledger.copies import RefusedError
 
 
 def fetch(remote: HadoopFolder, target: Path) -> ArchiveInfo | None:
-    """Copy an archive to a local folder; return what it is, or None if there is none.
+    """Copy an archive to a local folder; return its description, or None if there is none.
 
     Raises RefusedError for a folder that holds anything but an archive, and HadoopError.
     """
@@ -37,7 +37,7 @@ def fetch(remote: HadoopFolder, target: Path) -> ArchiveInfo | None:
 
 
 def publish(remote: HadoopFolder, archive: Archive) -> None:
-    """Make a local archive the one of the folder. Raises HadoopError; the old one then stays."""
+    """Replace the archive by a local one. Raises HadoopError; the old one then stays."""
     remote.put(archive.log, archive.info.folder)
     remote.replace(archive.path / INFO_FILE, INFO_FILE)
     try:
@@ -49,7 +49,8 @@ def publish(remote: HadoopFolder, archive: Archive) -> None:
 def remove_others(remote: HadoopFolder, valid: str) -> None:
     """Remove all logs but the valid one, and what a killed run left. Raises HadoopError.
 
-    What a run that takes the lock over writes is not among the names, or the lock is missed.
+    Files of a run that takes the lock over stay: either they are not among the listed names, or
+    `remove` notices that the lock is lost.
     """
     for name in names.others(remote.names(), valid):
         remote.remove(name)

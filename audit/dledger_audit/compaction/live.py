@@ -53,7 +53,7 @@ class LiveEntries:
     words: npt.NDArray[np.uint64]
 
     def keeps(self, index: Longs) -> Bools:
-        """Tell which of these entries stay; all must be in the range."""
+        """Return which of these entries stay; all must be in the range."""
         at = index - self.first_index
         bits = self.words[at >> 6] >> (at & 63).astype(np.uint64)
         keeps: Bools = (bits & np.uint64(1)).astype(np.bool_)
@@ -77,11 +77,11 @@ def marks(entries: Slice, decode: Decoder) -> pa.RecordBatch:
     starts, sizes = run.bodies.offsets[part][is_normal], run.bodies.sizes[part][is_normal]
     indexes = run.index[part][is_normal].tolist()
     for index, start, end in zip(indexes, starts.tolist(), (starts + sizes).tolist(), strict=True):
-        said = decode(raw[start:end].tobytes())
-        if said is None:
+        decoded = decode(raw[start:end].tobytes())
+        if decoded is None:
             found[_WITHOUT_KEY.pack(0, index)] = mark_of(index, is_tombstone=False)
         else:
-            found[_WITH_KEY + said.key] = mark_of(index, is_tombstone=said.is_tombstone)
+            found[_WITH_KEY + decoded.key] = mark_of(index, is_tombstone=decoded.is_tombstone)
     columns = [pa.array(found.keys(), pa.binary()), pa.array(found.values(), pa.int64())]
     return pa.RecordBatch.from_arrays(columns, schema=MARKS_SCHEMA)
 

@@ -1,4 +1,4 @@
-"""The names in an archive's folder that are its own, whichever kind of run left them. Pure."""
+"""The names of an archive's own files and folders, whichever kind of run left them. Pure."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -45,7 +45,7 @@ class LogWriter:
         self._data.begin(0)
 
     def append(self, entries: Slice, keeps: Bools) -> None:
-        """Write these entries; those that `keeps` denies become no-ops.
+        """Write these entries; those that `keeps` excludes become no-ops.
 
         Raises ValueError if they do not follow the entries before.
         """
@@ -183,7 +183,7 @@ class _Files:
             view = view[count:]
 
     def write_through(self, raw: bytes) -> None:
-        """Write, going on in the next file wherever one is full."""
+        """Write, and continue in the next file when one is full."""
         while raw:
             room = self._file_bytes - self.used_bytes
             if not room:
@@ -193,7 +193,7 @@ class _Files:
             raw = raw[room:]
 
     def roll(self) -> None:
-        """Go on in the next file."""
+        """Continue in the next file."""
         self._complete()
         self.begin(self._start + self._file_bytes)
 

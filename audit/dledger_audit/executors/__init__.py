@@ -1,4 +1,4 @@
-"""Audits on more than one machine: Spark's executors, how many, with what, and what if none come.
+"""Audits on more than one machine: Spark's executors, their number, settings and failures.
 
-What reads and judges the logs is elsewhere and knows nothing of executors.
+The code that reads and judges the logs is elsewhere, and does not know of executors.
 """

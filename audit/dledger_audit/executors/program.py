@@ -1,7 +1,7 @@
 """The process of an executor in a pod: `dledger-audit executor`, which becomes Spark's executor.
 
 Spark passes everything in the environment. Its own image has a shell script for this; this image
-has no Spark but that of pyspark.
+has only the Spark of pyspark.
 """
 
 import os

@@ -14,15 +14,12 @@ ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 TIMEOUT_S: Final = 10.0
 LENGTH_MAX: Final = 400
 LASTING: Final = frozenset({400, 403, 404, 422})
-"""Answers of the API server that the same request would get again."""
+"""Status codes that the API server would return again for the same request."""
 UNKNOWN: Final = "nothing is known of a cause; see the log of the driver"
 
 
 def reason_of(pods: list[Mapping[str, Any]], refusal: str) -> str:
-    """Return why no executor runs: the trouble of a pod that waits, or the refusal of a new one.
-
-    Pure.
-    """
+    """Return why no executor runs: what is wrong with a pod, or why a new one is refused. Pure."""
     for pod in pods:
         if trouble := _trouble(pod.get("status") or {}):
             return f"pod {pod['metadata']['name']}: {trouble}"[:LENGTH_MAX]
@@ -55,7 +52,7 @@ class ApiServer:
         self._account = account
 
     def why(self, application: str, pod: Mapping[str, Any]) -> str:
-        """Return why an application has no executors, of which `pod` is one."""
+        """Return why an application has no executors; `pod` is the pod of one."""
         try:
             return reason_of(self._pods(application), self.refusal(pod))
         except (OSError, ValueError) as error:
@@ -69,9 +66,9 @@ class ApiServer:
         return found
 
     def refusal(self, pod: Mapping[str, Any], *, lasting: bool = False) -> str:
-        """Return why the API server would refuse a pod; empty if it would not. Nothing is made.
+        """Return why the API server would refuse a pod, or ""; the request is a dry run.
 
-        With `lasting`, other trouble of the server is no refusal.
+        With `lasting`, only the status codes in LASTING count as a refusal.
         """
         metadata = {**pod["metadata"], "generateName": "dledger-audit-"}
         try:

@@ -15,9 +15,9 @@ POD_NAME: Final = "DLEDGER_AUDIT_POD_NAME"
 POD_NAMESPACE: Final = "DLEDGER_AUDIT_POD_NAMESPACE"
 POD_IP: Final = "DLEDGER_AUDIT_POD_IP"
 ACCOUNT: Final = "DLEDGER_AUDIT_ACCOUNT"
-"""The variable with the folder of the pod's token, if it is not where Kubernetes puts it."""
+"""The environment variable with the folder of the pod's token, if that is not the usual one."""
 EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
-"""The variable with the pod of an executor, as JSON: what Spark does not decide by itself."""
+"""The environment variable with an executor's pod, as JSON: what Spark does not set itself."""
 
 DRIVER_PORT: Final = 7078
 BLOCK_MANAGER_PORT: Final = 7079
@@ -89,13 +89,14 @@ def _number(value: object) -> Fraction:
 
 
 def on_any_cluster(executors: int) -> dict[str, str]:
-    """Return the settings for any number of executors, wherever they run. `watching` waits for them
-    and ends work for which there are none, since Spark does not tell why.
+    """Return the settings for this number of executors, wherever they run.
+
+    `watching` waits for executors, and ends work without any, since Spark does not report why.
     """
     return {
         "spark.executor.instances": str(executors),
         "spark.scheduler.minRegisteredResourcesRatio": "0",
-        # Spark would end the JVM after a few lost executors, and nobody could tell why.
+        # Spark would end the JVM after a few lost executors, without a reason to report.
         "spark.executor.maxNumFailures": str(FAILURES_MAX),
         "spark.executor.failuresValidityInterval": "1h",
     }
@@ -120,8 +121,8 @@ def in_pods(
 ) -> dict[str, str]:
     """Return the settings for executors in pods, with this process in the driver's pod.
 
-    The pods belong to the driver's pod, which Kubernetes deletes with all of them. Everything on
-    the wire is encrypted with a secret of this run alone, and who lacks it cannot connect.
+    The pods belong to the driver's pod, and Kubernetes deletes them with it. All connections are
+    encrypted with a secret of this run alone, and a process without the secret cannot connect.
     """
     container, share = container_of(pod), share_of(pod)
     settings = on_any_cluster(executors) | {
@@ -174,7 +175,8 @@ def paced(pace: str | None, executors: int, folder: str) -> dict[str, str]:
 
 def patient(patience: str | None, folder: str) -> dict[str, str]:
     """Return the setting by which each executor bounds the silence of members as the driver does.
-    Its folder is as that of `paced`.
+
+    The folder is chosen as for `paced`.
     """
     if not patience:
         return {}

@@ -26,7 +26,7 @@ from pyspark_dledger import bearer, pace, patience
 def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkContext]:
     """Start Spark as the options say, and stop it after the block.
 
-    Not more executors are started than so many tasks keep busy; None if that is not known. Raises
+    No more executors are started than `tasks` tasks keep busy; it is None if not known. Raises
     NoExecutorsError if there are none for `options.executors_within` seconds, or one is refused.
     """
     master = options.master or workers.master()
@@ -36,7 +36,7 @@ def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[S
         return
     pod = executor_pod() if master.startswith(masters.KUBERNETES) else None
     server = _api_server(master) if pod else None
-    # Spark would go on asking for as long as the patience lasts.
+    # Spark would ask for a refused pod again until the patience is over.
     _check_admitted(server, pod)
     cores = settings.share_of(pod).cores if pod else 1
     number = options.executors
@@ -100,7 +100,7 @@ def _api_server(master: str) -> ApiServer | None:
 def _check_admitted(
     server: ApiServer | None, pod: Mapping[str, Any] | None, error: Exception | None = None
 ) -> None:
-    """Raise NoExecutorsError if the API server refuses a pod. It may be too busy to answer."""
+    """Raise NoExecutorsError if the API server refuses a pod; ignore one that does not answer."""
     if server is None or pod is None:
         return
     try:

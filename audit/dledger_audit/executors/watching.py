@@ -17,10 +17,10 @@ INTERVAL_S: Final = 1.0
 ASK_S: Final = 10.0
 """How often a cause is asked for while work has no executor."""
 ALL_REGISTERED_S_MAX: Final = 60.0
-"""How long the first tasks wait for all executors. Later ones go to those that are there."""
+"""How long the first tasks wait for all executors. After that, the running ones get all tasks."""
 
 TELL_S: Final = 5.0
-"""How often a line tells that executors are waited for."""
+"""How often the wait for executors is reported."""
 
 
 class NoExecutorsError(Exception):
@@ -28,14 +28,14 @@ class NoExecutorsError(Exception):
 
 
 class Patience:
-    """How long work may lie without an executor."""
+    """How long work may wait without an executor."""
 
     def __init__(self, within_s: float) -> None:
         self._within_s = within_s
         self._since_s: float | None = None
 
     def is_over(self, *, now_s: float, executors: int, jobs: int) -> bool:
-        """Take what is seen now; tell whether the work has waited too long."""
+        """Record what runs now; return whether work has waited too long."""
         if executors or not jobs:
             self._since_s = None
             return False
@@ -46,11 +46,10 @@ class Patience:
 
 @contextmanager
 def watched(context: SparkContext, within_s: float, why: Callable[[], str]) -> Iterator[None]:
-    """Raise NoExecutorsError once work of this block has waited that long without an executor, or
-    if Spark ended before the work.
+    """Raise NoExecutorsError if work of this block has no executor for `within_s`, or Spark ends.
 
-    An executor that is lost does not count if another one is there or comes in time. `why` is asked
-    while work has no executor, because Spark soon removes a pod that failed.
+    A lost executor does not count if another one runs or starts in time. `why` is called while work
+    has no executor, because Spark soon removes a pod that failed.
     """
     causes = Causes(why)
     reasons: list[str] = []
@@ -77,21 +76,21 @@ def watched(context: SparkContext, within_s: float, why: Callable[[], str]) -> I
 
 
 class Causes:
-    """Why there are no executors, as far as it was told."""
+    """Why there are no executors, as far as that is known."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
         self._last = UNKNOWN
 
     def ask(self) -> str:
-        """Ask now; return the last cause that was told if nothing is known now."""
+        """Ask for the cause; return the last known one if it is unknown now."""
         try:
-            told = self._why()
-        except Exception:  # the run must end also if its cause cannot be told
+            cause = self._why()
+        except Exception:  # the run must end also if its cause cannot be found
             traceback.print_exc()
             return self._last
-        if told != UNKNOWN:
-            self._last = told
+        if cause != UNKNOWN:
+            self._last = cause
         return self._last
 
 
@@ -104,17 +103,18 @@ def has_ended(context: SparkContext) -> bool:
 
 
 def wait_for_all(context: SparkContext, executors: int, within_s: float) -> int:
-    """Wait for all executors, but not forever: the first one would take all tasks. Return how many
-    there are.
+    """Wait for all executors, but not forever; return how many there are.
+
+    Without the wait, the first one would take all tasks.
     """
-    now_s = told_s = time.monotonic()
+    now_s = reported_s = time.monotonic()
     until_s = now_s + min(within_s, ALL_REGISTERED_S_MAX)
     while not has_ended(context):
         running, now_s = _running(context), time.monotonic()
         if running >= executors or now_s >= until_s:
             return running
-        if now_s - told_s >= TELL_S:
-            told_s = now_s
+        if now_s - reported_s >= TELL_S:
+            reported_s = now_s
             sys.stderr.write(
                 f"dledger-audit: waits for executors of Spark, {running} of {executors} run; it "
                 f"reads without the others in {until_s - now_s:.0f} s if one runs\n"
@@ -135,7 +135,7 @@ def _watch(
     reasons: list[str],
     causes: Causes,
 ) -> None:
-    """Look once a second; once the patience is over, cancel all work, also what follows."""
+    """Check once a second; once the patience is over, cancel all work, also later work."""
     asked_s: float | None = None
     while not done.wait(INTERVAL_S):
         if has_ended(context):

@@ -43,17 +43,18 @@ def audit_with_history(
 def _group(capture: Capture, memory: Memory) -> frozenset[str]:
     """Return the members of the group.
 
-    Fewer members than a majority may tell an old membership, so those that are known stay then. A
-    member without an open log tells none. If nobody does, the settings do.
+    Fewer members than a majority may report an old membership, so then the known members stay in
+    it. A member without an open log reports no membership. If no member reports one, the settings
+    count.
     """
     manifests = capture.manifests
     members = capture.members | manifests.keys()
-    telling = {each for each in manifests if manifests[each].status.voters} or manifests.keys()
-    is_told = len(capture.voters & telling) >= capture.electorate.majority
-    return members if is_told else members | memory.said.keys()
+    reporting = {each for each in manifests if manifests[each].status.voters} or manifests.keys()
+    is_confirmed = len(capture.voters & reporting) >= capture.electorate.majority
+    return members if is_confirmed else members | memory.said.keys()
 
 
 def not_kept(error: Exception) -> Finding:
-    """Tell that the history could not be replaced: the verdict counts more than the history."""
+    """Report that the history could not be replaced; this does not change the verdict."""
     run = run_of(HISTORY_NOT_KEPT, WARNING, -1, -1, reason=str(error))
     return finding(run, is_elsewhere=False)

@@ -32,7 +32,7 @@ class Chunks:
 
     @classmethod
     def of(cls, rows: pa.Table, members: Sequence[str], starts: Longs) -> Self:
-        """Take over the rows of these members and of the chunks that begin with these indexes."""
+        """Collect the rows of these members and of the chunks that begin with these indexes."""
         member, start = member_numbers(rows, members), chunk_starts(rows)
         chosen = np.flatnonzero((member >= 0) & np.isin(start, starts))
         at = (member[chosen], np.searchsorted(starts, start[chosen]))
@@ -56,7 +56,7 @@ class Chunks:
         )
 
     def equals(self, other: "Chunks") -> Bools:
-        """Tell where both have a chunk, and the same."""
+        """Return where both have a chunk and it is the same."""
         same: Bools = (
             self.has
             & other.has
@@ -86,7 +86,7 @@ def chunk_starts(rows: pa.Table) -> Longs:
 
 
 def member_numbers(rows: pa.Table, members: Sequence[str]) -> npt.NDArray[np.int32]:
-    """Return the position among these members of the member of each row; -1 for others."""
+    """Return, for each row, the position of its member among these; -1 for other members."""
     numbers = pc.index_in(rows["member"], value_set=pa.array(members, pa.string()))
     found: npt.NDArray[np.int32] = pc.fill_null(numbers, -1).to_numpy()
     return found

@@ -1,10 +1,10 @@
 """Compare the chunks that were read with the known ones, and with each other.
 
-What was committed never changes, so a known chunk that was read otherwise contradicts the earlier
-audits. But a copy that differs from those of a majority of the voters was never committed, whether
-or not its checksums are right, and its member is to be rebuilt. So
+What was committed never changes, so a known chunk that reads differently now contradicts the
+earlier audits. But a copy that differs from those of a majority of the voters was never committed,
+whether or not its checksums are right, and its member is to be rebuilt. So
 
-    it is not learned         only a copy that no other one contradicts, or that a majority has
+    it is not learned         unless no other copy contradicts it, or a majority has it
     it may be replaced        by what a majority of the voters was known to have: it is mended
 
 A chain CRC covers all entries before it, so the copies after a wrong entry differ, too.
@@ -24,7 +24,7 @@ from pyspark_dledger.layout import Bools, Longs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What is to be said of the chunks that were read whole and sound.
+    """The result for the chunks that were read whole and sound.
 
     Grids have a row per member and a column per chunk.
     """
@@ -33,27 +33,27 @@ class Compared:
     starts: Longs
     """The first indexes of the chunks."""
     is_as_before: Bools
-    """Known, and as it was or mended."""
+    """Known, and unchanged or mended."""
     is_changed: Bools
-    """Known, and neither as it was nor mended."""
+    """Known, and neither unchanged nor mended."""
     is_mended: Bools
     is_learned: Bools
-    """To be known from now on."""
+    """Known from now on."""
 
     def as_before(self, member: str) -> Longs:
-        """Return the first indexes of the chunks of a member that are as they were, or mended."""
+        """Return the first indexes of a member's chunks that are unchanged or mended."""
         if member not in self.members:
             return self.starts[:0]
         starts: Longs = self.starts[self.is_as_before[self.members.index(member)]]
         return starts
 
     def of_rows(self, rows: pa.Table, grid: Bools) -> Bools:
-        """Return what a grid says of the chunk of each row; false for chunks that it has not."""
+        """Return the grid's value for the chunk of each row; false for chunks that it lacks."""
         member, start = member_numbers(rows, self.members), chunk_starts(rows)
         chosen = np.flatnonzero((member >= 0) & np.isin(start, self.starts))
-        said = np.zeros(len(rows), np.bool_)
-        said[chosen] = grid[member[chosen], np.searchsorted(self.starts, start[chosen])]
-        return said
+        values = np.zeros(len(rows), np.bool_)
+        values[chosen] = grid[member[chosen], np.searchsorted(self.starts, start[chosen])]
+        return values
 
 
 def compared(known: pa.Table, read: pa.Table, electorate: Electorate) -> Compared:
@@ -80,7 +80,7 @@ def compared(known: pa.Table, read: pa.Table, electorate: Electorate) -> Compare
 
 
 def _differs(these: Chunks, others: Chunks) -> Bools:
-    """Tell where both have a chunk, and not the same entries or histories before them.
+    """Return where both have a chunk, with different entries or histories before them.
 
     Chain CRCs count only where all entries of both have one: Java stores none.
     """
@@ -93,7 +93,7 @@ def _differs(these: Chunks, others: Chunks) -> Bools:
 
 
 def _is_contradicted(now: Chunks) -> Bools:
-    """Tell which copies any other one differs from."""
+    """Return which copies differ from any other copy."""
     found = np.zeros(now.has.shape, np.bool_)
     for row in range(len(now.has)):
         found |= _differs(now, now.of_member(row))
@@ -101,7 +101,7 @@ def _is_contradicted(now: Chunks) -> Bools:
 
 
 def _votes(these: Chunks, others: Chunks, members: Sequence[str], voters: frozenset[str]) -> Longs:
-    """Count for each of these copies on how many voters the other ones are the same."""
+    """Count, for each of these copies, the voters whose copy in `others` is the same."""
     votes = np.zeros(these.has.shape, np.int64)
     for row, member in enumerate(members):
         if member in voters:

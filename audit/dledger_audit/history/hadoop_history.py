@@ -1,4 +1,4 @@
-"""The history of a group in a Hadoop file system: a local copy of it, and the way back."""
+"""The history of a group in a Hadoop file system: copied to a local folder, and copied back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ class KeptInHadoop:
         try:
             return load(self.folder, group)
         except HistoryError as error:
-            said = str(error).replace(str(self.folder), self.remote.uri)
-            raise HistoryError(said) from error
+            message = str(error).replace(str(self.folder), self.remote.uri)
+            raise HistoryError(message) from error
 
     def keep(self, memory: Memory) -> HistoryError | HadoopError | None:
-        """Replace the history, and return what failed; a crash leaves the old one or the new one.
+        """Replace the history; return an error, if any. A crash leaves the old or the new one.
 
         Nothing is raised, since the verdict counts more than the history.
         """

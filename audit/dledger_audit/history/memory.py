@@ -1,13 +1,13 @@
 """What a group's earlier audits read, as a file.
 
     FOLDER/history.parquet    rows of DIGEST_SCHEMA, of whole and sound chunks alone; its metadata
-                              has, as JSON, the group, the number of audits, what each member said
-                              of itself, its suspect chunks, and which known entries the next
-                              audit reads again
+                              has, as JSON, the group, the number of audits, what each member
+                              reported about itself, its suspect chunks, and which known entries
+                              the next audit reads again
     FOLDER/lock               locked by the audit that reads and replaces the history
 
-A *suspect* chunk was known, and was not found as it was when it was read last. It is read by every
-audit until it is as it was, so an audit that reads only a part never takes it for sound.
+A *suspect* chunk was known, and was not found unchanged when it was last read. Every audit reads it
+until it is as before, so an audit that reads only a part never takes it for sound.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ from pyspark_dledger.layout import Longs
 FILE: Final = "history.parquet"
 VERSION: Final = 1
 PARTS: Final = 7
-"""A chunk that is known is read again by one of so many audits in a row."""
+"""One of so many successive audits reads a known chunk again."""
 _KEY: Final = b"dledger-audit"
 
 
@@ -48,7 +48,7 @@ class HistoryError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a member said of itself: in the last audit, and the highest of all audits."""
+    """What a member reported about itself: in the last audit, and the highest of all audits."""
 
     life: str
     term: int
@@ -59,7 +59,7 @@ class Said:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Said":
-        """Take over what a manifest says."""
+        """Return what a manifest reports."""
         status = manifest.status
         return cls(
             life=manifest.life,
@@ -69,7 +69,7 @@ class Said:
         )
 
     def since(self, before: "Said | None") -> "Said":
-        """Return what is known after an audit that read this, if this was known before it."""
+        """Return this report with the highest term and committed index of it and `before`."""
         if before is None:
             return self
         return replace(
@@ -101,11 +101,11 @@ class Memory:
 
     @property
     def again(self) -> tuple[int, int]:
-        """Return which known entries the next audit reads again: from the first to before the end.
+        """Return the first known entry that the next audit reads again, and the end after the last.
 
         Each part of a round begins where the one before it ended, and the last one ends with what
         is known then. The ends come from the bounds of the log alone, which only rise, so an entry
-        has its turn in the next round no later than in this one, however much the log has grown.
+        is read in the next round no later than in this one, however much the log has grown.
         """
         starts = chunk_starts(self.rows)
         if not len(starts):
@@ -122,19 +122,20 @@ class Memory:
         suspects: Mapping[str, frozenset[int]],
         group: Collection[str],
     ) -> "Memory":
-        """Return the memory after an audit that read these rows, found this in them, and leaves
-        these suspect chunks. Members that are not in the group any more are forgotten.
+        """Return the memory after an audit that read these rows and found this in them.
 
-        A chunk that is known already stays as it is, unless it was mended: if it changed, the next
-        audit says so, too. So do the highest commit and term of a member, and all that it said of
-        itself, if it tells nothing of its log now.
+        A known chunk is kept as it was, unless it was mended: if it changed, the next audit reports
+        that, too. A member's highest committed index and term are kept, and its whole last report
+        if it does not report its log now. Members that are no longer in the group are forgotten.
         """
         whole = whole_chunks(rows)
         new = whole.filter(pa.array(found.of_rows(whole, found.is_learned)))
         old = self.rows.filter(pa.array(~found.of_rows(self.rows, found.is_mended)))
         kept = pa.concat_tables([old, new])
-        told = {member: each for member, each in manifests.items() if not each.is_unlisted}
-        now = {member: Said.of(each).since(self.said.get(member)) for member, each in told.items()}
+        listed = {member: each for member, each in manifests.items() if not each.is_unlisted}
+        now = {
+            member: Said.of(each).since(self.said.get(member)) for member, each in listed.items()
+        }
         said = {member: each for member, each in {**self.said, **now}.items() if member in group}
         begin = min((each.begin_index for each in said.values()), default=0)
         is_in_group = member_numbers(kept, list(said)) >= 0
@@ -167,11 +168,12 @@ class Memory:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the history from its reading to its replacement.
+    """Lock the history from its reading to its replacement.
 
-    Of two audits that end at once, one would replace what the other has kept. Raises HistoryError
-    if another audit holds it, also one that names it by a URI. A folder that cannot be locked is
-    not held: nothing can be kept there either, which must not cost the audit.
+    Of two audits at the same time, one would otherwise replace what the other has kept. Raises
+    HistoryError if another audit holds the lock, also one that names the folder by a URI. A folder
+    that cannot be locked is used without: nothing can be kept there either, and the audit must not
+    fail because of that.
     """
     with ExitStack() as stack:
         with suppress(OSError):
@@ -193,7 +195,7 @@ def _lock(fd: int, folder: Path) -> None:
 
 
 def _check_hadoop_lock(folder: Path) -> None:
-    """Refuse a folder that an audit by URI holds: each takes its lock, then looks for the other."""
+    """Raise HistoryError if an audit by URI holds the folder; both lock first, and then check."""
     if (folder / HADOOP_LOCK_FILE).exists():
         raise HistoryError(
             f"{folder} is in use by another audit, or one was killed: audit again once that has "
@@ -263,6 +265,6 @@ def save(memory: Memory, folder: Path) -> None:
 
 
 def identity_of(manifests: Mapping[str, Manifest]) -> str:
-    """Return the identity of a group; empty if no member tells it."""
+    """Return the identity of a group; empty if no member reports it."""
     said: list[NodeStatus] = [each.status for each in manifests.values()]
     return max((status.group_identity for status in said), default="")

@@ -1,5 +1,6 @@
-"""The pass over the logs of an audit that trusts the earlier ones: it reads what they did not know,
-and a part of what they knew.
+"""The pass over the logs of an audit that trusts earlier audits.
+
+It reads what they did not read, and a part of what they read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,19 +34,19 @@ class RememberingPasses:
 
     @property
     def entries_known(self) -> int:
-        """Return how many entries, of all members, were not read, since earlier audits read them.
+        """Return how many entries, of all members, were not read because earlier audits read them.
 
-        A member that was read once more, as a whole, has none.
+        A member that was read a second time, as a whole, has none.
         """
         return sum(self._entries_known.values())
 
     @property
     def read(self) -> pa.Table:
-        """Return the rows that were read, of each member the latest."""
+        """Return the rows that were read, the latest ones of each member."""
         return pa.concat_tables([self._memory.rows.slice(0, 0), *self._read.values()])
 
     def suspects(self, found: Compared) -> dict[str, frozenset[int]]:
-        """Return the suspect chunks of each member after this audit, which found this."""
+        """Return the suspect chunks of each member after this audit, which had this result."""
         suspects = dict(self._memory.suspects)
         for member, starts in self._to_read.items():
             every = np.union1d(_sorted(suspects.get(member, frozenset())), starts)
@@ -123,8 +124,9 @@ def _usable(memory: Memory, member: str, said: Manifest, held: Longs, cuts: Sequ
 def _trusted(
     known: Mapping[str, Longs], manifests: Mapping[str, Manifest], memory: Memory
 ) -> Longs:
-    """Return the chunks that are not read: known of each member that has them, and suspect of none,
-    but for a part.
+    """Return the chunks that are not read again.
+
+    Each is known of every member that has it, suspect on none, and not in the part to read again.
     """
     starts = np.unique(np.concatenate([np.array([], np.int64), *known.values()]))
     suspects = _sorted(frozenset[int]().union(*memory.suspects.values()))

@@ -1,4 +1,4 @@
-"""Members' snapshots of the state, as an audit reads them. The judgement is in `checks.snapshot`.
+"""Members' snapshots of the state, as an audit reads them; `checks.snapshot` judges them.
 
 reading     one snapshot of one member, byte by byte
 gathering   all snapshots of all members, while the members replace them

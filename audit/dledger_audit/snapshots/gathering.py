@@ -1,8 +1,8 @@
 """Read all snapshots of all members, while the members take and remove snapshots.
 
-A member takes a snapshot at most once a second and keeps the last few. So what a manifest lists may
-be gone when it is read. Whatever was not read whole is looked at twice: the members are asked
-again, and what they still list is read once more.
+A member takes a snapshot at most once a second and keeps the last few. So a snapshot that a
+manifest lists may be gone when it is read. A snapshot that was not read whole gets a second
+reading: the members are asked again, and what they still list is read once more.
 """
 
 from collections import Counter
@@ -106,7 +106,7 @@ def newest_held(said: Manifest) -> HeldSnapshot | None:
 def _standing(
     reads: Mapping[Listed, SnapshotRead], latest: Mapping[str, Manifest]
 ) -> dict[Listed, SnapshotRead]:
-    """Leave out what was not whole and is no longer there: the member removed it."""
+    """Drop snapshots that were not whole and are no longer listed: the member removed them."""
     listed = {each for said in _counted(latest).values() for each in listed_by(said)}
     return {
         each: read

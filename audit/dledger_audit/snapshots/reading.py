@@ -1,6 +1,6 @@
 """Read one snapshot of one member, byte by byte, as Spark's workers do.
 
-A manifest tells what the member believes that it has. Here both checksums are computed from the
+A manifest lists what the member believes that it has. Here both checksums are computed from the
 bytes, and the log's entry at the snapshot's last index is looked up.
 """
 
@@ -41,14 +41,14 @@ SNAPSHOT_SCHEMA: Final = pa.schema(
     ]
 )
 FOLLOWS_MAX: Final = 3
-"""How often the newest snapshot is looked for in place of one that is gone."""
+"""How often the newest snapshot is tried in place of one that is gone."""
 
 
 class Outcome(enum.StrEnum):
-    """What became of a snapshot that was to be read."""
+    """The result of reading a snapshot."""
 
     WHOLE = "Whole"
-    """Both checksums match, and the member said the same of it."""
+    """Both checksums match, and the member's manifest describes the same snapshot."""
     DAMAGED = "Damaged"
     GONE = "Gone"
     """The member has no such file: it removed the snapshot, or its release serves none."""
@@ -79,7 +79,7 @@ class SnapshotRead:
     digest: bytes = b""
     """SHA-256 of the data, if it is whole."""
     head: bytes = b""
-    """The first bytes of the data, which tell what kind of state it is."""
+    """The first bytes of the data, which show what kind of state it is."""
     log_term: int = -1
     """The term of the last included entry in the log; -1 if no member's log has it intact."""
 
@@ -160,7 +160,7 @@ def row_of(read: SnapshotRead, term: int) -> pa.RecordBatch:
 
 
 def reads_of(rows: pa.Table) -> list[SnapshotRead]:
-    """Return what rows of SNAPSHOT_SCHEMA say."""
+    """Convert rows of SNAPSHOT_SCHEMA."""
     return [
         SnapshotRead(
             Listed(

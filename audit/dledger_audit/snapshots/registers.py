@@ -1,7 +1,7 @@
 """The register by columns: what entries change, and the bytes of its snapshot.
 
-This is written from `docs/state-machine.md`, without the code of the members, so that a fault of
-theirs shows:
+The module follows `docs/state-machine.md` and not the members' code, so that it reveals their
+faults:
 
     entry      key, value: two signed numbers of 4 bytes, little-endian; other bodies set nothing
     snapshot   magic "DLREGIST", version (4), number of keys (4), then key and value of each, in the
@@ -105,7 +105,10 @@ class Register:
         return cls(pairs["key"].copy(), pairs["value"].copy())
 
     def after(self, keys: Ints, first: Longs, values: Ints) -> "Register":
-        """Return the register after keys, each once, were first and last set like this."""
+        """Return the register after keys were first set at `first`, and last to `values`.
+
+        Each key occurs once.
+        """
         by_key = np.argsort(self.keys, kind="stable")
         place = np.searchsorted(self.keys, keys, sorter=by_key)
         place = by_key[np.minimum(place, len(by_key) - 1)] if len(by_key) else place

@@ -3,8 +3,8 @@
 Spark reduces the entries between two snapshots to what they do to each key. A roll begins with a
 state, applies these changes, and compares the bytes with each snapshot on its way. The first roll
 begins with the empty state if the log still has its first entry, or else with the oldest snapshot
-that the log continues. The snapshots that it does not lead to are rolled from in turn, so that it
-shows which of them belong together.
+that the log continues. Further rolls begin with the snapshots that it does not lead to, so that
+they show which of these belong together.
 """
 
 import hashlib
@@ -67,19 +67,19 @@ class ReplayPass(Protocol):
     def changes(
         self, manifests: Mapping[str, Manifest], steps: Sequence[IndexRange], rows_max: int
     ) -> pa.Table | None:
-        """Return what the entries of each step do, as rows of DELTA_SCHEMA, each key once a step.
+        """Return what the entries of each step do, as one row of DELTA_SCHEMA per key and step.
 
         None if there are more than `rows_max`.
         """
         ...
 
     def data(self, listed: Listed) -> bytes | None:
-        """Return the data of a snapshot; None if it cannot be read any more."""
+        """Return the data of a snapshot; None if it can no longer be read."""
         ...
 
 
 def replay(passes: ReplayPass, gathered: Gathered) -> Replayed:
-    """Replay the log between the snapshots of a state machine that is known here."""
+    """Replay the log between the snapshots, if their state is a register."""
     versions = versions_of(gathered)
     if not any(read.outcome is Outcome.WHOLE and is_register(read.head) for read in gathered.reads):
         return Replayed()
@@ -112,7 +112,7 @@ def versions_of(gathered: Gathered) -> list[Version]:
 def steps_of(versions: Sequence[Version], manifests: Mapping[str, Manifest]) -> list[IndexRange]:
     """Return the entries between the states, as far as the log has them, in order.
 
-    With its first entry, the log leads from the empty state to the first snapshot.
+    If the log still has its first entry, it leads from the empty state to the first snapshot.
     """
     logs = [said.status for said in manifests.values() if said.status.committed_index >= 0]
     begin = min((max(0, said.ledger_begin_index) for said in logs), default=0)
@@ -131,11 +131,11 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether more was asked for than there was."""
+        """Whether more keys were taken than there were."""
         return self.keys_left < 0
 
     def spend(self, keys: int) -> bool:
-        """Take the keys of one state, and tell whether there were as many left."""
+        """Take the keys of one state; return whether that many were left."""
         self.keys_left -= keys
         return not self.is_spent
 
@@ -151,7 +151,7 @@ class Changes:
 
     @classmethod
     def of(cls, table: pa.Table, steps: Sequence[IndexRange]) -> "Changes":
-        """Take over rows of DELTA_SCHEMA."""
+        """Convert rows of DELTA_SCHEMA."""
         table = table.sort_by("step")
         columns = {name: table[name].to_numpy() for name in ("step", "key", "first", "value")}
         bounds = np.searchsorted(columns["step"], np.arange(len(steps) + 1)).tolist()
@@ -160,7 +160,7 @@ class Changes:
     def roll(self, state: Register, index: int, budget: Budget) -> Iterator[tuple[int, bytes]]:
         """Yield the index and the digest of each state after the one at an index.
 
-        Ends where the budget does.
+        Stops once the budget is spent, or before a step with an unreadable entry.
         """
         for number, step in enumerate(self.steps):
             if step.first <= index:

@@ -20,7 +20,7 @@ TASK_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class StepTask:
-    """Some entries of a step; None if no log has all entries of the step."""
+    """Some entries of a step; `task` is None if no log has all entries of the step."""
 
     step: int
     task: LogTask | None

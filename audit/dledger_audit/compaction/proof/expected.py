@@ -33,15 +33,15 @@ class Fate(enum.IntEnum):
     NOT_NORMAL = 1
     """A no-op or a membership stays as it is."""
     WITHOUT_KEY = 2
-    """It stays."""
+    """An entry without a key stays."""
     LAST = 3
     """The last value of its key stays."""
     SUPERSEDED = 4
-    """There is a later entry of its key: it goes."""
+    """An entry that has a later one of its key goes."""
     YOUNG_TOMBSTONE = 5
-    """It is the last of its key, and its time has not passed: it stays."""
+    """A tombstone that is the last of its key stays until its time has passed."""
     OLD_TOMBSTONE = 6
-    """It is the last of its key, and its time has passed: it goes."""
+    """A tombstone that is the last of its key goes once its time has passed."""
 
 
 STAYS: Final = frozenset({Fate.NOT_NORMAL, Fate.WITHOUT_KEY, Fate.LAST, Fate.YOUNG_TOMBSTONE})
@@ -82,12 +82,12 @@ class Fates:
         if magic != disk.NORMAL:
             self._fates[at] = Fate.NOT_NORMAL
             return
-        said = self._decode(body)
-        if said is None:
+        decoded = self._decode(body)
+        if decoded is None:
             self._fates[at] = Fate.WITHOUT_KEY
             return
-        file = self._files[crc32(said.key) % len(self._files)]
-        file.write(_RECORD.pack(index, said.is_tombstone, len(said.key)) + said.key)
+        file = self._files[crc32(decoded.key) % len(self._files)]
+        file.write(_RECORD.pack(index, decoded.is_tombstone, len(decoded.key)) + decoded.key)
 
     def decide(self, tombstone_entries: int) -> None:
         """Decide the fates of all noted entries with keys."""

@@ -29,7 +29,7 @@ CHECKS: Final = {
     "not_in_source": "the sources do not have these entries any more, so they were not compared",
 }
 INCOMPLETE: Final = frozenset({"not_in_source"})
-"""Checks that tell what was not verified; every other one is damage."""
+"""Checks that report what was not verified; every other check reports damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ def _note_front(archive: Archive, last: int, fates: Fates) -> None:
 
 
 def _check_previous(archive: Archive, previous: Archive) -> None:
-    """Refuse any archive but the one before: with itself, a wrong archive would be right."""
+    """Raise RefusedError for any archive but the one before: a wrong one would match itself."""
     wanted, given = archive.info.previous_sha256, digest_of(previous.info.files)
     if not wanted:
         raise RefusedError(
@@ -119,9 +119,9 @@ def _check_previous(archive: Archive, previous: Archive) -> None:
 def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
     """Yield the entries `first` to `last` of the sources, in order.
 
-    The archive before gives what the members no longer have, and nothing else: what it lost would
-    not be missed. The members have all that came after their first entry, also the tombstones that
-    the archive before has dropped, so the two can be joined there.
+    Only entries that the members no longer have are read from the archive before: entries that it
+    lost would not be missed. The members have everything after their first entry, also the
+    tombstones that the archive before has dropped, so the two can be joined there.
     """
     begin, previous = max(first, sources.members_begin), sources.previous
     with Reader() as reader:
@@ -164,7 +164,7 @@ def _check_files(archive: Archive, found: Found) -> None:
 
 
 def _check_end(archive: Archive, last: ArchivedEntry | None, found: Found) -> None:
-    """Compare what archive.json says about the last entry, since a seed's term comes from there."""
+    """Check what archive.json says about the last entry, since a seed's term comes from there."""
     info = archive.info
     if last is None or (last.header.index, last.header.term) != (info.end_index, info.end_term):
         said = f"archive.json says that entry {info.end_index} of term {info.end_term} is the last"
