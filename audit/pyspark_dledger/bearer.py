@@ -1,8 +1,8 @@
-"""The audit token that goes with requests for the log, if the group demands one.
+"""The audit token that is sent with requests for the log, if the group demands one.
 
 A file with tokens may change while it is used, because tokens are replaced (`admin_tokens`). So it
-is read again once a member refuses the token. The environment names the file to Spark's workers, if
-no option does.
+is read again once a member refuses the token. Spark's workers take the file's name from the
+environment, if no option names it.
 """
 
 import os
@@ -15,13 +15,14 @@ from typing import Final
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 
 VARIABLE: Final = "DLEDGER_CLIENT_AUDIT_TOKEN_FILE"
-"""A file that is not there is no error, because a pod may start before it has its token, and most
-groups of a cluster may demand none. It is named once a member demands the token (`lack`).
+"""The environment variable with the token file. A missing file is no error, because a pod may start
+before it has its token, and most groups of a cluster may demand none. Once a member demands the
+token, the error names the file (`lack`).
 """
 
 
 class TokenError(ValueError):
-    """The token, or the file with it, cannot be used. The message names no token."""
+    """The token, or the file with it, cannot be used. The message does not contain the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Bearer:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is a token, or the name of a file that has it or may get it."""
+        """Whether there is a token, or the name of a file that has it or may have it later."""
         return bool(self.token or self.file or os.environ.get(VARIABLE))
 
     def lack(self) -> str:
@@ -67,8 +68,9 @@ class Bearer:
 
 @contextmanager
 def given_in(file: str | None) -> Iterator[None]:
-    """Take the token from this file within the block, also in processes that begin there; None for
-    what the environment says.
+    """Take the token from this file within the block, also in processes that are started there.
+
+    None leaves the environment as it is.
     """
     before = os.environ.get(VARIABLE)
     if file is not None:
@@ -83,7 +85,7 @@ def given_in(file: str | None) -> Iterator[None]:
 
 
 def check_token(token: str) -> str:
-    """Return the token. Raises TokenError if it is none."""
+    """Return the token, which may be empty. Raises TokenError if it is not valid."""
     try:
         return AdminTokens.parse(token.encode()).current if token else ""
     except TokensError:

@@ -54,7 +54,7 @@ KEY: Final = "key"
 VALUE: Final = "value"
 KIND: Final = "kind"
 KINDS: Final = ("normal", "noop", "membership", "unknown")
-"""What an entry is: a client's, a leader's own, a membership, or something of a later version."""
+"""The kinds of entries: a client's, a leader's own, a membership, or one of a later version."""
 
 READ: Final = {
     INDEX: ("member", "segment", "at", "index", "term", "size", "body_size", "flags"),
@@ -68,7 +68,7 @@ _OF_LOG: Final = ("index", "term", KIND, "channel", "size", "member", BODY)
 
 
 def default_schema(options: Options) -> str:
-    """Return what a query of entries gets if it names no columns, in Spark's language."""
+    """Return the Spark schema of a query of entries that names no columns."""
     names = _OF_LOG if options.view == LOG else _OF_MEMBERS
     names += _DECODED if options.decoder else ()
     return ddl_of(name for name in names if name in READ[options.level])
@@ -104,9 +104,9 @@ def ddl(schema: pa.Schema) -> str:
 def batch(
     run: Run, member: str, segment: int, schema: pa.Schema, pairs: Pairs | None = None
 ) -> pa.RecordBatch:
-    """Convert a run to rows; `pairs` tells keys and values, if the schema has them.
+    """Convert a run to rows; `pairs` decodes keys and values, if the schema has them.
 
-    In the row of an absent entry, only the columns that tell its place and `flags` are not null.
+    In the row of an absent entry, only member, segment, index and flags are not null.
     """
     if isinstance(run, Absent):
         return _absent(run, member, segment, schema)

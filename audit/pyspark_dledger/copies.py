@@ -1,4 +1,4 @@
-"""The copies of a group's log that entries are taken from: running members, and folders."""
+"""The copies of a group's log that entries are read from: running members, and folders."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from pyspark_dledger.ranges import IndexRange
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be done, and nothing was changed; the message says why."""
+    """The request cannot be carried out, and nothing was changed; the message says why."""
 
 
 class OpenFiles(Files, Protocol):

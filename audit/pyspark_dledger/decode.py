@@ -43,7 +43,7 @@ class PreviousEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the check of entries takes from outside of them."""
+    """What the check of entries needs to know beyond the entries themselves."""
 
     previous: PreviousEntry
     following_shift: int | None = None
@@ -51,7 +51,7 @@ class Context:
     term_max: int | None = None
     """The member's own term."""
     has_bodies: bool = True
-    """Whether the view holds the bodies; otherwise their checksums are taken as they are."""
+    """Whether the view holds the bodies; otherwise their checksums are not verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Entries:
         )
 
     def last_entry(self, previous: PreviousEntry) -> PreviousEntry:
-        """Return what the check of the next entries needs; `previous` was given for these."""
+        """Return what the check of the next entries needs; `previous` came before these."""
         good = np.flatnonzero((self.flags & DAMAGED) == 0)
         if not len(good):
             return PreviousEntry(term=previous.term, shift=previous.shift)
@@ -172,7 +172,7 @@ class Chain:
 
     @classmethod
     def of(cls, headers: Records, previous: PreviousEntry) -> "Chain":
-        """Compute the expected ones."""
+        """Compute the expected chain CRCs."""
         stored = headers["chain_crc"].astype(np.int64)
         seeds = np.concatenate(([previous.chain_crc or 0], stored[:-1]))
         is_known = np.ones(len(stored), np.bool_)
@@ -184,7 +184,7 @@ class Chain:
 def _known_or_not(
     flags: Longs, headers: Records, located: Located, crc: Longs, chain: Chain
 ) -> Longs:
-    """Tell the entries of a later version, whose checksums prove them, from damaged ones."""
+    """Flag entries of a later version, which checksums prove, as unknown instead of damaged."""
     suspect = (flags & Flag.BAD_MAGIC) != 0
     if not suspect.any():
         return flags
@@ -194,7 +194,7 @@ def _known_or_not(
 
 
 def _breaks_chain(chain: Chain, suspect: Bools, previous: PreviousEntry) -> Bools:
-    """Tell which headers do not match their chain_crc (see `dledger_formats.log.disk`).
+    """Return which headers do not match their chain_crc (see `dledger_formats.log.disk`).
 
     An entry after a damaged header is not checked, because the chain_crc that it continues from is
     lost. If an entry does not continue from a predecessor whose chain_crc is 0, the predecessor is
@@ -225,7 +225,7 @@ def _chain_crcs(headers: Records, seeds: Iterable[int]) -> Longs:
 
 
 def _is_uncovered(headers: Records, crc: Longs, chain: Chain) -> Bools:
-    """Tell which entries no checksum covers. A checksum that comes out as 0 covers all the same."""
+    """Return which entries no checksum covers. A checksum that is 0 when computed does cover."""
     no_chain = (chain.stored == 0) & ~(chain.is_known & (chain.expected == 0))
     uncovered: Bools = no_chain | ((headers["body_crc"] == 0) & (crc != 0))
     return uncovered
@@ -267,13 +267,13 @@ def _of_noops(view: Bytes | None, headers: Records, bodies: Located, sound: Bool
 
 
 def _goes_back(term: Longs, previous: PreviousEntry) -> Bools:
-    """Tell which terms are lower than the previous one."""
+    """Return which terms are lower than the previous one."""
     goes_back: Bools = term < _predecessors(term, previous.term)
     return goes_back
 
 
 def _is_out_of_line(shift: Longs, context: Context) -> Bools:
-    """Tell which shifts agree with neither neighbor's; one that has no neighbor is not judged."""
+    """Return which shifts agree with neither neighbor's; one without neighbors is not checked."""
     if not len(shift):
         return np.empty(0, np.bool_)
     following = context.following_shift
@@ -291,7 +291,7 @@ def _predecessors(values: Longs, first: int | None) -> Longs:
 
 
 def _differs(units: Records, headers: Records, located: Located, at: Longs) -> Bools:
-    """Tell for which entries the index file has no unit, or one that does not match.
+    """Return for which entries the index file has no unit, or one that does not match.
 
     Java's leader writes the magic 1 there even for a NOOP.
     """

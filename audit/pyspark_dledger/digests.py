@@ -18,7 +18,7 @@ from pyspark_dledger.segments import Run
 
 PIECE_BITS: Final = 12
 RUNS_MAX: Final = 16
-"""Runs of flagged entries of one piece that get a row each; more are summed up in one row."""
+"""Runs of flagged entries of one piece that get a row each; more are merged into one row."""
 
 DIGEST_SCHEMA: Final = pa.schema(
     [

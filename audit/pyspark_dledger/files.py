@@ -22,7 +22,7 @@ FAILURES_MAX: Final = 200
 
 
 class ReadError(Exception):
-    """A member's bytes could not be read; the message tells which bytes, from where, and why."""
+    """A member's bytes could not be read; the message says which bytes, from where, and why."""
 
 
 class GoneError(ReadError):
@@ -34,9 +34,7 @@ class DiskError(ReadError):
 
 
 class OpeningError(ReadError):
-    """The member has not opened its log yet, and tells nothing of it; the message says how far it
-    is.
-    """
+    """The member has not opened its log yet and lists no files; the message has its progress."""
 
 
 class UnauthorizedError(ReadError):
@@ -98,7 +96,7 @@ class Window:
         self._start, self._bytes = start, np.frombuffer(raw, np.uint8)
 
     def _read(self, start: int, end: int) -> bytes | bytearray:
-        """Read around what the member cannot read, to the page.
+        """Read all pages that the member can read; the others are zeros.
 
         Raises DiskError after FAILURES_MAX failed requests of this window.
         """

@@ -1,7 +1,7 @@
 """Read a member's folder: the files of a stopped member, of a copy of its volume, or an archive.
 
-The folder is only read. Its manifest ends at the committed index that its `checkpoint` tells, since
-later entries may not be the group's.
+The folder is only read. Its manifest ends at the committed index in its `checkpoint`, since later
+entries may not be committed.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class FolderFiles:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close nothing: each read opens its file."""
+        """Do nothing: each read opens and closes its file."""
 
     def manifest(self) -> Manifest:
         """Return the folder's manifest. Raises ReadError if it cannot be read."""
@@ -132,8 +132,9 @@ def _file(path: Path, size: int, first_index: int) -> SegmentFile:
 
 
 def _listed(folder: Path) -> tuple[list[_Segment], list[str]]:
-    """Return the segments of a folder, in order, and the names of all else. Those that are whole
-    have one size, and begin at a multiple of it.
+    """Return the segments of a folder, in order, and the names of everything else in it.
+
+    Whole segments have one size, and begin at a multiple of it.
     """
     starts, sizes = dict[Path, int](), dict[Path, int]()
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -151,7 +152,7 @@ def _listed(folder: Path) -> tuple[list[_Segment], list[str]]:
 def _first_index(path: Path, size: int) -> int:
     """Return the index of a file's first entry; -1 if there is none, or if it is damaged.
 
-    A file without a known first entry is not read. Its entries are then taken from elsewhere.
+    A file without a known first entry is not read; its entries are read from another copy.
     """
     with path.open("rb") as file:
         raw = os.pread(file.fileno(), disk.ENTRY_HEADER_SIZE, 0)

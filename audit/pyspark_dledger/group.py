@@ -1,8 +1,8 @@
 """A group as a query finds it: the copies of its log that can be read now, and up to where.
 
 The log that is read ends at the highest committed index that any of these members knows. So a query
-always sees a part of the log from its beginning on, and never an entry that is not committed; with
-the leader away, it may see a little less than was acknowledged.
+always sees a part of the log from its beginning on, and never an entry that is not committed;
+without a leader, it may see a little less than was acknowledged.
 """
 
 import json
@@ -53,13 +53,13 @@ class Group:
 
     @property
     def untold(self) -> list[str]:
-        """Why members may have entries of which they do not tell."""
+        """Why members may have entries that they do not report, a reason per member."""
         reason = "it does not know yet which of its entries are committed"
         return [*self.silent.values(), *(f"{member}: {reason}" for member in self.unsure)]
 
     @property
     def identity(self) -> str:
-        """Tells the group from others of the same name; empty if no copy knows it."""
+        """The group's identity, which no other group has; empty if no copy knows it."""
         return max((copy.manifest.status.group_identity for copy in self.copies), default="")
 
 
@@ -85,8 +85,8 @@ def heard(
 ) -> Group:
     """Ask members for their manifests at once; `places` are URLs and folders by member id.
 
-    `warned_of` are members whose silence is known, so no warning tells it. Raises RefusedError if
-    no member answers, or if one is not the member of its name.
+    `warned_of` are members whose silence was logged before, so it is not logged again. Raises
+    RefusedError if no member answers, or if a place belongs to another member.
     """
 
     def one(member: str) -> Copy | str:
@@ -135,8 +135,8 @@ def _check_one_group(copies: Sequence[Copy]) -> None:
     names = {copy.manifest.status.group for copy in copies} - {""}
     identities = {copy.manifest.status.group_identity for copy in copies} - {""}
     if len(names) > 1 or len(identities) > 1:
-        said = "; ".join(
+        listed = "; ".join(
             f"{copy.member} of {copy.manifest.status.group} {copy.manifest.status.group_identity}"
             for copy in copies
         )
-        raise RefusedError(f"the members belong to different groups: {said}; name those of one")
+        raise RefusedError(f"the members belong to different groups: {listed}; name those of one")

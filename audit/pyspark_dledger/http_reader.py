@@ -7,16 +7,16 @@
     GET /files/NAME                  Range: bytes=A-B     the same, for small files and snapshots
 
 Files are requested with the audit token, if there is one (`bearer`). A member that refuses it with
-401 is asked once more if the file with the token has changed since. Then the request fails with
-UnauthorizedError, which tells how to give a token.
+401 is asked once more if the file with the token has changed since. Otherwise the request fails
+with UnauthorizedError, which says how to give a token.
 
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
 are bounded. A request is retried if the network or the server failed, but not if the response is
-invalid. Where the silence of members is bounded (`patience`), a member that is silent is asked for
-its manifest for as long as that bound allows: it may restart, and nothing is read of it without.
+invalid. Where the silence of members is bounded (`patience`), a silent member is asked for its
+manifest for as long as that bound allows: it may be restarting, and cannot be read without one.
 
 The manifest of a member that has not opened its log yet lists no files, and the term and the
-indexes of an empty log, of which nothing must be concluded. So it is an OpeningError.
+indexes of an empty log, which mean nothing. So such a manifest raises OpeningError.
 """
 
 import http.client
@@ -80,7 +80,7 @@ def check_url(url: str) -> SplitResult:
 
 
 class _BusyError(http.client.HTTPException):
-    """The member asks to be asked again later."""
+    """The member asks for a later retry."""
 
     def __init__(self, what: str, retry_after_seconds: float) -> None:
         super().__init__(what)
@@ -132,8 +132,10 @@ class HttpFiles:
         self._connection.close()
 
     def manifest(self) -> Manifest:
-        """Return the member's manifest. Raises OpeningError if the member has not opened its log
-        yet, and ReadError if the manifest cannot be read, or lists nothing for another reason.
+        """Return the member's manifest.
+
+        Raises OpeningError if the member has not opened its log yet, and ReadError if the manifest
+        cannot be read, or lists nothing for another reason.
         """
         return self._retried("/manifest", self._open_manifest, is_manifest=True)
 
@@ -183,9 +185,9 @@ class HttpFiles:
     def _retried(self, path: str, once: Callable[[], T], *, is_manifest: bool) -> T:
         """Send a request, with up to `attempts_max` attempts and growing pauses between them.
 
-        Attempts to which the member answered that it is busy count apart from those without any
-        answer: a member that restarts may then be busy. A pause is longer if the member asks for
-        that, but no longer than a request may take.
+        Attempts that the member answered as busy are counted apart from unanswered ones, because a
+        restarted member may be busy. A pause is longer if the member asks for that, but no longer
+        than a request may take.
         """
         failed: Counter[bool] = Counter()
         while True:
@@ -239,9 +241,7 @@ class HttpFiles:
             silence.waited(began_s)
 
     def _begin(self, path: str, *, is_manifest: bool) -> float:
-        """Return when an attempt begins, and bound its time. Raises ReadError if the member was
-        silent for too long.
-        """
+        """Return an attempt's start and bound its time. Raises ReadError if silent for too long."""
         if self._patience is None:
             return 0.0
         left_s = self._patience.left_s(for_manifest=is_manifest)
@@ -315,7 +315,7 @@ class HttpFiles:
 
 
 def _opening(said: NodeStatus) -> str:
-    """Tell how far a member is that opens its log."""
+    """Describe the progress of a member that opens its log."""
     size, verified = said.recovery_size_bytes, said.recovery_verified_bytes
     if not size:
         return f"{said.reason}, and nothing of it is verified yet"
@@ -329,8 +329,8 @@ def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
 
 
 def _check_range(response: http.client.HTTPResponse, start: int, where: str) -> None:
-    said = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if said is None or int(said[1]) != start:
+    sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if sent is None or int(sent[1]) != start:
         raise AnswerError(f"{where}: the response does not start at byte {start}")
 
 

@@ -23,7 +23,7 @@ HARMLESS: Final = Flag.NO_CRC | Flag.INDEX_FILE_DIFFERS | Flag.BAD_BLANK
 
 FEW_ENTRIES: Final = 256
 SMALL_WINDOW_BYTES: Final = 5 << 20
-"""What is read at a time for so few entries: enough for the largest entry."""
+"""Bytes that are read at a time for so few entries: enough for the largest entry."""
 
 
 class NoIntactCopyError(RefusedError):
@@ -88,7 +88,7 @@ class _Chain:
         return header.chain_crc == disk.chain_crc_of(header, self.chain_crc)
 
     def follow(self, entries: Slice, copy: Copy) -> None:
-        """Go on after a slice."""
+        """Record a slice as the last one that was yielded."""
         last = entries.end - 1
         self.index = int(entries.entries.index[last])
         self.chain_crc = int(entries.entries.headers["chain_crc"][last])
@@ -136,8 +136,10 @@ class Reader:
     def _read(
         self, copies: Sequence[Copy], first: int, last: int, reasons: list[_Why], chain: _Chain
     ) -> Iterator[Slice]:
-        """Yield the entries from the first copy, or else from others. What is after a segment that
-        cannot be read is read from the others first: each attempt may take a minute.
+        """Yield the entries from the first copy, or else from others.
+
+        After a segment that could not be read, the other copies come first, because each attempt
+        may take a minute.
         """
         while first <= last:
             if not copies:
@@ -150,7 +152,7 @@ class Reader:
     ) -> Generator[Slice, None, int]:
         """Read up to a segment of the first copy that cannot be read, or up to `last`.
 
-        Return the index after those that it read.
+        Return the index after the last entry that was read.
         """
         copy, others = copies[0], copies[1:]
         index, absent = first, [*reasons, _Why(f"{copy.member}: missing")]
@@ -187,7 +189,7 @@ class Reader:
     ) -> Iterator[tuple[Entries | None, int, int, _Why, int]]:
         """Yield runs of one copy as (entries or None if not intact, first, last, why, segment).
 
-        Absent entries are no different from damaged ones.
+        Absent entries are treated like damaged ones.
         """
         if copy.place not in self._files:
             self._files[copy.place] = self._stack.enter_context(self._open(copy))
@@ -201,16 +203,16 @@ class Reader:
 
 
 def _no_copy(first: int, last: int, reasons: Sequence[_Why]) -> NoIntactCopyError:
-    """Say why no copy gave the entries, and what to do."""
-    told = "; ".join(each.text for each in reasons)
+    """Return an error that says why no copy gave the entries, and what to do."""
+    why = "; ".join(each.text for each in reasons)
     if any(each.is_unauthorized for each in reasons):
         error = UnauthorizedCopyError(
-            f"the entries {first} to {last} cannot be read without the group's audit token ({told})"
+            f"the entries {first} to {last} cannot be read without the group's audit token ({why})"
         )
         error.is_from_all = all(each.is_unauthorized for each in reasons)
         return error
     return NoIntactCopyError(
-        f"no copy has the entries {first} to {last} intact ({told}); audit the group, and mend or "
+        f"no copy has the entries {first} to {last} intact ({why}); audit the group, and mend or "
         "replace the damaged member first"
     )
 

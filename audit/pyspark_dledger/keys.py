@@ -24,7 +24,7 @@ NAMES: Final = "register, kv, json:FIELD, rocketmq or module:function"
 
 
 class DecoderError(Exception):
-    """A decoder does not exist, failed, or returned something else than a key."""
+    """A decoder does not exist, failed, or returned something other than a key."""
 
 
 class Key(NamedTuple):
@@ -55,7 +55,7 @@ def decoder(name: str) -> Decoder:
 
 
 def _register(body: bytes) -> Key | None:
-    """Other sizes set nothing, see docs/state-machine.md."""
+    """Decode an entry of the register; other sizes set nothing, see docs/state-machine.md."""
     return Key(body[:4], False) if len(body) == register_format.SET.size else None
 
 
@@ -65,7 +65,7 @@ def _key_value(body: bytes) -> Key | None:
 
 
 def _json(field: str, body: bytes) -> Key | None:
-    """A text and a number are never the same key: the first byte tells them apart."""
+    """Decode a JSON object; a key's first byte distinguishes a text from a number."""
     try:
         plain = json_objects.parse(body)
     except FormatError:

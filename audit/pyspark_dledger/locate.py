@@ -52,7 +52,7 @@ def headers_at(view: Bytes, offsets: Longs) -> Records:
 
 
 def is_plausible(headers: Records) -> Bools:
-    """Tell which headers, taken by themselves, could belong to entries."""
+    """Return which headers, taken by themselves, could belong to entries."""
     size = headers["size"].astype(np.int64)
     plausible: Bools = (
         np.isin(headers["magic"], disk.ENTRY_MAGICS)
@@ -92,8 +92,8 @@ def _locate_by_units(view: Bytes, index: int, last_index: int, units: Records, p
     plausible = is_plausible(headers)
     count = _leading(~plausible | (headers["size"] == sizes[:count]))
     if index + count - 1 < last_index:
-        borne_out = np.flatnonzero(plausible[:count])
-        count = int(borne_out[-1]) + 1 if len(borne_out) else 0
+        confirmed = np.flatnonzero(plausible[:count])
+        count = int(confirmed[-1]) + 1 if len(confirmed) else 0
     return Located(offsets=offsets[:count], sizes=sizes[:count])
 
 
@@ -139,8 +139,8 @@ def find_header(view: Bytes, pos: int, indexes: range) -> tuple[int, int] | None
     end = len(view) - HEADER.itemsize + 1
     for low in range(0, end, SEARCH_BYTES):
         count = min(SEARCH_BYTES, end - low)
-        said = np.ndarray((count,), ">i8", view.data, offset=low + _POS_OFFSET, strides=(1,))
-        offsets = np.flatnonzero(said == np.arange(pos + low, pos + low + count)) + low
+        stored = np.ndarray((count,), ">i8", view.data, offset=low + _POS_OFFSET, strides=(1,))
+        offsets = np.flatnonzero(stored == np.arange(pos + low, pos + low + count)) + low
         headers = headers_at(view, offsets)
         plausible = is_plausible(headers)
         for offset, index in zip(offsets[plausible], headers["index"][plausible], strict=True):

@@ -35,12 +35,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 COMMIT_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 0.25
-"""A task waits so long, and asks so often, for members that do not know yet that its entries are
+"""How long a task waits, and how often it asks, while members do not know that its entries are
 committed: after the leader died, the others know it once one of them leads.
 """
 
 WINDOW_BYTES: Final = 8 << 20
-"""What a task reads at a time, and so at most reads beyond its last entry."""
+"""Bytes that a task reads at a time, and so at most reads beyond its last entry."""
 
 SCANS: Final[Mapping[str, Scan]] = {
     INDEX: scan_units_or_headers,
@@ -63,7 +63,7 @@ class LogTask:
 
 
 def schema(options: Options) -> str:
-    """Return the columns that a query gets if it names none, in Spark's language."""
+    """Return the Spark schema of a query that names no columns."""
     return columns.default_schema(options)
 
 
@@ -136,17 +136,18 @@ class LogView:
 
 
 def _removed_before(found: Group, copies: Sequence[Copy]) -> int:
-    """Return before which index all of these members have removed their entries since the query
-    was planned; 0 if one of them does not say so.
+    """Return the index before which the members of all copies have removed their entries.
+
+    Return 0 if one of them does not report its entries.
     """
-    told = {copy.member for copy in found.copies}.difference(found.unsure)
-    if any(copy.member not in told for copy in copies) or found.committed_index < 0:
+    reporting = {copy.member for copy in found.copies}.difference(found.unsure)
+    if any(copy.member not in reporting for copy in copies) or found.committed_index < 0:
         return 0
     return found.first_index
 
 
 def _renewed(copies: tuple[Copy, ...], found: Group, piece: Piece) -> tuple[Copy, ...]:
-    """Return the copies with what their members have learned to be committed meanwhile."""
+    """Return the copies, newer where their members know more entries to be committed."""
     present = {copy.member: copy for copy in found.copies}
     hull = IndexRange(first=piece.first, last=piece.last)
     return tuple(
@@ -159,7 +160,7 @@ def _renewed(copies: tuple[Copy, ...], found: Group, piece: Piece) -> tuple[Copy
 
 
 def unknown_front(found: Group, first: int) -> str:
-    """Say why it is not known whether entries from `first` on were removed; empty if it is."""
+    """Return why it is not known whether entries from `first` on were removed; empty if it is."""
     if not _is_cut(found, first) or not found.untold:
         return ""
     return (
@@ -171,8 +172,9 @@ def unknown_front(found: Group, first: int) -> str:
 
 
 def check_front(found: Group, first: int, on_removed: str) -> None:
-    """Raise RefusedError if entries from `first` on were removed and may not be left out, or if a
-    member that does not tell its entries may still have them.
+    """Raise RefusedError if entries from `first` on were removed and may not be left out.
+
+    The error is also raised if a member that does not report its entries may still have them.
     """
     if unknown := unknown_front(found, first):
         raise RefusedError(unknown)

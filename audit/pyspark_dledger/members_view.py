@@ -40,7 +40,7 @@ _SCHEMAS: Final[Mapping[str, str]] = {
 
 
 def schema(options: Options) -> str:
-    """Return the columns that a query gets if it names none, in Spark's language."""
+    """Return the Spark schema of a query that names no columns."""
     if options.rows == ENTRIES:
         return columns.default_schema(options)
     return _SCHEMAS[options.rows]
@@ -70,11 +70,11 @@ class MembersView:
     def tasks(
         self, wanted: Sequence[IndexRange], members: frozenset[str] | None
     ) -> list[SegmentTask]:
-        """Plan tasks of whole segments; request manifests that were not given as an option. Members
-        that do not answer are left out. Raises RefusedError if none of those that are asked does.
+        """Plan tasks of whole segments; request manifests that were not given as an option.
 
         A task has several segments of a member if all of them together are small enough. `members`
-        names those to read; None stands for all.
+        names the members to read; None stands for all. Members that do not answer are left out.
+        Raises RefusedError if members are asked and none answers.
         """
         parts_max = None if self._options.rows == ENTRIES else plan.PARTS_MAX
         planned: dict[str, list[SegmentTask]] = {}
@@ -132,8 +132,9 @@ class MembersView:
             yield pa.concat_batches(reduced)
 
     def _manifests(self, places: Mapping[str, str]) -> dict[str, Manifest]:
-        """Return those that were given, and ask the other members. Raises RefusedError if none of
-        these answers.
+        """Return the given manifests and the others, which are requested.
+
+        Raises RefusedError if members are asked and none answers.
         """
         given = {
             member: Manifest.from_json(json.dumps(self._options.manifests[member]).encode())
@@ -146,7 +147,7 @@ class MembersView:
 
 
 def _read_bytes(segment: Segment, level: str) -> int:
-    """Return how many bytes a read of a whole segment takes, about."""
+    """Return about how many bytes a read of a whole segment takes."""
     if level != INDEX:
         return segment.file.readable_bytes
     last = segment.last_wanted if segment.last_expected is None else segment.last_expected

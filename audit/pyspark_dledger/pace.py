@@ -1,9 +1,10 @@
 """Bounds how fast one member is read by all processes of a machine, or of a container, together.
 
-Members serve clients while they are read, so a reader must leave them most of their disks and
-networks. The processes share a small file per member, which has the time until which the bytes read
-so far are accounted for. A process that has read more adds its bytes and sleeps until that time. So
-the average keeps to the rate, and a member gets at most one response per process at once.
+Members serve clients while they are read, so a reader must leave them most of the bandwidth of
+their disks and networks. The processes share a small file per member, which has the time until
+which the bytes read so far are accounted for. A process that has read more adds its bytes and
+sleeps until that time. So the average keeps to the rate, and a member sends at most one response
+per process at once.
 
 The environment has the rate and the folder (`shared_files`).
 """
@@ -20,7 +21,7 @@ from pyspark_dledger import shared_files
 
 VARIABLE: Final = "DLEDGER_READ_PACE"
 CREDIT_S_MAX: Final = 1.0
-"""How much of an idle time may be made up for."""
+"""How much idle time may be made up for."""
 _TIME: Final = struct.Struct("<d")
 
 
@@ -35,8 +36,9 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Share a file with the other processes; `clock` must be the same for all of them, as the
-        machine's monotonic clock is.
+        """Share a file with the other processes.
+
+        `clock` must be the same for all of them, such as the machine's monotonic clock.
         """
         self._file = file
         self._bytes_per_second = bytes_per_second
@@ -57,8 +59,9 @@ class Pace:
 
 @contextmanager
 def paced(bytes_per_second: int) -> Iterator[None]:
-    """Read each member at this rate within the block, also in processes that begin there; 0 for no
-    bound.
+    """Read each member at this rate within the block, also in processes that are started there.
+
+    0 sets no bound.
     """
     if not bytes_per_second:
         yield
@@ -68,6 +71,6 @@ def paced(bytes_per_second: int) -> Iterator[None]:
 
 
 def pace_of(place: str) -> Pace | None:
-    """Return how fast a member may be read; None without a bound."""
+    """Return the pace at which a member may be read; None without a bound."""
     found = shared_files.bound_of(VARIABLE, place)
     return None if found is None else Pace(found[1], int(found[0]))

@@ -1,7 +1,7 @@
-"""The columns `key` and `value`: what the decoders of `keys` say of an entry, for people to read.
+"""The columns `key` and `value`: what the decoders of `keys` find in an entry, for people to read.
 
-    register          key and value are the 4 bytes each
-    kv                what stands before and after the first `=`
+    register          4 bytes of key, and 4 bytes of value
+    kv                the bytes before and after the first `=`
     json:FIELD        the text or the digits of FIELD; the whole object
     rocketmq          the property KEYS; the body of the message
     module:function   the key that the function returns; the whole body
@@ -31,7 +31,7 @@ _Read: TypeAlias = Callable[[bytes, Key], tuple[bytes, bytes]]
 
 
 def pairs(name: str) -> Pairs:
-    """Return what a decoder of this name says of a body. Raises DecoderError if there is none."""
+    """Return a function from bodies to pairs, for a decoder's name. Raises DecoderError."""
     decode, read = decoder(name), _read(name)
 
     def pair(body: bytes) -> Pair | None:
@@ -45,7 +45,7 @@ def pairs(name: str) -> Pairs:
 
 
 def pairs_of(options: Options) -> Pairs | None:
-    """Return what the decoder of a query says of a body; None without a decoder."""
+    """Return a function from bodies to pairs, for a query; None without a decoder."""
     return pairs(options.decoder) if options.decoder else None
 
 
@@ -65,7 +65,7 @@ def _read(name: str) -> _Read:
     if name == "rocketmq":
         return _of_message
     if name.startswith("json:"):
-        return lambda body, key: (key.key[1:], body)  # the first byte tells the type
+        return lambda body, key: (key.key[1:], body)  # the first byte is the type
     return lambda body, key: (key.key, body)
 
 

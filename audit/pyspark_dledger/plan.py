@@ -12,7 +12,7 @@ from pyspark_dledger.ranges import IndexRange
 from pyspark_dledger.segments import Segment
 
 PARTS_MAX: Final = 16
-"""How many parts of one segment an audit reads by themselves."""
+"""How many parts of one segment an audit reads separately."""
 
 
 def segments(manifest: Manifest, wanted: IndexRange) -> Iterator[Segment]:

@@ -20,7 +20,7 @@ NOTHING: Final = IndexRange(first=INDEX_MAX)
 
 
 def cut(ranges: Iterable[IndexRange], hull: IndexRange) -> tuple[IndexRange, ...]:
-    """Return what the hull leaves of the ranges: at least one, maybe NOTHING; no ranges are all."""
+    """Return the parts of the ranges in the hull, or NOTHING; no ranges stand for all indexes."""
     parts = [
         IndexRange(first=max(each.first, hull.first), last=min(each.last, hull.last))
         for each in tuple(ranges) or (IndexRange(),)

@@ -63,7 +63,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """Entries that should be present; `flag` tells why they are absent."""
+    """Entries that should be present; `flag` says why they are absent."""
 
     first_index: int
     last_index: int
@@ -216,7 +216,7 @@ class _Scanner:
         if not len(located):
             return None
         if self._next_is_hidden(view, located):
-            # The last entry is judged beside the one after it, which the next view holds.
+            # The last entry is checked against the one after it, which the next view holds.
             if len(located) > 1:
                 located = located.head(len(located) - 1)
             elif self._data.extend(self._at):

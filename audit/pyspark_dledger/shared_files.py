@@ -1,7 +1,7 @@
 """Small files, one for a member, that the processes of a machine share while they read it.
 
-They lie in a folder. An environment variable has a bound and this folder, as BOUND:FOLDER, because
-Spark's workers inherit the environment.
+The files are in one folder. An environment variable has a bound and this folder, as BOUND:FOLDER,
+because Spark's workers inherit the environment.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @contextmanager
 def shared(variable: str, bound: float, prefix: str) -> Iterator[None]:
-    """Set a variable within the block, also for processes that begin there; its folder is new."""
+    """Set a variable, with a new folder, within the block and for processes started there."""
     with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         os.environ[variable] = f"{bound}:{folder}"
         try:
@@ -34,7 +34,7 @@ def bound_of(variable: str, place: str) -> tuple[str, Path] | None:
 
 @contextmanager
 def locked(file: Path) -> Iterator[int]:
-    """Open the file, alone among the processes; yield its descriptor."""
+    """Open the file and lock it against other processes; yield its descriptor."""
     descriptor = _open(file)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -44,7 +44,7 @@ def locked(file: Path) -> Iterator[int]:
 
 
 def _open(file: Path) -> int:
-    """Open the file. Only the driver's machine has its folder before the first read."""
+    """Open the file. Before the first read, its folder exists only on the driver's machine."""
     flags = os.O_RDWR | os.O_CREAT
     try:
         return os.open(file, flags, 0o600)

@@ -19,7 +19,7 @@ Options
     maxEntriesPerBatch, maxBytesPerBatch
                     a batch of `readStream` has at most so many entries (no bound) or bytes (1 GiB)
     tokenFile       a file with the group's audit token, on each machine that runs tasks
-    token           the token itself, in the place of tokenFile; it is not replaced when the group
+    token           the token itself, instead of tokenFile; it is not replaced when the group
                     replaces its tokens
     taskBytes       a task reads about so many bytes at most (256 MiB); of the view members, at
                     least one segment
@@ -123,7 +123,7 @@ class DLedgerReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:  # noqa: N802 - Spark's name
-        """Take filters from sessions that push them, and read in sessions that do not."""
+        """Take filters in sessions that push them, and also work in sessions that do not."""
         return _PushFilters(self)
 
     def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
@@ -153,10 +153,11 @@ class DLedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the log for one streaming query."""
 
     def __init__(self, columns: Mapping[str, str], asked: Options) -> None:
-        """Raises OptionError, and ImportError if this Spark is too old.
+        """Create the reader. Raises OptionError, and ImportError if this Spark is too old.
 
-        Spark 4.1 does not tell a source up to where a query with a checkpoint has read. A member
-        that has just restarted knows a lower commit, so the query would go back, and read twice.
+        Spark 4.1 does not tell a source how far a query with a checkpoint has read. A member that
+        has just restarted knows a lower committed index, so the query would go back, and read
+        entries twice.
         """
         if ReadMaxBytes is None:
             raise ImportError("readStream of the data source dledger needs pyspark 4.2 or later")
@@ -170,7 +171,7 @@ class DLedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what `latestOffset` takes for the bounds of the options."""
+        """Return the limit for which `latestOffset` applies the bounds of the options."""
         return self._limit
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
@@ -202,7 +203,7 @@ class _PushFilters:
 
     Spark refuses every read of a reader that implements `pushFilters` in a session that does not
     push filters to Python sources, which is the default. A reader cannot see the setting: only the
-    call tells. So the check, which compares `__func__`, must not see that it is implemented.
+    call shows it. So the check, which compares `__func__`, must not see that it is implemented.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)

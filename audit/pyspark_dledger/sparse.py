@@ -11,16 +11,18 @@ from pyspark_dledger.files import Files, Window
 from pyspark_dledger.layout import Longs, Records
 
 SKIPPED_BYTES_MIN: Final = 64 << 10
-"""A body is skipped from this size on. One more request costs about as much as so many bytes."""
+"""Bodies of at least this size are skipped. One more request costs as much as about so many bytes.
+"""
 
 UnitsFrom = Callable[[int], Records]
 """Returns the index units of the entries from an offset in the file on, maybe none."""
 
 
 class HeaderWindow(Window):
-    """A window with zeros in place of large bodies, where the index files tell their places.
+    """A window with zeros in place of large bodies, where the index files give their places.
 
-    `extend` fills in the bodies: what is not where the index files say must be searched for.
+    `extend` fills in the bodies: entries that are not where the index files say must be searched
+    for.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ def header_spans(units: Records, pos: int, start: int, end: int) -> list[tuple[i
     """Return which bytes of a file hold the headers of the entries between two offsets.
 
     `pos` is the file's own offset in the data files. The last span ends with the header after the
-    last whole entry. There are no spans if the units do not tell where entries are.
+    last whole entry. There are no spans if the units do not say where entries are.
     """
     offsets = units["pos"].astype(np.int64) - pos
     sizes = units["size"].astype(np.int64)

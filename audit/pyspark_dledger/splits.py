@@ -97,7 +97,7 @@ def _pieces(copy: Copy, files: Files, wanted: IndexRange, bytes_max: int) -> Ite
     for segment in plan.segments(copy.manifest, wanted):
         first = max(at, segment.file.first_index)
         if at < first:
-            yield Piece(first=at, last=first - 1)  # another copy may have what this one has not
+            yield Piece(first=at, last=first - 1)  # another copy may have what this one lacks
         last = segment.last_wanted
         if segment.last_expected is not None:
             last = min(last, segment.last_expected)
@@ -111,7 +111,7 @@ def _pieces(copy: Copy, files: Files, wanted: IndexRange, bytes_max: int) -> Ite
 def _divided(
     segment: Segment, files: Files, first: int, last: int, bytes_max: int
 ) -> Iterator[Piece]:
-    """Divide entries of one segment; their bytes are estimated if the index files do not tell."""
+    """Divide entries of one segment; without index units, the numbers of bytes are estimated."""
     places = _Places(segment, files, first, last)
     while first <= last:
         end = places.last_within(first, last, bytes_max)
@@ -120,7 +120,7 @@ def _divided(
 
 
 class _UntilSilent:
-    """Files that are not asked again once they did not answer: each attempt may take long."""
+    """Files that are not requested again once they did not answer: each attempt may take long."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

@@ -32,7 +32,7 @@ Offset: TypeAlias = dict[str, Any]
 
 COMMIT_SECONDS: Final = 60.0
 """How long a batch waits until a member knows again that its entries are committed, and until all
-tell whether they still have its front.
+members report whether they still have its front.
 """
 
 
@@ -77,7 +77,7 @@ class LogStream:
     def latest(self, start: Offset, *, is_bounded: bool) -> Offset:
         """Return where a batch that begins at `start` ends; it is empty if there is nothing new.
 
-        A bounded one has at most the entries and bytes of the options, or one entry. Raises
+        A bounded batch has at most the entries and bytes of the options, or one entry. Raises
         RefusedError, also if wanted entries from `start` on were removed and may not be skipped.
         """
         if self._idle_since is not None:
@@ -121,7 +121,7 @@ class LogStream:
         return found
 
     def _end(self, found: Group) -> int:
-        """Return before which entry the query ends, by what is committed and by what it wants."""
+        """Return the index before which the query ends, by what is committed and wanted."""
         end = min(found.committed_index, self._options.ranges[-1].last) + 1
         return end if self._target is None else min(end, self._target)
 
@@ -132,7 +132,7 @@ class LogStream:
         return found
 
     def _ask_until(self, unknown: Callable[[Group], str]) -> Group:
-        """Ask until the members tell enough; `unknown` says what they do not tell, if anything."""
+        """Ask until the members report enough; `unknown` returns what is missing, or ""."""
         deadline = self._clock() + COMMIT_SECONDS
         while True:
             try:
@@ -166,8 +166,8 @@ class LogStream:
     def _bounded(self, found: Group, first: int, end: int) -> int:
         entries_max = self._options.batch_entries
         last = end - 1 if entries_max is None else min(end - 1, first + entries_max - 1)
-        # The sizes are those of one copy. Of what it lacks the size is not known, so the batch ends
-        # where the copy does, and the next batch goes on with another copy.
+        # The sizes are those of one copy. The size of what it lacks is not known, so the batch ends
+        # where the copy does, and the next batch continues with another copy.
         held = [each for each in found.copies if each.first_index <= first <= each.committed_index]
         copy = max(held or found.copies, key=lambda each: each.committed_index)
         if held:
@@ -178,7 +178,7 @@ class LogStream:
 
 
 def _unknown_commit(found: Group, last: int) -> str:
-    """Say that no member knows that `last` is committed; empty if one does."""
+    """Return a text that no member knows that `last` is committed; empty if one does."""
     if found.committed_index >= last:
         return ""
     return (

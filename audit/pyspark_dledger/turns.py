@@ -8,8 +8,10 @@ T = TypeVar("T")
 
 
 def in_turns(tasks: Mapping[str, Sequence[T]], leaders: frozenset[str]) -> list[T]:
-    """Return the tasks of all members: followers in turns, so that none is read by all workers at
-    once, and then the leader, which also serves the clients. Spark begins tasks in this order.
+    """Return the tasks of all members: followers in turns, and then the leader.
+
+    So no follower is read by all workers at once, and the leader, which also serves the clients, is
+    read last. Spark starts tasks in this order.
     """
     followers = [each for member, each in tasks.items() if member not in leaders]
     rounds = zip_longest(*followers)

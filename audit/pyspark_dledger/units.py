@@ -1,8 +1,8 @@
 """Scan the index files of a segment alone: which entries it has, their terms, places and sizes.
 
-No checksum covers an index unit. So each must fit its own place in the file and end where the next
-one begins; one that does not is as good as missing. A wrong term shows only where terms go back,
-and the size of a segment's last entry is compared with nothing.
+No checksum covers an index unit. So each must fit its own place in the file, and its entry must end
+where the next one begins; otherwise the unit counts as missing. A wrong term shows only where terms
+go back, and the size of a segment's last entry is compared with nothing.
 """
 
 import itertools
@@ -42,7 +42,7 @@ def scan_units(segment: Segment, files: Files, _: int = 0) -> Iterator[Run]:
 
 
 def scan_units_or_headers(segment: Segment, files: Files, window_bytes: int) -> Iterator[Run]:
-    """Do the same, and read the headers of those entries whose units are missing or wrong."""
+    """Scan the index files, and read the headers of entries whose units are missing or wrong."""
     for run in scan_units(segment, files):
         if isinstance(run, Entries) or run.flag != Flag.INDEX_FILE_DIFFERS:
             yield run
@@ -71,7 +71,7 @@ class _Scanner:
                 self._term = int(before["term"][0])
         while self.index <= self.last:
             last = min(self.last, self.index + BLOCK_ENTRIES_MAX - 1)
-            units = self._read(self.index, last + 1)  # a unit is judged beside the next one
+            units = self._read(self.index, last + 1)  # a unit is checked against the next one
             if not len(units):
                 yield self._missing()
                 continue
@@ -138,7 +138,7 @@ class _Scanner:
 
 
 def _is_sound(units: Records, at: Longs, index: int, segment: Segment) -> Bools:
-    """Tell which units fit their own place and the next unit; `at` are offsets in the file.
+    """Return which units fit their own place and the next unit; `at` are offsets in the file.
 
     The last entry of a segment has no next unit there.
     """
