@@ -12,9 +12,9 @@ with its own group, and their rates are compared by the medians of all rounds:
 
     python -m bench.append --client library idempotent --in-flight 1000 --rounds 5
 
-Latency is the time from writing a
-request to reading its response. Before the loads, `floor.py` measures the floor under the latency.
-The benchmark fails if a turn of a member's event loop took too much of the processor (`turns.py`).
+Latency is the time from writing a request to reading its response. Before the loads, `floor.py`
+measures the floor under the latency. The benchmark fails if a turn of a member's event loop took
+too much of the processor (`turns.py`).
 """
 
 import argparse

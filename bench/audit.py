@@ -4,11 +4,11 @@
 
 An audit of the almost empty group shows what the start costs. The processor time is that of the
 audit's process tree: driver, JVM and Python workers, but not the members; a control group counts
-it, which only root can make. The pass is the rest. All logs are in the page cache. Beside it, one
-thread reads the same bytes of all members, one after the other, and sums them. Then two audits with
-a history follow: one that keeps it, and one with `--since-last` that finds nothing new; both with
-the start. The memory is the most that the processes of one audit had at once, without what they
-share.
+it, which needs root. The pass is the rest. All logs are in the page cache. For comparison, one
+thread reads the same bytes of all members, one after the other, and computes their checksums. Two
+audits with a history follow: one that keeps it, and one with `--since-last` that finds nothing new;
+their figures include the start. The memory is the most that the processes of one audit had at once,
+without what they share.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def audit(group: NodeGroup, master: str, options: Sequence[str] = ()) -> Cost:
 
 
 def read_and_sum(group: NodeGroup) -> Cost:
-    """Read the entries of all members over HTTP in this thread, and sum them."""
+    """Read the entries of all members over HTTP in this thread, and compute their checksums."""
     began_s, began_cpu_s = time.monotonic(), time.thread_time()
     for member, port in group.http_ports.items():
         with HttpFiles(f"http://{group.host(member)}:{port}") as files:
@@ -98,7 +98,7 @@ class Memory:
         self._thread.start()
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._ended.set()
         self._thread.join()
 
@@ -109,7 +109,7 @@ class Memory:
 
 
 def tree(pid: int) -> set[int]:
-    """Return a process and all that it has started, as far as they live."""
+    """Return a process and its descendants that are still alive."""
     found, new = {pid}, [pid]
     while new:
         for task in Path(f"/proc/{new.pop()}/task").glob("*/children"):
@@ -121,7 +121,7 @@ def tree(pid: int) -> set[int]:
 
 
 def private_kib(pid: int) -> int:
-    """Return the memory of a process that no other one has; 0 if it has ended."""
+    """Return the memory of a process that it does not share; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -142,7 +142,7 @@ def show(what: str, cost: Cost, read_gb: float = 0.0) -> None:
 def reap() -> None:
     """Wait for the JVM and the workers, which outlive their parent for a moment.
 
-    They come to this process one after the other, as their own parents end. The members are
+    This process inherits them one after the other, as their own parents end. The members are
     children of this process too, and are left to their group.
     """
     while mine := [pid for pid in children() if b"dledger_node" not in command_line(pid)]:
@@ -151,7 +151,7 @@ def reap() -> None:
 
 
 def children() -> list[int]:
-    """Return the children of this process, ended ones too."""
+    """Return the children of this process, including those that have ended."""
     return [
         int(pid)
         for task in Path("/proc/self/task").iterdir()

@@ -1,9 +1,9 @@
-"""What an audit at the default rate costs the appends that go on beside it.
+"""What an audit at the default rate costs the appends that run beside it.
 
     python -m bench.audit_beside_appends                 three logs of 1 GiB, 1,000 appends/s
 
-By turns, the appends are measured alone and for as long as an audit runs. Members, writer and audit
-share the machine's cores, while a production audit has a pod of its own. So the audit runs at the
+The appends are measured alone and during an audit, in turn. Members, writer and audit share the
+machine's cores, while a production audit has a pod of its own. So the audit runs at the
 lowest priority unless `--nice` says otherwise, and with `--cgroup` it enters a control group, for
 example one with `cpu.idle`. The ratio is that of the 99th percentiles of each pair.
 """

@@ -57,8 +57,9 @@ def append_frame(group: str, member_id: str, load: Load) -> tuple[bytes, bytes]:
 
 
 def frame_around_opaque(code: int, ext_fields: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return a frame before and after the ten digits of its opaque; `ext_fields` is JSON, or
-    empty.
+    """Return a frame before and after the ten digits of its opaque.
+
+    `ext_fields` is JSON, or empty.
     """
     ext = b',"extFields":%b' % ext_fields if ext_fields else b""
     before = b'{"code":%d%b,"flag":0,"language":"JAVA","opaque":' % (code, ext)

@@ -1,6 +1,6 @@
-"""Readers that do almost nothing, so that what the members do for readers is what is measured.
+"""Readers that do almost nothing, so that only the members' work for readers is measured.
 
-They ask with READ_RANGE, as the client's tails and ranges do, and look only at the last entry of an
+They send READ_RANGE, as the client's tails and ranges do, and look only at the last entry of an
 answer. So they cost a machine about as much as the network of readers on other machines would.
 """
 
@@ -19,7 +19,7 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 GROUP: Final = "g"
 WAIT_MS: Final = 10_000
 SCAN_ENTRIES_A_SECOND: Final = 700_000
-"""What one reader of the Python client gets, by batches, from members that do nothing else."""
+"""The rate of one reader of the Python client, by batches, from members that do nothing else."""
 _PREFIX: Final = struct.Struct(">II")
 _HANDED_S: Final = struct.Struct("d")
 
@@ -46,7 +46,7 @@ class BareTail(asyncio.Protocol):
         self._ask()
 
     def data_received(self, data: bytes) -> None:
-        """Take an answer once it is whole, and ask for what follows."""
+        """Process an answer once it is complete, and ask for the entries after it."""
         self._pending += data
         if len(self._pending) < frames.PREFIX_BYTES:
             return
@@ -64,7 +64,7 @@ class BareTail(asyncio.Protocol):
             self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note that nothing more will come."""
+        """Record that the reading has ended."""
         self._fail(f"a member closed the connection of a reader: {error}")
 
     def _ask(self) -> None:
@@ -100,7 +100,7 @@ class BareTail(asyncio.Protocol):
 
 
 class BareScan(BareTail):
-    """Reads from the first entry on, at the pace of a client, and again from there at the end."""
+    """Reads the log from its first entry, at the pace of a client, and starts over at the end."""
 
     def _go_on(self, count: int, committed_index: int) -> None:
         if self._next_index > committed_index:

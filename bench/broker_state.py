@@ -2,8 +2,8 @@
 
     python -m bench.broker_state      or, with another number of messages: --messages 100000
 
-Messages of 1 KiB in 64 queues, as a member reads them from its log. Each figure is the least of
-several runs.
+The messages have 1 KiB and go to 64 queues, as a member reads them from its log. Each figure is the
+minimum of several runs.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def least_s(work: Callable[[], object]) -> float:
 
 
 def log_of(messages: int) -> list[list[Entry]]:
-    """Return batches of messages, in turn to every queue."""
+    """Return batches of messages, which go to all queues in turn."""
     body = bytes(1024)
     entries = []
     for index in range(messages):

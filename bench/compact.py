@@ -53,13 +53,13 @@ def run(arguments: Sequence[str], name: str) -> Run:
             peak, is_done = [0], threading.Event()
             sampler = threading.Thread(target=_sample, args=(program.pid, peak, is_done))
             sampler.start()
-            _, said = program.communicate()
+            _, errors = program.communicate()
             is_done.set()
             sampler.join()
         wall_s = time.monotonic() - began_s
         reap()
         if program.returncode:
-            raise SystemExit(said.decode())
+            raise SystemExit(errors.decode())
         taken = Run(Cost(wall_s, processors.used_s()), peak[0] / 1024)
     cost = taken.cost
     print(f"{name:18}{cost.wall_s:8.1f}   {cost.processor_s:11.1f}   {taken.memory_mib:10.0f}",
@@ -127,8 +127,8 @@ def write_keys(folder: Path, keys: int, body_bytes: int) -> None:
                 data.truncate(SEGMENT_BYTES)
             pos += SEGMENT_BYTES
         index.truncate(-(-keys * disk.INDEX_UNIT_SIZE // INDEX_BYTES) * INDEX_BYTES)
-    said = {"committedIndex": keys - 1, "endIndex": keys - 1}
-    (folder / "checkpoint").write_bytes(properties.encode(said))
+    checkpoint = {"committedIndex": keys - 1, "endIndex": keys - 1}
+    (folder / "checkpoint").write_bytes(properties.encode(checkpoint))
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""Processor time of a program and of all processes that it starts, by a control group of its own.
+"""Processor time of a program and all processes that it starts, counted by a control group.
 
-The times that a process inherits from its children lack those that somebody else has waited for, as
-Spark's daemon does for its Python workers.
+The times that a process gets of its children do not include children that another process has
+waited for, as Spark's daemon does for its Python workers.
 """
 
 import tempfile
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 CPUACCT: Final = Path("/sys/fs/cgroup/cpuacct")
-"""It belongs to cgroup v1; v2 has one hierarchy, in the folder above."""
+"""The hierarchy of cgroup v1; v2 has only one hierarchy, in the folder above."""
 
 
 @dataclass(frozen=True, slots=True)

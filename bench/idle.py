@@ -1,4 +1,4 @@
-"""What a member costs while nothing happens: in each state that may last for days.
+"""What a member costs while nothing happens, in each state that may last for days.
 
     make bench-idle                     or:   python -m bench.idle --seconds 30
 
@@ -19,7 +19,7 @@ from dledger_formats.log import disk
 from tools.groups.node_group import NodeGroup
 
 SETTLE_S = 5.0
-"""Time for a group to come to rest after a change; nothing is measured in it."""
+"""Time for a group to come to rest after a change; nothing is measured meanwhile."""
 BODY_BYTES, BODIES = 1024, 2000
 TIMING = {"heartbeat_interval_ms": 500, "election_timeout_ms": 2000}
 """The defaults of a DLedgerGroup."""
@@ -58,7 +58,7 @@ def measure(seconds: float) -> Iterator[tuple[str, float]]:
 
 
 def costs_with_damage(seconds: float) -> Iterator[tuple[str, float]]:
-    """Yield the cost of a member that stays out of service, since nobody can mend its log."""
+    """Yield the cost of a member that stays out of service, since no peer can mend its log."""
     with a_group() as group:
         leader = group.master()
         with BlockingClient(group.servers, "g") as client:

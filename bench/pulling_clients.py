@@ -1,4 +1,4 @@
-"""Bare clients of a broker's consumers: one that asks anything, and one that only pulls."""
+"""Bare clients of a broker: one that sends any request, and one that only pulls."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ class Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand out answers. What the broker asks by itself is ignored."""
+        """Pass on the answers. Requests of the broker are ignored."""
         for command in self._decoder.feed(data):
             if not command.is_response:
                 continue
@@ -52,7 +52,7 @@ class Client(asyncio.Protocol):
     def ask(
         self, code: int, ext: dict[str, str], body: bytes = b""
     ) -> asyncio.Future[RemotingCommand]:
-        """Send a request; return its answer, which comes later."""
+        """Send a request; return a future of its answer."""
         opaque = next(self._opaque)
         answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = answer
@@ -85,7 +85,7 @@ async def clients_of(addresses: list[str]) -> AsyncIterator[list[Client]]:
 def pull_ext(
     topic: str, queue_id: int, offset: int, tags: str = "*", hold_ms: int = 0
 ) -> dict[str, str]:
-    """Return the fields of a pull, which is held for some time if there is nothing."""
+    """Return the fields of a pull, which is held for `hold_ms` if there is no message."""
     return PullFields(
         consumer_group="bench", topic=topic, queue_id=queue_id, queue_offset=offset,
         max_msg_nums=MESSAGES_MAX,
@@ -106,7 +106,7 @@ def send_ext(topic: str, queue_id: int) -> dict[str, str]:
 
 
 class Puller(asyncio.Protocol):
-    """Pulls one queue from its beginning to its end, and again, without looking at the messages."""
+    """Pulls one queue from beginning to end, repeatedly, without looking at the messages."""
 
     def __init__(
         self, topic: str, queue_id: int, end_offset: int, tags: str, until_s: float
@@ -139,7 +139,7 @@ class Puller(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take the answer, once it is whole, and pull on."""
+        """Process the answer once it is complete, and send the next pull."""
         try:
             self._take(data)
         except (AssertionError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Retention at work: appends go on, old segments go, and audits explain each removal.
+"""Retention at work: appends continue, old segments are removed, and audits explain each removal.
 
     python -m bench.retention                            30 minutes at 5,000 appends/s
     python -m bench.retention --minutes 3 --audits 2
@@ -6,7 +6,7 @@
 Three real members keep a few segments each, while one client appends at a steady rate. Every second
 the bench reads how much of the disk each member's folder occupies. The bound is what retention
 keeps, the last segment and the one that is allocated ahead, the index files, and what is written in
-the few seconds until a segment that is due is gone. Audits run meanwhile, with Spark. The command
+the few seconds until a due segment is removed. Audits run meanwhile, with Spark. The command
 ends with exit code 1 if an append was not acknowledged, a member occupied more than the bound, or
 an audit was not Sound.
 """
@@ -38,9 +38,9 @@ INDEX_UNITS: Final = 1 << 16
 """Entries of one index file."""
 INDEX_UNIT_BYTES: Final = 32
 UNTIL_REMOVED_S: Final = 5
-"""Members look once a second, and learn once a second what every voter holds."""
+"""Members check for due segments, and learn what every voter holds, once a second each."""
 SMALL_FILES_BYTES: Final = 8 << 20
-"""What a member keeps beside its segments: a reserve for a full volume, checkpoints, its term."""
+"""Files other than segments: a reserve for a full volume, checkpoints, and the member's term."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Seen:
 
 
 def occupied_bytes(folder: Path) -> int:
-    """Return what the files of a folder occupy on the disk, reserved blocks included."""
+    """Return the bytes that a folder's files occupy on the disk, including reserved blocks."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -94,7 +94,7 @@ async def append(group: NodeGroup, rate: int, body_bytes: int, seen: Seen) -> No
 
 
 async def watch(group: NodeGroup, seen: Seen) -> None:
-    """Sample what the members' folders occupy."""
+    """Sample how many bytes the members' folders occupy."""
     while not seen.is_over:
         for member in group.peers:
             used = await asyncio.to_thread(occupied_bytes, group.store_folder(member))
@@ -143,7 +143,7 @@ async def run(group: NodeGroup, arguments: argparse.Namespace) -> Seen:
 
 
 def problems(seen: Seen, bound_bytes: int) -> list[str]:
-    """Return what did not hold."""
+    """Return the violated expectations."""
     found = [f"an append failed: {each}" for each in seen.failures[:5]]
     if seen.most_bytes > bound_bytes:
         found.append(f"a member occupied {seen.most_bytes >> 20} MiB of {bound_bytes >> 20} MiB")
@@ -156,7 +156,7 @@ def problems(seen: Seen, bound_bytes: int) -> list[str]:
 
 
 def main() -> None:
-    """Run, print what was seen, and exit with 1 if something did not hold."""
+    """Run, print the figures, and exit with 1 if an expectation was violated."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=int, default=5_000, help="appends a second")

@@ -1,4 +1,4 @@
-"""A stock producer and a stock push consumer of one version, and when what happened to them.
+"""A stock producer and a stock push consumer of one version, and the times of their events.
 
 Both are RocketMQ's own clients with default settings (`tests/interop/java_rocketmq`). They know one
 address, and poll routes every 30 s.
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
 
     number: int
     begun_s: float
-    """When the send before it had ended, as far as it was read, and the pause after that."""
+    """When the end of the previous send was read, plus the pause after it."""
     ended_s: float
     place: tuple[int, int] | None
     """Queue and offset; None if the send failed."""
@@ -42,20 +42,21 @@ class StockClients:
     def __init__(
         self, folder: Path, version: str, address: str, pause_ms: int, poll_ms: int = POLL_MS
     ) -> None:
-        """Start both; the producer waits `pause_ms` after each send, and both ask for the route
-        every `poll_ms`.
+        """Start both clients.
+
+        The producer waits `pause_ms` after each send, and both ask for the route every `poll_ms`.
         """
         self.version = version
         self.sends: list[Sent] = []
         self.failures: Counter[str] = Counter()
-        """What the client said of the sends that failed."""
+        """How often each error message of a failed send occurred."""
         self.deliveries: Counter[int] = Counter()
-        """By number, how often a message was delivered."""
+        """How often each message was delivered, by its number."""
         self.first_delivered_s: dict[int, float] = {}
         self.places: dict[tuple[int, int], set[int]] = {}
-        """By queue and offset, the messages that were acknowledged or delivered there."""
+        """The messages that were acknowledged or delivered at each queue and offset."""
         self._missing: set[int] = set()
-        """What was acknowledged and not delivered yet."""
+        """The messages that were acknowledged and not delivered yet."""
         self._lock = threading.Lock()
         self._pause_s = pause_ms / 1000
         topic = f"failover-{version.replace('.', '-')}"
@@ -112,7 +113,7 @@ class StockClients:
         )
 
     def longest_send_s(self, since_s: float) -> float:
-        """Return how long the longest send took of those that have ended since a time."""
+        """Return the duration of the longest send that has ended since a time."""
         ended = itertools.takewhile(lambda sent: sent.ended_s > since_s, reversed(self.sends))
         return max(sent.ended_s - sent.begun_s for sent in ended)
 
@@ -127,7 +128,7 @@ class StockClients:
         return len(self._missing)
 
     def offsets_given_twice(self) -> int:
-        """Return how many places more than one message has."""
+        """Return how many queue offsets belong to more than one message."""
         return sum(len(numbers) > 1 for numbers in self.places.values())
 
     def _read_sends(self) -> None:
@@ -172,5 +173,5 @@ def _events(process: "subprocess.Popen[bytes]") -> Iterator[tuple[dict[str, obje
     for line in process.stdout:
         at_s = time.monotonic()
         if not line.endswith(b"\n"):
-            return  # it was killed
+            return  # the client was killed
         yield json.loads(line), at_s

@@ -5,12 +5,12 @@
 Real members with default timers, AsyncFlush, and bare clients on the same machine. Messages have
 1 KiB.
 
-    pulls       one member hands out what is in the page cache, 32 messages a pull, 8 queues; also
+    pulls       one member serves messages from the page cache, 32 messages a pull, 8 queues; also
                 to consumers of a tag that one message in 8 has
     delivery    100 sends a second, each by the next member, from when the send was due until a pull
                 that each member holds returns the message
     held        what a member costs while it holds 2,000 pulls, and without them
-    restart     a member with that log is killed, and serves its last message again
+    restart     a member with that log is killed and started, until it serves its last message
 """
 
 import argparse
@@ -54,7 +54,7 @@ def _itself(puller: Puller) -> Puller:
 async def pull_for(
     address: str, ends: list[int], tags: str, seconds: float
 ) -> tuple[float, float, float]:
-    """Pull all queues at once; return the messages passed, the MiB and the pulls of a second."""
+    """Pull all queues at once; return the messages passed, the MiB and the pulls per second."""
     until_s = time.perf_counter() + seconds
     host, port = split_address(address)
     pullers = [Puller(TOPIC, number, end, tags, until_s) for number, end in enumerate(ends)]
@@ -70,7 +70,7 @@ async def pull_for(
 
 
 async def ends_of(address: str) -> list[int]:
-    """Return where each queue ends."""
+    """Return the end offset of each queue."""
     async with clients_of([address]) as [client]:
         answers = [
             await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": str(number)})
@@ -87,7 +87,7 @@ async def fill(address: str, seconds: float) -> None:
 
 
 def measure_pulls(group: BrokerGroup, seconds: float) -> Iterator[str]:
-    """Yield how many messages one member hands out."""
+    """Yield the rates at which one member serves messages."""
     member = group.master()
     address = group.broker_addresses[member]
     ends = uvloop.run(ends_of(address))
@@ -161,7 +161,7 @@ async def hold(address: str, group: BrokerGroup, member: str, seconds: float) ->
         ext = pull_ext(TOPIC, 0, end, hold_ms=HOLD_MS)
 
         async def keep(client: Client, number: int) -> None:
-            # Spread over the time of a hold, as pulls of clients are that began at any time.
+            # Spread over the time of a hold, like pulls of clients that began at different times.
             await asyncio.sleep(number * HOLD_MS / 1000 / HELD)
             while True:
                 await client.ask(RequestCode.PULL_MESSAGE, ext)
@@ -173,7 +173,7 @@ async def hold(address: str, group: BrokerGroup, member: str, seconds: float) ->
         await asyncio.sleep(HOLD_MS / 1000 + 1.0)
         page = group.get(member, "/metrics")[1].decode()
         [line] = re.findall(r"^dledger_broker_held_pulls (\S+)$", page, re.MULTILINE)
-        # A pull that is just being asked again is not held.
+        # A pull that is just being sent again is not held.
         assert 0.98 * HELD <= float(line) <= HELD, f"the member holds {line} pulls"
         used = await _share(group, member, seconds)
         for task in tasks:
@@ -200,7 +200,7 @@ def measure_held(group: BrokerGroup, seconds: float) -> Iterator[str]:
 
 
 def measure_restart(group: BrokerGroup, seconds: float) -> Iterator[str]:
-    """Yield how long a killed member needs until it serves its last message."""
+    """Yield how long a killed member takes, once started, until it serves its last message."""
     leader = group.master()
     member = next(each for each in group.peers if each != leader)
     address = group.broker_addresses[member]

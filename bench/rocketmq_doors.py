@@ -1,10 +1,10 @@
-"""What a send costs more through a member that does not lead: real brokers and a bare client.
+"""The extra cost of a send through a member that does not lead: real brokers and a bare client.
 
     python -m bench.rocketmq_doors      or, for other loads: --in-flight 1 1000 --rounds 5
 
 One group of three members. The same client sends the prepared frames of `bench.rocketmq_send` to
-the leader and to a follower by turns, so that what else the machine does meets both alike. Members
-and client share the machine: a send through a follower costs processor time that the leader lacks.
+the leader and to a follower in turn, so that other work on the machine affects both alike. Members
+and client share the machine: a send through a follower takes processor time from the leader.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def run_round(address: str, in_flight: int, seconds: float) -> Round:
 
 
 def compare(group: BrokerGroup, in_flight: int, rounds: int, seconds: float) -> None:
-    """Send to the leader and to a follower by turns, and print the medians."""
+    """Send to the leader and to a follower in turn, and print the medians."""
     leader = group.master()
     door = next(member for member in group.peers if member != leader)
     found: dict[str, list[Round]] = {"leader": [], "follower": []}

@@ -5,13 +5,13 @@
 
 Three members with the default timers share one port. A stock producer and a stock push consumer of
 each version use it with their default settings; the producers send one message after another. In
-each round the master is killed with SIGKILL. The round ends when every client goes on; then the
+each round the master is killed with SIGKILL. The round ends when every client works again; then the
 member is started again, and the next round begins when all members are in order.
 
     producer    from the kill to the first SEND_OK of a send that was begun after it
     consumer    from the kill to the first delivery of such a message, or of a later one
 
-With `--hand-over` the master hands its leadership to the next member instead, and goes on:
+With `--hand-over` the master hands its leadership to the next member instead, and keeps running:
 
     producer    the longest send, from the request on until 100 more sends are delivered
     consumer    the longest time without a delivery meanwhile
@@ -54,7 +54,7 @@ GAP_MAX_S: Final = 90.0
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Figures:
-    """What the clients of one version have seen."""
+    """The figures of the clients of one version."""
 
     version: str
     producer_s: list[float] = dataclasses.field(default_factory=list)
@@ -62,7 +62,7 @@ class Figures:
     acknowledged: int = 0
     failed: int = 0
     failures: dict[str, int] = dataclasses.field(default_factory=dict)
-    """By what the client said."""
+    """How often each error message of a failed send occurred."""
     undelivered: int = 0
     delivered_again: int = 0
     offsets_given_twice: int = 0
@@ -242,7 +242,7 @@ def _first_delivery_after(client: StockClients, number: int) -> float:
 def _account(client: StockClients, figures: Figures) -> None:
     """Stop the producer, and count what became of its messages once nothing is missing."""
     client.stop_sending()
-    with contextlib.suppress(AssertionError):  # then it is told how many are missing
+    with contextlib.suppress(AssertionError):  # the figures then show how many are missing
         what = "all acknowledged messages are delivered"
         wait_for(lambda: not client.undelivered_count(), what, timeout_s=GAP_MAX_S)
     figures.acknowledged = sum(sent.place is not None for sent in client.sends)

@@ -2,8 +2,8 @@
 
     python -m bench.rocketmq_formats      or, for another size: --body-bytes 100
 
-The frame is a SEND_MESSAGE_V2 as a stock Java client writes it. Each figure is the least of several
-runs, so that other work on the machine changes it little.
+The frame is a SEND_MESSAGE_V2 as a stock Java client writes it. Each figure is the minimum of
+several runs, so that other work on the machine changes it little.
 """
 
 import argparse

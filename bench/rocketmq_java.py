@@ -2,16 +2,16 @@
 
     python -m bench.rocketmq_java       or: --rounds 3 --seconds 10 --versions 5.3.3
 
-Each group has three members on loopback, and the machine to itself and the client. RocketMQ's
+Each group has three members on loopback, and shares the machine only with the client. RocketMQ's
 brokers run in DLedger mode with a name server of their version, and acknowledge what a majority has
 in memory; AsyncFlush promises the same, and SyncFlush waits for fdatasync besides. Clients send to
 the master's own address in all groups. In each round every group is started in turn, and gets a
 backlog, which is also the warm-up: Java compiles its code meanwhile. Then it gets
 
-    1, 64       so many threads that send one message after the other
+    1, 64       this many threads, which send one message after the other
     async       one thread with 1,000 sends outstanding
     catch-up    a push consumer with default settings gets the backlog, from the first delivery to
-                the last; twice, as two consumer groups, and the second is told
+                the last; twice, as two consumer groups, and the second is reported
 
 Versions that are not built are skipped by name
 (`python -m tools.java_rocketmq` builds them). Figures are medians over the rounds.
@@ -66,7 +66,7 @@ class Client:
         self._class_path = java_rocketmq.find_client(CLIENT_VERSION)
 
     def play(self, kind: str, **options: object) -> list[Event]:
-        """Play one scenario of `LoadScenario.java`; return what it tells."""
+        """Play one scenario of `LoadScenario.java`; return its events."""
         arguments = [kind, self._name_servers, *(f"{name}={v}" for name, v in options.items())]
         with (self._folder / "client.log").open("ab") as log:
             client = start_java(
@@ -107,7 +107,7 @@ def ours(flush: FlushDiskType, folder: Path) -> Iterator[str]:
 
 
 def contenders(versions: list[str]) -> dict[str, Callable[[Path], Running]]:
-    """Return how each kind of group is run, by its name; tell which ones are not built."""
+    """Return a function that runs each kind of group, by name; print which are not built."""
     found: dict[str, Callable[[Path], Running]] = {}
     for version in versions:
         try:
@@ -123,17 +123,17 @@ def contenders(versions: list[str]) -> dict[str, Callable[[Path], Running]]:
 
 
 def measure(client: Client, arguments: argparse.Namespace) -> Iterator[tuple[str, Event]]:
-    """Yield each load with what the client tells of it; `per_s` is the rate."""
+    """Yield each load with the client's event of it; `per_s` is the rate."""
     backlog = arguments.backlog
     client.play("load", topic="backlog", bytes=BODY_BYTES, outstanding=1000, count=backlog)
     for name, options in LOADS.items():
-        [told] = client.play(
+        [event] = client.play(
             "load", topic="load", bytes=BODY_BYTES, seconds=arguments.seconds,
             warm=arguments.warm, **options,
         )  # fmt: skip
-        yield name, told | {"per_s": told["measured"] / arguments.seconds}
-    told = client.play("drain", topic="backlog", group="drain", count=backlog, rounds=2)[-1]
-    yield CATCH_UP, told | {"per_s": backlog / told["took_us"] * 1e6}
+        yield name, event | {"per_s": event["measured"] / arguments.seconds}
+    event = client.play("drain", topic="backlog", group="drain", count=backlog, rounds=2)[-1]
+    yield CATCH_UP, event | {"per_s": backlog / event["took_us"] * 1e6}
 
 
 def print_table(rounds: dict[str, dict[str, list[Event]]]) -> None:
@@ -157,15 +157,15 @@ def print_table(rounds: dict[str, dict[str, list[Event]]]) -> None:
 def rounds_of(
     arguments: argparse.Namespace,
 ) -> Iterator[tuple[str, str, Event]]:
-    """Yield every load of every group in every round; tell which groups failed."""
+    """Yield every load of every group in every round; print which groups failed."""
     groups = contenders(arguments.versions)
     for name, running in list(groups.items()) * arguments.rounds:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
             try:
                 with running(Path(folder)) as name_servers:
                     client = Client(Path(home), name_servers)
-                    for load, told in measure(client, arguments):
-                        yield name, load, told
+                    for load, event in measure(client, arguments):
+                        yield name, load, event
             except (AssertionError, RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{name} failed: {error}", flush=True)
 
@@ -189,9 +189,9 @@ def main() -> None:
         flush=True,
     )
     rounds: dict[str, dict[str, list[Event]]] = defaultdict(lambda: defaultdict(list))
-    for name, load, told in rounds_of(arguments):
-        rounds[load][name].append(told)
-        print(f"{name}, {load}: {told['per_s']:,.0f}/s", flush=True)
+    for name, load, event in rounds_of(arguments):
+        rounds[load][name].append(event)
+        print(f"{name}, {load}: {event['per_s']:,.0f}/s", flush=True)
     print_table(rounds)
 
 

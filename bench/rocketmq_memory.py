@@ -38,7 +38,7 @@ SETTLE_S: Final = 10.0
 GROUP_CLIENTS: Final = 10
 HOLD_MS: Final = 20_000
 AT_ONCE: Final = 200
-"""Requests in flight while topics are made."""
+"""Requests in flight while topics are created."""
 SETTINGS: Final[dict[str, Any]] = {
     "flush_disk_type": FlushDiskType.ASYNC_FLUSH,
     "segment_size_bytes": SEGMENT_BYTES,
@@ -53,7 +53,7 @@ def log_bytes(group: NodeGroup) -> int:
 
 
 def settled_mib(group: NodeGroup) -> int:
-    """Return the member's own memory, once it is at rest."""
+    """Return the member's own memory in MiB, once it is at rest."""
     time.sleep(SETTLE_S)
     return memory_mib(group.process_id(MEMBER))[0]
 
@@ -78,7 +78,7 @@ class Broker:
         self._clients = clients
 
     def memory_mib(self, sizes: Sequence[int]) -> Iterator[int]:
-        """Yield its memory at its start, with all topics and clients, and at each size of log."""
+        """Yield the memory at the start, with all topics and clients, and at each size of log."""
         with (
             tempfile.TemporaryDirectory() as folder,
             BrokerGroup(
@@ -110,7 +110,7 @@ class Broker:
             runner.run(stack.aclose())
 
     async def _make_topics(self, address: str) -> None:
-        """Make all topics, and send a message to each of their queues."""
+        """Create all topics, and send a message to each of their queues."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def make(client: Client, topic: str) -> None:
@@ -169,7 +169,7 @@ def topic_ext(topic: str) -> dict[str, str]:
 
 
 async def succeed(client: Client, code: int, ext: dict[str, str], body: bytes = b"") -> None:
-    """Ask, and expect success."""
+    """Send a request, and expect it to succeed."""
     answer = await client.ask(code, ext, body)
     assert answer.code == ResponseCode.SUCCESS, answer
 

@@ -3,8 +3,8 @@
     python -m bench.rocketmq_send       or, for other loads: --in-flight 1 64 1000 --seconds 5
 
 The client sends prepared frames of SEND_MESSAGE_V2 to the leader, on one connection, to 8 queues of
-one topic. Members and client share the machine. Beside the rate stands the processor time of the
-leader for each send, which depends less on what else the machine does.
+one topic. Members and client share the machine. The table also has the leader's processor time for
+each send, which depends less on other work of the machine than the rate does.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class BareProducer(BareClient):
 
 
 def producer(load: Load, queue_id: int, tag: str = "TagA") -> BareProducer:
-    """Return a producer that sends one message again and again."""
+    """Return a producer that sends one message repeatedly."""
     fields = SendMessageFields(
         producer_group="bench", topic="bench", default_topic="TBW102",
         default_topic_queue_nums=QUEUES, queue_id=queue_id, sys_flag=0,

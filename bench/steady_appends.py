@@ -33,14 +33,14 @@ class Appends(NamedTuple):
 
 
 async def append_for(group: NodeGroup, rate: int, body_bytes: int, seconds: float) -> Appends:
-    """Append at this rate for so long; see `append_while`."""
+    """Append at this rate for `seconds`; see `append_while`."""
     return await append_while(group, rate, body_bytes, lambda elapsed_s: elapsed_s < seconds)
 
 
 async def append_while(
     group: NodeGroup, rate: int, body_bytes: int, goes_on: Callable[[float], bool]
 ) -> Appends:
-    """Append at this rate while `goes_on` agrees; it is given the seconds since the first append.
+    """Append at this rate while `goes_on` returns true, given the seconds since the beginning.
 
     Raises SystemExit if an append is not acknowledged.
     """

@@ -1,4 +1,4 @@
-"""The readers of `tails.py`: each process reads until it is told to stop."""
+"""The readers of `tails.py`: each process reads until it is stopped."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ TIMED_A_SECOND_MAX: Final = 50_000
 PART: Final = 16
 AUTOGROUP: Final = Path("/proc/self/autogroup")
 TIMES_MAX: Final = 20_000
-"""Times of one process that are reported: these quantiles of all."""
+"""A process that has more times reports about this many quantiles of them."""
 
 
 class Load(NamedTuple):
@@ -39,7 +39,7 @@ class Load(NamedTuple):
 
 
 class Priority(NamedTuple):
-    """When a process gets the processor."""
+    """The priority with which a process gets the processor."""
 
     nice: int
     """19 is the lowest."""
@@ -94,7 +94,7 @@ class Reading:
     def of(
         cls, context: SpawnContext, stop: Event, load: Load, priority: Priority, total_rate: int
     ) -> Self:
-        """`total_rate` is how many entries all tails get in a second."""
+        """Create what is shared; `total_rate` is how many entries all tails get in a second."""
         receiver, sender = context.Pipe(duplex=False)
         part = 1 if total_rate <= TIMED_A_SECOND_MAX else PART
         count = context.Value("q", 0, lock=False)

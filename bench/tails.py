@@ -3,15 +3,15 @@
     python -m bench.tails                      100 tailing readers, 10,000 appends/s
     python -m bench.tails --readers 1 --from-start 0 --rate 100 --seconds 20
 
-First only the appends; then beside processes that use the processor and read nothing; then beside
-the readers. Members, writer and readers share the machine's cores. So the readers, and the
-processes of the second phase, run at the lowest priority unless `--nice` says otherwise. With
-`--cgroup` they enter a control group, for example one with `cpu.idle`. With `--bare` the readers
-are those of `bare_readers.py`, which cost little themselves. The difference between the second and
-the third phase is what reading costs. The ratios compare the appends with those of the first phase.
-The delivery is the time from handing a body to the writer's client until a tail has it. A reader
-from the start begins again when it has reached the end. The benchmark fails if a turn of a member's
-event loop took too much of the processor.
+The appends run alone in the first phase, beside processes that use the processor and read nothing
+in the second, and beside the readers in the third. Members, writer and readers share the machine's
+cores. So the readers, and the processes of the second phase, run at the lowest priority unless
+`--nice` says otherwise. With `--cgroup` they enter a control group, for example one with
+`cpu.idle`. With `--bare` the readers are those of `bare_readers.py`, which cost little themselves.
+The difference between the second and the third phase is what reading costs. The ratios compare the
+appends with those of the first phase. The delivery is the time from handing a body to the writer's
+client until a tail has it. A reader from the start begins again when it has reached the end. The
+benchmark fails if a turn of a member's event loop took too much of the processor.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Readers:
     def __init__(
         self, context: SpawnContext, group: NodeGroup, arguments: argparse.Namespace, stop: Event
     ) -> None:
-        """Start them, and return once all of them read."""
+        """Start the processes, and return once all of them read."""
         processes = min(PROCESSES, arguments.readers)
         tails = [arguments.readers // processes] * processes if processes else []
         loads = [Load(count, 0) for count in tails]
@@ -93,10 +93,10 @@ class Readers:
         return counts[0], counts[1]
 
     def end(self) -> list[float]:
-        """Wait for their end; return the sorted times from append to delivery."""
+        """Wait until all have ended; return the sorted times from append to delivery."""
         delivered_s: list[float] = []
         for reading in self.readings:
-            with contextlib.suppress(EOFError):  # its exit code tells
+            with contextlib.suppress(EOFError):  # its exit code shows the failure
                 delivered_s += reading.receiver.recv()
         for process in self._processes:
             process.join(10)

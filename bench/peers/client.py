@@ -32,14 +32,14 @@ END_TIMEOUT_S: Final = 15.0
 
 
 class ClientError(Exception):
-    """The client program could not do what it was asked for."""
+    """The client program ended, failed, or did not answer in time."""
 
 
 class Client:
     """Starts a client program, and ends it at the end of the `with` block."""
 
     def __init__(self, command: Sequence[str | os.PathLike[str]], log: Path | None) -> None:
-        """`log` receives the program's error output, and its end is printed after an error."""
+        """Start the program. `log` gets its error output, the end of which an error prints."""
         self._log = log
         with contextlib.ExitStack() as files:
             self._process = subprocess.Popen(
@@ -62,7 +62,7 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the program's input, which ends it; kill it if it goes on."""
+        """Close the program's input, which ends it; kill it if it does not end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

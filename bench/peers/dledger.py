@@ -39,7 +39,7 @@ class DLedger(Peer):
         return Client(command, group.folder / CLIENT_LOG)
 
     def leader(self, group: MemberProcesses, client: Client) -> str:
-        """Ask the members' status pages, which also tell when a member is ready."""
+        """Return the leader by the members' status pages, which also show if members are ready."""
         assert isinstance(group, NodeGroup)
         return wait_until_in_order(group)
 

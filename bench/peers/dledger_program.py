@@ -39,7 +39,7 @@ class Program:
         self._pace: Pace | None = None
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a request asks for."""
+        """Carry out a request; return the answer."""
         match request["do"]:
             case "create":
                 await self._client.metadata()

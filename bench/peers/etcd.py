@@ -1,4 +1,4 @@
-"""etcd: three servers and its Go client. It is no log: each entry is the value of a key."""
+"""etcd: three servers and its Go client. etcd is not a log: each entry is the value of a key."""
 
 import subprocess
 from itertools import islice

@@ -80,7 +80,7 @@ class KafkaGroup(PeerGroup):
 
 
 class KafkaUnflushed(Peer):
-    """Kafka as it comes, with acks=all."""
+    """Kafka with its default settings and acks=all."""
 
     description = Description(
         name="kafka-unflushed",

@@ -77,7 +77,7 @@ class Failover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appends:
-    """A number of appends kept in flight."""
+    """The figures for a number of appends kept in flight."""
 
     in_flight: int
     per_second: float
@@ -134,7 +134,7 @@ def measure(peer: Peer, plan: Plan, folder: Path) -> Figures:
 
 
 def measure_idle(group: MemberProcesses, plan: Plan) -> Idle:
-    """Measure members that nobody uses."""
+    """Measure members without load."""
     members = _process_ids(group)
     time.sleep(plan.settle_s)
     before_s = sum(map(processor_s, members))

@@ -50,7 +50,7 @@ class NatsGroup(PeerGroup):
 
 
 class NatsUnflushed(Peer):
-    """JetStream as it comes, which syncs its files every two minutes."""
+    """JetStream with its default settings, which syncs its files every two minutes."""
 
     description = Description(
         name="nats-unflushed",

@@ -55,7 +55,7 @@ class Producer:
                 self.unknown.add(outcome.number)
 
     def stop(self) -> None:
-        """Begin with no further append."""
+        """Start no further appends."""
         self._is_over = True
 
     async def _bodies(self) -> AsyncIterator[bytes]:
@@ -63,7 +63,7 @@ class Producer:
         owed, then_s = 0.0, clock()
         while not self._is_over:
             now_s = clock()
-            # What could not be appended during a pause is not caught up.
+            # Appends that were missed during a pause are not made up for.
             owed = min(owed + (now_s - then_s) * self._per_second, float(self._per_second))
             then_s = now_s
             while owed >= 1:

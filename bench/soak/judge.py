@@ -36,7 +36,7 @@ class Verdict:
         self.violations: list[str] = []
 
     def blame(self, violation: str) -> None:
-        """Note a violation."""
+        """Record and print a violation."""
         self.violations.append(violation)
         print(f"VIOLATION: {violation}", flush=True)
 
@@ -77,7 +77,7 @@ def growth_bytes(life: Life) -> float:
 async def judge_log(
     client: DLedgerClient, producers: Sequence[Producer], seen: Seen, verdict: Verdict
 ) -> int:
-    """Read the whole log and compare it with what was acknowledged; return its entries."""
+    """Compare the whole log with what was acknowledged; return the number of its entries."""
     found: Counter[tuple[str, int]] = Counter()
     acknowledged = {
         (one.name, number): index for one in producers for number, index in one.acknowledged.items()

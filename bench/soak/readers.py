@@ -9,11 +9,11 @@ from typing import Final
 from dledger_client.client import DLedgerClient
 
 PAUSE_S: Final = 0.05
-"""Pause of a reader after each batch: it must not take the processor from the members."""
+"""Pause of a reader after each batch, so that it does not take the processor from the members."""
 
 
 class Seen:
-    """A checksum of each body that somebody was served, by its index."""
+    """A checksum of each body that was served to a reader, by its index."""
 
     def __init__(self, blame: Callable[[str], None]) -> None:
         self.served = 0

@@ -31,7 +31,7 @@ SCRUB_S_MAX: Final = 30
 
 
 class Soak:
-    """Runs one soak; `violations` says what broke."""
+    """Runs one soak; `verdict` has the violations."""
 
     def __init__(
         self,
@@ -43,7 +43,9 @@ class Soak:
         election_timeout_ms: int,
         earlier: Release | None = None,
     ) -> None:
-        """`per_second` is the number of appends of each of the two producers. With an `earlier`
+        """Prepare the group.
+
+        `per_second` is the number of appends of each of the two producers. With an `earlier`
         release, the members begin with it and change between it and this one.
         """
         self.verdict = Verdict()
@@ -105,7 +107,7 @@ class Soak:
     async def _working(
         self, producers: tuple[Producer, ...], watch: Watch, seen: Seen
     ) -> AsyncIterator[None]:
-        """Append, read and sample while the block runs; what fails is a violation."""
+        """Append, read and sample while the block runs; any failure is a violation."""
         blame = self.verdict.blame
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(self._client()) for _ in range(TAILS + 1)]
@@ -151,8 +153,8 @@ class Soak:
                 f"{len(one.refused):,} refused, {len(one.unknown):,} unknown"
             )
         print(f"{entries:,} entries in the log; {seen.served:,} bodies were served to readers")
-        told = ", ".join(f"{name} {count}" for name, count in sorted(strikes.counts.items()))
-        print(f"strikes: {told}; they changed the term {strikes.changes_of_term} times")
+        listed = ", ".join(f"{name} {count}" for name, count in sorted(strikes.counts.items()))
+        print(f"strikes: {listed}; they changed the term {strikes.changes_of_term} times")
         turns, long_turns = sum(one.turns for one in lives), sum(one.long_turns for one in lives)
         timers, late = sum(one.timers for one in lives), sum(one.late_timers for one in lives)
         print(
@@ -176,7 +178,7 @@ class Soak:
 
 @contextlib.contextmanager
 def _strangers(group: NodeGroup) -> Iterator[None]:
-    """Let strangers molest the first voters while the block runs."""
+    """Run strangers against the first voters during the block."""
     targets = [
         f"{member}={address}:{group.http_ports[member]}" for member, address in group.peers.items()
     ]

@@ -1,6 +1,6 @@
 """Hostile connections: `python -m bench.soak.strangers MEMBER=HOST:PORT:HTTP_PORT …`, until killed.
 
-They come from an address of their own, so that the limits of an address spare the clients.
+They come from an address of their own, so that the limits per address do not affect the clients.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ def brackets(member: str) -> bytes:
 
 
 def greetings(member: str) -> bytes:
-    """Return many HELLOs of a member that does not exist, of another group."""
+    """Return many HELLOs from a member of another group; neither exists."""
     hello = native.Hello(
         group="x" * 200, sender_id="y" * 200, receiver_id=member, segment_size_bytes=1,
         incarnation=1, protocol=native.OLDEST_PROTOCOL,
@@ -108,13 +108,13 @@ async def greet(target: Target) -> None:
 
 
 async def speak_nonsense(target: Target) -> None:
-    """Send HTTP that is none, and noise."""
+    """Send invalid HTTP, and random bytes."""
     await _send(target, target.http_port, b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n")
     await _send(target, target.port, os.urandom(1000))
 
 
 async def for_ever(targets: list[Target], act: Callable[[Target], Awaitable[None]]) -> None:
-    """Do it again whenever it has ended, at one of the members."""
+    """Run `act` against a random member, again and again."""
     while True:
         with contextlib.suppress(OSError, TimeoutError):
             await act(random.choice(targets))

@@ -31,7 +31,7 @@ FROZEN_S: Final = (1.0, 4.0)
 ROTTEN_MAX: Final = 3
 """Members that rot in one strike, each in a segment of its own."""
 SWAPS_PER_ROUND: Final = 4
-"""How often a member changes its release while each other strike comes once."""
+"""How many release changes there are for one of each other strike."""
 FLIPPED_BITS: Final = 0x55
 GUEST: Final = "n3"
 """The member that joins and leaves."""
@@ -122,14 +122,14 @@ class Strikes:
         return leads
 
     async def rot(self) -> bool:
-        """Flip a byte in sealed segments of running members, in another segment of each."""
+        """Flip a byte in sealed segments of running members, in a different segment of each."""
         rotten = await asyncio.to_thread(self._rot)
         for byte in rotten.values():
             await asyncio.to_thread(self._wait_until_mended, byte)
         return False
 
     async def rot_and_kill(self) -> bool:
-        """Let members rot, and kill one of these at once."""
+        """Flip bytes of members as `rot` does, and kill one of these members at once."""
         rotten = await asyncio.to_thread(self._rot)
         leads = False
         for member in sorted(set(rotten) - {self._spared})[:1]:
@@ -192,7 +192,7 @@ class Strikes:
         self._group.start(member)
 
     def _rot(self) -> dict[str, RottenByte]:
-        """Rot members; return the byte of each."""
+        """Flip a byte of some members; return the byte of each."""
         count = self._rng.randint(1, ROTTEN_MAX)
         members = self._rng.sample(self._group.running(), min(count, len(self._group.running())))
         sealed = self._group.manifest(members[0]).data[:-2]
@@ -220,7 +220,7 @@ class Strikes:
         await self._again(lambda: self._client.change_membership(kind, GUEST))
 
     async def _again(self, ask: Callable[[], Awaitable[object]]) -> None:
-        """Ask until the group says that it is done."""
+        """Repeat a request until it succeeds."""
         async with asyncio.timeout(WHOLE_S_MAX):
             while True:
                 try:
@@ -244,7 +244,7 @@ def is_whole(view: NodeStatus, committed_index: int) -> bool:
 def entries_end(data: bytes) -> int:
     """Return where the last entry of a sealed segment ends.
 
-    What follows belongs to no entry: no checksum covers it, so nobody can tell whether it is sound.
+    What follows belongs to no entry: no checksum covers it, so damage there cannot be detected.
     """
     at = 0
     while at + disk.ENTRY_HEADER_SIZE <= len(data):

@@ -37,7 +37,7 @@ class Life:
 
     @property
     def peak_bytes(self) -> int:
-        """The most own memory that it had."""
+        """The largest own memory, in bytes."""
         return max((size for _, size in self.memory), default=0)
 
     def slope_bytes_per_s(self, from_s: float) -> float:
@@ -68,7 +68,7 @@ class Watch:
             await asyncio.sleep(SAMPLE_S)
 
     def sample(self, member: str) -> None:
-        """Note the memory and the metrics of a member, if it answers."""
+        """Record the memory and the metrics of a member, if it answers."""
         with contextlib.suppress(KeyError, OSError, http.client.HTTPException, StopIteration):
             process_id = self._group.process_id(member)
             size = own_memory_bytes(process_id)

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcd is no log: an append is a put of the next of rotatingKeys keys, and a log to read is a range
+// etcd is not a log: an append is a put of the next of rotatingKeys keys, and a log to read is a range
 // of keys, one for each entry.
 const rotatingKeys = 1000
 const putsOfTransaction = 128 // etcd's own default maximum

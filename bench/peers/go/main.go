@@ -3,7 +3,7 @@
 //	peerclient -peer nats|etcd -servers n0=127.0.0.1:4222,n1=...
 //
 // It reads requests from stdin and answers each on stdout, one JSON object a line; see
-// bench/peers/client.py. It ends with its stdin.
+// bench/peers/client.py. It exits when its stdin ends.
 package main
 
 import (

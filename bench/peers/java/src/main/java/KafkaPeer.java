@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * The client of Kafka in `python -m bench.peers`: java KafkaPeer HOST:PORT,...
  *
  * <p>It reads requests from stdin and answers each on stdout, one JSON object a line; see bench/peers/client.py. A log is a
- * topic of one partition with three replicas, two of which must acknowledge. It ends with its stdin.
+ * topic of one partition with three replicas, two of which must acknowledge. It exits when its stdin ends.
  */
 public final class KafkaPeer {
     private static final ObjectMapper JSON = new ObjectMapper();
