@@ -52,15 +52,15 @@ class Capture:
     @property
     def electorate(self) -> Electorate:
         """Whose copies count, and what each member should hold."""
-        said = {member: manifest.status for member, manifest in self.manifests.items()}
+        statuses = {member: manifest.status for member, manifest in self.manifests.items()}
         held = {
             member: Held(first=max(0, status.ledger_begin_index), last=status.committed_index)
-            for member, status in said.items()
+            for member, status in statuses.items()
         }
         return Electorate(
             voters=self.voters,
             counted=frozenset(
-                member for member in self.voters & said.keys() if is_counted(said[member])
+                member for member in self.voters & statuses.keys() if is_counted(statuses[member])
             ),
             held=held,
             cuts=cuts_of(held),
@@ -90,8 +90,8 @@ class Capture:
     @property
     def _latest(self) -> NodeStatus | None:
         """The status with the latest membership."""
-        said = [manifest.status for manifest in self.manifests.values()]
-        known = [status for status in said if status.voters]
+        statuses = [manifest.status for manifest in self.manifests.values()]
+        known = [status for status in statuses if status.voters]
         return max(known, key=lambda status: (status.membership_index, status.term), default=None)
 
 
@@ -166,10 +166,10 @@ def _ask(group: str, member: str, url: str, connect: Connect) -> Manifest | Find
 
 def _check_identity(manifest: Manifest, group: str, member: str, url: str) -> None:
     """Raise AnswerError if the URL leads to a different member: a Service may be misconfigured."""
-    said = manifest.status
-    if (said.group, said.self_id) != (group, member):
+    status = manifest.status
+    if (status.group, status.self_id) != (group, member):
         raise AnswerError(
-            f"{url} serves member {said.self_id} of group {said.group}, "
+            f"{url} serves member {status.self_id} of group {status.group}, "
             f"not member {member} of group {group}"
         )
 

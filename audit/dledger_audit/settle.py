@@ -76,7 +76,7 @@ def settle(passes: Passes, capture: Capture, ask_again: AskAgain) -> Settled:
             moved[member] = _limited(new, old.status.committed_index)
     if moved:
         faults = _beyond(rows, capture.manifests, held, moved)
-        held |= {member: held_by(said) for member, said in moved.items()}
+        held |= {member: held_by(manifest) for member, manifest in moved.items()}
         rows = pa.concat_tables([_without(rows, moved), passes.digests(moved, electorate.cuts)])
         restless = _restless(rows, moved, held, ask_again)
         rows = _without(rows, restless)
@@ -111,8 +111,8 @@ def held_by(said: Manifest) -> Held:
 def sizes_of(manifests: Mapping[str, Manifest]) -> dict[str, dict[int, int]]:
     """Return the sizes of each member's data files in bytes, by position."""
     return {
-        member: {disk.start_offset(file.name): file.size_bytes for file in in_order(said.data)}
-        for member, said in manifests.items()
+        member: {disk.start_offset(file.name): file.size_bytes for file in in_order(manifest.data)}
+        for member, manifest in manifests.items()
     }
 
 
@@ -120,10 +120,13 @@ def ends_of(manifests: Mapping[str, Manifest]) -> dict[str, int]:
     """Return the position in bytes at which each member's readable entries end."""
     return {
         member: max(
-            (disk.start_offset(file.name) + file.readable_bytes for file in in_order(said.data)),
+            (
+                disk.start_offset(file.name) + file.readable_bytes
+                for file in in_order(manifest.data)
+            ),
             default=0,
         )
-        for member, said in manifests.items()
+        for member, manifest in manifests.items()
     }
 
 
@@ -147,7 +150,7 @@ def _beyond(
 ) -> list[Finding]:
     """Report faults of the first reading that are above the new committed indexes.
 
-    A restarted member serves less than it said at first, so what it did not serve is no fault.
+    A restarted member serves less than it reported at first, so what it did not serve is no fault.
     """
     first = {member: manifests[member] for member in moved}
     table = DigestTable.of(_only(rows, moved), tuple(first))
@@ -158,8 +161,8 @@ def _beyond(
         ]
     )
     found = []
-    for member, said in moved.items():
-        last = said.status.committed_index
+    for member, manifest in moved.items():
+        last = manifest.status.committed_index
         lost = [
             run for run in runs if run.member == member and run.last_index > last and _is_fault(run)
         ]

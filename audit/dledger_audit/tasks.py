@@ -1,7 +1,7 @@
-"""Runs tasks in Spark's workers: their rows come to the driver, or go on in Spark SQL.
+"""Runs tasks in Spark's workers: their rows are sent to the driver, or to Spark SQL.
 
-The start of Spark SQL and its first query takes more CPU than Spark's own start. So only what
-groups rows uses it.
+Starting Spark SQL and running its first query takes more CPU than Spark's own start. So only passes
+that group rows use it.
 """
 
 import pickle

@@ -31,7 +31,7 @@ class PreviousEntry:
     """The known fields of the entry before the first one to check; None for unknown fields."""
 
     chain_crc: int | None = None
-    """Its chain_crc; None also if it is 0, since the entry may have no checksum, or the field may
+    """The chain_crc; None also if it is 0, since the entry may have no checksum, or the field may
     have been zeroed.
     """
     term: int | None = None

@@ -98,7 +98,7 @@ def identities(entries: Entries) -> Words:
     """Hash the fields on which members must agree.
 
     These exclude pos and the stored checksums: a member may hold an entry at another position, and
-    Java stores no checksums. The CRC that the reader computed stands for the body.
+    Java stores no checksums. The CRC that the reader computed represents the body.
     """
     headers = entries.headers
     mixed = _mix(entries.index.astype(np.uint64))

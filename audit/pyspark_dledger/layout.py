@@ -30,7 +30,7 @@ assert UNIT.itemsize == disk.INDEX_UNIT_SIZE
 
 
 class Flag(enum.IntFlag):
-    """Faults of the entry that a row stands for; the column `flags` holds these bits.
+    """Faults of the entry that a row represents; the column `flags` holds these bits.
 
     In an audit's findings, the flag's name in lower case is the name of the check.
     """

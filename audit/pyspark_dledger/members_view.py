@@ -52,7 +52,7 @@ class SegmentTask:
 
     member: str
     place: str
-    """Its URL, or its folder."""
+    """The member's URL, or its folder."""
     parts: tuple[Segment, ...]
     """The segments, each once for every range of it to read."""
 

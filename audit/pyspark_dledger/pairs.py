@@ -6,9 +6,9 @@
     rocketmq          the property KEYS; the body of the message
     module:function   the key that the function returns; the whole body
 
-An entry that deletes its key has no value. One whose body belongs to no key has neither. Keys that
-compaction tells apart may look alike here: a text and a number in JSON, or the same KEYS in two
-topics.
+An entry that deletes its key has no value. An entry whose body belongs to no key has neither. Keys
+that compaction distinguishes may look the same here: a text and a number in JSON, or the same KEYS
+in two topics.
 """
 
 from collections.abc import Callable

@@ -88,7 +88,7 @@ def patience_of(place: str) -> Patience | None:
 
 
 def _unpacked(raw: bytes) -> tuple[float, float]:
-    if len(raw) != _STATE.size:  # nobody has waited yet
+    if len(raw) != _STATE.size:  # no process has waited yet
         return 0.0, 0.0
     silent_s, until_s = _STATE.unpack(raw)
     return silent_s, until_s

@@ -54,8 +54,8 @@ def continuity(
     `found` holds what was read, `held` what each member should hold, and `sizes` the sizes of its
     data files in bytes, by position.
     """
-    for member, said in held.items():
-        yield from _of_member(member, found.get(member, []), said, sizes.get(member, {}))
+    for member, expected in held.items():
+        yield from _of_member(member, found.get(member, []), expected, sizes.get(member, {}))
 
 
 def _of_member(

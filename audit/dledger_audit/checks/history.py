@@ -21,7 +21,7 @@ from dledger_formats.http.status import Manifest
 def changed(memory: Memory, found: Compared, manifests: Mapping[str, Manifest]) -> Iterator[Run]:
     """Yield what contradicts earlier audits: entries, and what members report about themselves.
 
-    What members report that join or whose storage is not sound is ignored; their entries count.
+    Reports of members that join, or whose storage is not sound, are ignored; their entries count.
     """
     for member, is_changed in zip(found.members, found.is_changed, strict=True):
         for first, last in runs_of(found.starts[is_changed]):

@@ -91,9 +91,9 @@ def outlooks(manifests: Mapping[str, Manifest], voters: AbstractSet[str]) -> lis
         for voter in sorted(voters)
     }
     return [
-        outlook(member, said.retention, said.data, durable)
-        for member, said in manifests.items()
-        if said.retention is not None
+        outlook(member, manifest.retention, manifest.data, durable)
+        for member, manifest in manifests.items()
+        if manifest.retention is not None
     ]
 
 

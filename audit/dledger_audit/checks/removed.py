@@ -52,13 +52,13 @@ def removed(
     `first` are the first manifests of the members that were read, `again` those of the members
     that answered once more, and `held` is what each member that was read holds.
     """
-    for member, said in first.items():
-        present = again.get(member, said)
+    for member, manifest in first.items():
+        present = again.get(member, manifest)
         if present.retention is not None:
             begin_index = present.status.ledger_begin_index
             yield from _unrecorded(member, present.retention, begin_index)
         twice = _faults_of(present) if member in again else []
-        for fault in _told_twice(_faults_of(said), twice):
+        for fault in _told_twice(_faults_of(manifest), twice):
             yield run_of(
                 REMOVED,
                 CRITICAL,
@@ -76,8 +76,8 @@ def told_once(
 
     The range holds all of the member's faults.
     """
-    for member, said in first.items():
-        found = _faults_of(said) if member not in again else []
+    for member, manifest in first.items():
+        found = _faults_of(manifest) if member not in again else []
         if found:
             low, high = (
                 min(each.first_index for each in found),

@@ -59,8 +59,8 @@ def _damaged(gathered: Gathered) -> Iterator[Run]:
     for read in gathered.reads:
         if read.outcome is Outcome.DAMAGED:
             yield _run(BAD_SNAPSHOT, CRITICAL, read.listed, read.reason)
-    for member, said in gathered.manifests.items():
-        known = said.retention.damaged_snapshots if said.retention is not None else []
+    for member, manifest in gathered.manifests.items():
+        known = manifest.retention.damaged_snapshots if manifest.retention is not None else []
         for index in known:
             reason = f"{name_of(index)}: the member has found it damaged"
             yield run_of(BAD_SNAPSHOT, CRITICAL, index, index, member=member, reason=reason)
@@ -68,8 +68,8 @@ def _damaged(gathered: Gathered) -> Iterator[Run]:
 
 def _misplaced(gathered: Gathered, whole: Sequence[SnapshotRead]) -> Iterator[Run]:
     """Yield the snapshots whose last entry is not that of the log."""
-    listed = {each for said in gathered.manifests.values() for each in listed_by(said)}
-    ends = [said.status.ledger_end_index for said in gathered.manifests.values()]
+    listed = {each for manifest in gathered.manifests.values() for each in listed_by(manifest)}
+    ends = [manifest.status.ledger_end_index for manifest in gathered.manifests.values()]
     for read in whole:
         term = read.listed.held.last_included_term
         if read.log_term >= 0 and read.log_term != term:
@@ -115,13 +115,13 @@ def _without_snapshot(gathered: Gathered) -> Iterator[Run]:
     outcomes = {read.listed: read.outcome for read in gathered.reads}
     lacking: dict[str, int] = {}
     others = []
-    for member, said in gathered.manifests.items():
-        begin = said.status.ledger_begin_index
-        if said.retention is None or said.retention.covered_index is None:
+    for member, manifest in gathered.manifests.items():
+        begin = manifest.status.ledger_begin_index
+        if manifest.retention is None or manifest.retention.covered_index is None:
             continue
         reaching = [
             outcomes.get(each, Outcome.UNREAD)
-            for each in listed_by(said)
+            for each in listed_by(manifest)
             if each.index >= begin - 1
         ]
         if begin <= 0 or Outcome.WHOLE in reaching:

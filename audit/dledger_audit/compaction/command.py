@@ -51,7 +51,7 @@ def compact(options: argparse.Namespace) -> int:
                 archive = _compact(options, members, options.archive, partial(started, options))
     except _REFUSALS as error:
         return _refused(error, "the archive was not changed")
-    except Exception:  # exit code 70 tells a failed run from a refused one
+    except Exception:  # exit code 70 distinguishes a failed run from a refused one
         traceback.print_exc()
         return ExitCode.FAILED
     _print_archive(archive, options)
@@ -103,7 +103,7 @@ def verify_compaction(options: argparse.Namespace) -> int:
             found = verify(archive, Sources(members=members, previous=before))
     except (*_REFUSALS, OSError) as error:
         return _refused(error, "the archive was not verified")
-    except Exception:  # exit code 70 tells a failed run from a wrong archive
+    except Exception:  # exit code 70 distinguishes a failed run from a wrong archive
         traceback.print_exc()
         return ExitCode.FAILED
     outputs = Outputs()

@@ -70,8 +70,8 @@ def plan(
 
     Raises RefusedError.
     """
-    said = [log_copies.said_of(copy) for copy in members]
-    clean, end = decision.clean_index(said), decision.end_index(said)
+    voters = [log_copies.said_of(copy) for copy in members]
+    clean, end = decision.clean_index(voters), decision.end_index(voters)
     held = _by_begin([copy for copy in members if copy.committed_index >= 0])
     first = min((copy.first_index for copy in held), default=0)
     if previous is None:
@@ -291,19 +291,19 @@ def _header(reader: Reader, copy: Copy, index: int) -> tuple[int, ...] | None:
 def _check_previous(
     info: ArchiveInfo, group: str, decoder: str, tombstone_entries: int, members: Sequence[Copy]
 ) -> None:
-    said = "compact to another folder"
+    advice = "compact to another folder"
     if info.group != group or log_copies.is_other_group(members, info.group_identity):
-        raise RefusedError(f"the archive belongs to another group, {info.group}; {said}")
+        raise RefusedError(f"the archive belongs to another group, {info.group}; {advice}")
     if info.decoder != decoder:
         raise RefusedError(
             f"the archive was made with the decoder {info.decoder}, not {decoder}: entries that "
-            f"{decoder} would keep may be gone; {said}"
+            f"{decoder} would keep may be gone; {advice}"
         )
     if tombstone_entries > info.tombstone_entries:
         raise RefusedError(
             f"the archive was made with --tombstone-entries {info.tombstone_entries}, not "
             f"{tombstone_entries}: tombstones that must stay longer may be gone; give "
-            f"{info.tombstone_entries} or fewer, or {said}"
+            f"{info.tombstone_entries} or fewer, or {advice}"
         )
 
 

@@ -73,17 +73,17 @@ def _copy(group: str, member: str, place: str, waits: Waits) -> Copy:
             f"the member {member} cannot be read, so its commit is not known: {error}; start it, "
             "or remove it from the group"
         ) from error
-    said = manifest.status
+    status = manifest.status
     is_folder = "://" not in place
     if manifest.is_unlisted and not is_folder:
         raise RefusedError(
             f"the member {member} is out of service and lists no files, so its commit is not "
-            f"known: {said.reason}; mend it, or remove it from the group"
+            f"known: {status.reason}; mend it, or remove it from the group"
         )
-    if said.group != group and not (is_folder and not said.group):
-        raise RefusedError(f"{place} belongs to the group {said.group}, not to {group}")
-    if said.self_id != member and not is_folder:
-        raise RefusedError(f"{place} is the member {said.self_id}, not {member}")
+    if status.group != group and not (is_folder and not status.group):
+        raise RefusedError(f"{place} belongs to the group {status.group}, not to {group}")
+    if status.self_id != member and not is_folder:
+        raise RefusedError(f"{place} is the member {status.self_id}, not {member}")
     return Copy(member=member, place=place, manifest=manifest)
 
 

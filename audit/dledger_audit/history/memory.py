@@ -210,19 +210,19 @@ def load(folder: Path, group: str) -> Memory:
         return Memory(group=group)
     try:
         table = pq.read_table(path)
-        said = json.loads((table.schema.metadata or {})[_KEY])
-        if said["version"] != VERSION:
+        metadata = json.loads((table.schema.metadata or {})[_KEY])
+        if metadata["version"] != VERSION:
             raise HistoryError(
-                f"{path} is of version {said['version']}; this release knows {VERSION}"
+                f"{path} is of version {metadata['version']}; this release knows {VERSION}"
             )
         memory = Memory(
-            group=said["group"],
-            identity=said["identity"],
-            audits=said["audits"],
-            said={member: Said(**each) for member, each in said["members"].items()},
-            suspects={m: frozenset(starts) for m, starts in said.get("suspects", {}).items()},
-            part=said.get("part", 0) % PARTS,
-            again_from=said.get("again_from", 0),
+            group=metadata["group"],
+            identity=metadata["identity"],
+            audits=metadata["audits"],
+            said={member: Said(**each) for member, each in metadata["members"].items()},
+            suspects={m: frozenset(starts) for m, starts in metadata.get("suspects", {}).items()},
+            part=metadata.get("part", 0) % PARTS,
+            again_from=metadata.get("again_from", 0),
             rows=table.replace_schema_metadata().cast(DIGEST_SCHEMA),
         )
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
@@ -236,7 +236,7 @@ def load(folder: Path, group: str) -> Memory:
 
 def save(memory: Memory, folder: Path) -> None:
     """Write the memory; a crash leaves the old file or the new one. Raises HistoryError."""
-    said: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "version": VERSION,
         "group": memory.group,
         "identity": memory.identity,
@@ -246,7 +246,7 @@ def save(memory: Memory, folder: Path) -> None:
         "again_from": memory.again_from,
         "suspects": {member: sorted(starts) for member, starts in memory.suspects.items()},
     }
-    rows = memory.rows.replace_schema_metadata({_KEY: json.dumps(said).encode()})
+    rows = memory.rows.replace_schema_metadata({_KEY: json.dumps(metadata).encode()})
     unfinished = folder / f"{FILE}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -266,5 +266,5 @@ def save(memory: Memory, folder: Path) -> None:
 
 def identity_of(manifests: Mapping[str, Manifest]) -> str:
     """Return the identity of a group; empty if no member reports it."""
-    said: list[NodeStatus] = [each.status for each in manifests.values()]
-    return max((status.group_identity for status in said), default="")
+    statuses: list[NodeStatus] = [each.status for each in manifests.values()]
+    return max((status.group_identity for status in statuses), default="")

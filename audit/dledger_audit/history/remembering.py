@@ -62,12 +62,14 @@ class RememberingPasses:
     ) -> pa.Table:
         """Return the digests of all entries: read, or known from earlier audits."""
         cuts = tuple(cuts)
-        held = {member: _held(self._memory, member, said) for member, said in manifests.items()}
+        held = {
+            member: _held(self._memory, member, manifest) for member, manifest in manifests.items()
+        }
         known: dict[str, Longs] = {}
         if self._since_last and not ranges:
             known = {
-                member: _usable(self._memory, member, said, held[member], cuts)
-                for member, said in manifests.items()
+                member: _usable(self._memory, member, manifest, held[member], cuts)
+                for member, manifest in manifests.items()
             }
         trusted = _trusted(known, manifests, self._memory)
         for member, starts in held.items():

@@ -58,7 +58,7 @@ def gather(
     looks = Counter[Listed]()
     for _ in range(ROUNDS_MAX):
         reads = _standing(reads, latest)
-        listed = [each for said in _counted(latest).values() for each in listed_by(said)]
+        listed = [each for manifest in _counted(latest).values() for each in listed_by(manifest)]
         wanted = [each for each in listed if each not in reads or _is_open(reads[each], looks)]
         if not wanted:
             break
@@ -78,7 +78,9 @@ def gather(
         manifests=counted,
         reads=tuple(reads.values()),
         missed=tuple(
-            member for member, said in counted.items() if listed_by(said) and member not in readers
+            member
+            for member, manifest in counted.items()
+            if listed_by(manifest) and member not in readers
         ),
     )
 
@@ -107,7 +109,7 @@ def _standing(
     reads: Mapping[Listed, SnapshotRead], latest: Mapping[str, Manifest]
 ) -> dict[Listed, SnapshotRead]:
     """Drop snapshots that were not whole and are no longer listed: the member removed them."""
-    listed = {each for said in _counted(latest).values() for each in listed_by(said)}
+    listed = {each for manifest in _counted(latest).values() for each in listed_by(manifest)}
     return {
         each: read
         for each, read in reads.items()
@@ -116,7 +118,9 @@ def _standing(
 
 
 def _counted(manifests: Mapping[str, Manifest]) -> dict[str, Manifest]:
-    return {member: said for member, said in manifests.items() if is_counted(said.status)}
+    return {
+        member: manifest for member, manifest in manifests.items() if is_counted(manifest.status)
+    }
 
 
 def _is_open(read: SnapshotRead, looks: Mapping[Listed, int]) -> bool:

@@ -192,14 +192,14 @@ def _whole(files: ServedFiles, listed: Listed) -> tuple[bytes, bytes]:
         meta = snapshot_meta.decode(bytes(raw))
     except ValueError as error:
         raise ValueError(f"{SNAPSHOT_META}: {error}") from error
-    for name, found, said in (
+    for name, found, expected in (
         ("last index", meta.last_included_index, held.last_included_index),
         ("term", meta.last_included_term, held.last_included_term),
         ("size", meta.data_bytes, held.data_bytes),
         ("CRC-32", meta.data_crc32, held.data_crc32),
     ):
-        if found != said:
-            raise ValueError(f"{SNAPSHOT_META} says {name} {found}, and the member {said}")
+        if found != expected:
+            raise ValueError(f"{SNAPSHOT_META} says {name} {found}, and the member {expected}")
     return _data(files, listed)
 
 

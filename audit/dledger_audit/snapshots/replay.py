@@ -114,9 +114,9 @@ def steps_of(versions: Sequence[Version], manifests: Mapping[str, Manifest]) -> 
 
     If the log still has its first entry, it leads from the empty state to the first snapshot.
     """
-    logs = [said.status for said in manifests.values() if said.status.committed_index >= 0]
-    begin = min((max(0, said.ledger_begin_index) for said in logs), default=0)
-    end = max((said.committed_index for said in logs), default=-1)
+    logs = [log.status for log in manifests.values() if log.status.committed_index >= 0]
+    begin = min((max(0, log.ledger_begin_index) for log in logs), default=0)
+    end = max((log.committed_index for log in logs), default=-1)
     edges = sorted({each.index for each in versions if begin - 1 <= each.index <= end})
     if begin == 0:
         edges = sorted({-1, *edges})

@@ -153,13 +153,13 @@ def _walk(archive: Archive, found: Found) -> Iterator[ArchivedEntry]:
 
 
 def _check_files(archive: Archive, found: Found) -> None:
-    said = {each.name for each in archive.info.files}
+    listed = {each.name for each in archive.info.files}
     there = {
         f"{folder}/{path.name}"
         for folder in (disk.DATA_FOLDER, disk.INDEX_FOLDER)
         for path in (archive.log / folder).iterdir()
     }
-    for name in sorted(there ^ said):
+    for name in sorted(there ^ listed):
         found.add("digest_differs", -1, f"{name} is missing, or not in archive.json")
 
 
@@ -167,9 +167,11 @@ def _check_end(archive: Archive, last: ArchivedEntry | None, found: Found) -> No
     """Check what archive.json says about the last entry, since a seed's term comes from there."""
     info = archive.info
     if last is None or (last.header.index, last.header.term) != (info.end_index, info.end_term):
-        said = f"archive.json says that entry {info.end_index} of term {info.end_term} is the last"
+        expected = (
+            f"archive.json says that entry {info.end_index} of term {info.end_term} is the last"
+        )
         is_there = f"entry {last.header.index} of term {last.header.term}" if last else "no entry"
-        found.add("wrong_end", info.end_index, f"{said}; the log ends with {is_there}")
+        found.add("wrong_end", info.end_index, f"{expected}; the log ends with {is_there}")
 
 
 def _check_points(archive: Archive, sources: Sources, found: Found) -> None:
