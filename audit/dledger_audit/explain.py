@@ -89,7 +89,7 @@ HISTORY: Final = {
         "them; an audit without --since-last reads everything"
     ),
 }
-"""What is wrong or of note, without a range of entries."""
+"""Findings that concern no range of entries."""
 
 SNAPSHOTS: Final = {
     "bad_snapshot": (

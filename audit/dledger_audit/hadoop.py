@@ -218,7 +218,7 @@ class HadoopFolder:
 
 
 def warn(text: str) -> None:
-    """Print what went wrong after the work was done on standard error."""
+    """Warn on standard error of a failure after the work was done."""
     sys.stderr.write(f"dledger-audit: {text}\n")
 
 

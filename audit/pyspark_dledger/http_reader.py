@@ -7,7 +7,7 @@
     GET /files/NAME                  Range: bytes=A-B     the same, for small files and snapshots
 
 Files are requested with the audit token, if there is one (`bearer`). A member that refuses it with
-401 is asked once more if the file with the token has changed since. Otherwise the request fails
+401 is asked once more if the file with the token has changed since. After that, the request fails
 with UnauthorizedError, which says how to give a token.
 
 One connection is kept and reused. Every wait, the size of every response and the number of attempts
@@ -16,7 +16,7 @@ invalid. Where the silence of members is bounded (`patience`), a silent member i
 manifest for as long as that bound allows: it may be restarting, and cannot be read without one.
 
 The manifest of a member that has not opened its log yet lists no files, and the term and the
-indexes of an empty log, which mean nothing. So such a manifest raises OpeningError.
+indexes of an empty log, from which nothing must be concluded. So it raises OpeningError.
 """
 
 import http.client

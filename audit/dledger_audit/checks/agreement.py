@@ -1,7 +1,7 @@
 """Compare the entries of one disputed piece among all members that hold it.
 
 Damaged entries do not count as copies, since their bytes are not what was written. A finding names
-a member only if a majority of the voters holds a different version; otherwise the audit cannot tell
+a member only if a majority of the voters holds a different version; otherwise the audit cannot say
 which version is right.
 
 An entry's chain CRC covers the headers of all entries before it. Where chain CRCs begin to differ

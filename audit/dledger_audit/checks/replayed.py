@@ -1,10 +1,10 @@
 """Judge what replays of the log show: which snapshots are not the state that the log leads to.
 
-Two chains of snapshots contradict each other if the log leads from one to a state that the other
-does not have. A chain that begins with the empty state is right. Otherwise, the chain of a majority
-of the voters is right. If neither exists, the audit names the snapshots, and cannot tell which ones
-are right. Chains that meet again, because later entries set the same keys, are judged by their
-snapshots before that.
+Two chains of snapshots contradict each other if the log leads from one to a state that differs from
+the other's. A chain that begins with the empty state is right. Otherwise, the snapshots of a
+majority of the voters are right. Without a majority, the audit names the snapshots, and cannot say
+which ones are right. Chains that meet again, because later entries set the same keys, are judged by
+their snapshots before that.
 """
 
 from collections.abc import Iterator, Sequence

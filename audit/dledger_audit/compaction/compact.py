@@ -30,7 +30,7 @@ _KEY_OF_HISTORY: Final = ("term", "channel", "magic", "body_size")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run will read and decide; it is made before any entry is read."""
+    """What a run will read and do, decided before it reads any entry."""
 
     group: str
     decoder: str

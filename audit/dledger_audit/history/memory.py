@@ -105,7 +105,7 @@ class Memory:
 
         Each part of a round begins where the one before it ended, and the last one ends with what
         is known then. The ends come from the bounds of the log alone, which only rise, so an entry
-        is read in the next round no later than in this one, however much the log has grown.
+        is read in no later part of the next round than of this one, however much the log has grown.
         """
         starts = chunk_starts(self.rows)
         if not len(starts):
@@ -124,9 +124,10 @@ class Memory:
     ) -> "Memory":
         """Return the memory after an audit that read these rows and found this in them.
 
-        A known chunk is kept as it was, unless it was mended: if it changed, the next audit reports
-        that, too. A member's highest committed index and term are kept, and its whole last report
-        if it does not report its log now. Members that are no longer in the group are forgotten.
+        `suspects` are the suspect chunks that it leaves. A known chunk is kept as it was, unless it
+        was mended: if it changed, the next audit reports that, too. A member's highest committed
+        index and term are kept, and its whole last report if it does not report its log now.
+        Members that are no longer in the group are forgotten.
         """
         whole = whole_chunks(rows)
         new = whole.filter(pa.array(found.of_rows(whole, found.is_learned)))
@@ -172,8 +173,8 @@ def locked(folder: Path) -> Iterator[None]:
 
     Of two audits at the same time, one would otherwise replace what the other has kept. Raises
     HistoryError if another audit holds the lock, also one that names the folder by a URI. A folder
-    that cannot be locked is used without: nothing can be kept there either, and the audit must not
-    fail because of that.
+    that cannot be locked is no error: nothing can be kept there either, and the audit must not fail
+    because of that.
     """
     with ExitStack() as stack:
         with suppress(OSError):
