@@ -1,7 +1,7 @@
-"""The client of a DLedger group, this project's or Java's.
+"""The client of a DLedger group, of this project or of Java DLedger.
 
-`client` is the asyncio API, `sync` the blocking API and `cli` the command line. What programs need
-can be imported from here, and is loaded at first use (`public_names`).
+`client` is the asyncio API, `sync` the blocking API and `cli` the command line. The public names
+can be imported from here, and are loaded at first use (`public_names`).
 
 Belongs here: finding and following the leader, keeping requests in flight, and reporting the
 outcome of each. Does not belong here: encoding frames and bodies (`dledger_formats`), and any

@@ -93,9 +93,9 @@ class GroupAdmin:
         return await self._metadata(now_s + self.session.timing.deadline_s)
 
     async def _metadata(self, until_s: float, is_wanted: IsWanted | None = None) -> GroupMetadata:
-        """Ask all members until one gives a wanted answer; without `is_wanted`, any is.
+        """Ask all members until one returns a wanted answer; without `is_wanted`, any answer is.
 
-        Raises GroupUnreachableError if none does until `until_s`.
+        Raises GroupUnreachableError if none does before `until_s`.
         """
         loop, members = asyncio.get_running_loop(), self.session.dispatcher.members
         began_s = loop.time()
@@ -123,7 +123,7 @@ class GroupAdmin:
     async def _ask_once(
         self, until_s: float, is_wanted: IsWanted | None
     ) -> MetadataResponse | ClientError | None:
-        """Ask all members once; see `ask_all_members`. Return None if the time is over before."""
+        """Ask all members once, as `ask_all_members` does. Return None after `until_s`."""
         try:
             async with asyncio.timeout_at(until_s):
                 return await ask_all_members(self.session.dispatcher.members, is_wanted)
@@ -138,8 +138,8 @@ class GroupAdmin:
     async def transfer(self, transferee_id: str, term: int | None) -> GroupMetadata:
         """Transfer leadership to a member and return the group with its new leader.
 
-        A transfer is tried again, a few times, if the member did not take over in time, or if the
-        group has a newer term than it reported: on a loaded machine, either says nothing for long.
+        Up to TRANSFERS_MAX attempts are made if the member did not take over in time, or if the
+        group has a newer term than it reported: on a loaded machine, both are temporary.
         """
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + (self.deadline_s or self.session.timing.deadline_s)
@@ -172,8 +172,8 @@ class GroupAdmin:
     async def _successor(self, request: LeadershipTransferRequest, until_s: float) -> GroupMetadata:
         """Return the group once a member names the transferee as the leader of a newer term.
 
-        Raises OutcomeUnknownError if none does in time, or if one names another leader: it has
-        been elected since.
+        Raises OutcomeUnknownError if none does in time, or if one names another leader,
+        which was elected since.
         """
         handed_over = f"the leader handed over to {request.transferee_id}"
         try:
@@ -222,7 +222,7 @@ class GroupAdmin:
 
 
 def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
-    """Say that the only server to ask does not lead; the transferee itself says UNKNOWN_MEMBER."""
+    """Return the error of a server that does not lead; the transferee answers UNKNOWN_MEMBER."""
     leader = group.leader_id or "unknown"
     return NotLeaderError(
         f"only the leader can transfer the leadership; the leader is {leader} ({error})",
@@ -231,14 +231,14 @@ def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
 
 
 def _names_successor(answer: MetadataResponse, request: LeadershipTransferRequest) -> bool:
-    """Whether the transferee leads, as far as a member knows that has heard of the transfer."""
+    """Return whether an answer names the transferee as the leader of a term after the transfer."""
     return answer.leader_id == request.transferee_id and (
         answer.term < 0 or answer.term > request.term
     )
 
 
 def _tells_the_end_of(request: LeadershipTransferRequest) -> IsWanted:
-    """Return a test for what a member knows: the leader that the transfer, or a later term, has."""
+    """Return a test for answers that name a leader elected by the transfer or after it."""
 
     def tells(answer: MetadataResponse) -> bool:
         has_leader = answer.leader_id is not None
@@ -249,7 +249,7 @@ def _tells_the_end_of(request: LeadershipTransferRequest) -> IsWanted:
 
 
 def _may_succeed_later(error: ClientError, term: int | None) -> bool:
-    """Return whether the same transfer may succeed soon; `term` is the one that the caller gave."""
+    """Return whether the same transfer may succeed soon; `term` is what the caller passed."""
     if not isinstance(error, RefusedError):
         return False
     return term is None and error.code in (

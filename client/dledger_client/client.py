@@ -77,8 +77,8 @@ class DLedgerClient:
         Each of `servers` is HOST:PORT or ID=HOST:PORT; Java servers need the id. One text may
         contain several, separated by commas.
 
-        If `follow_leader` is False, the client sends requests only to `servers`. This suits a
-        Service from outside of the cluster, and forwarded ports. A follower of this project
+        If `follow_leader` is False, the client sends requests only to `servers`. This suits
+        access from outside the cluster, by a Service or forwarded ports. A follower of this project
         passes plain appends on to its leader and answers reads by itself; any other request ends in
         NotLeaderError, an append only after `Timing.service_wait_s`: a Service may point to the new
         leader soon. While a server knows no leader, the client asks again until the deadline.
@@ -157,7 +157,7 @@ class DLedgerClient:
 
     @property
     def trouble(self) -> str | None:
-        """Why a request waits at the moment, for people; None if none waits longer than usual."""
+        """Why a request is waiting, for humans; None if none waits longer than usual."""
         return None if self._session is None else self._session.trouble
 
     async def metadata(self) -> GroupMetadata:
@@ -215,7 +215,7 @@ class DLedgerClient:
         """Read one entry.
 
         Raises NoEntryError if the index is past the end of the log or before its beginning,
-        ValueError or TypeError if it is no index.
+        ValueError or TypeError if it is not an index.
         """
         check_index(index, "index")
         return await self._reader(deadline_s).get(index)
@@ -275,7 +275,7 @@ class DLedgerClient:
     async def register_producer(self, *, deadline_s: float | None = None) -> int:
         """Register a producer and return its id, for `resume_producer`.
 
-        Raises RefusedError if the servers do not support idempotent appends, as Java's.
+        Raises RefusedError if the servers do not support idempotent appends; Java servers never do.
         """
         return await self._require_session().register_producer(deadline_s)
 

@@ -1,6 +1,6 @@
-"""Writing to a file whose other end may pause: a thread writes, and the event loop goes on.
+"""Writing to a file whose reader may pause: a thread writes, and the event loop keeps running.
 
-A loop that waits in a write would take no answer, and no signal, until the other end reads on.
+A loop that blocks in a write would process no response and no signal until the reader continues.
 """
 
 import asyncio
@@ -11,34 +11,34 @@ from contextlib import suppress
 from typing import Final
 
 HELD_BYTES_MAX: Final = 256 * 1024
-"""Bytes that wait for the other end before `write` waits, too."""
+"""Bytes that may wait for the reader before `write` waits, too."""
 THREAD_NAME: Final = "dledger-write"
 
 
 class PacedFile:
-    """A file that a daemon thread writes: all that has come meanwhile at once, in order."""
+    """A file that a daemon thread writes in order, everything that is queued at once."""
 
     def __init__(self, file: int) -> None:
         """Take over a descriptor, which `close` closes. The first write starts the thread."""
         self._file = file
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
-        # Only with `_changed`: what the thread takes next, and whether it must end.
+        # Guarded by `_changed`: what the thread writes next, and whether it must end.
         self._held: list[bytes] = []
         self._is_closed = False
-        # Only in the event loop: bytes that were put and not written, and why a write failed.
+        # Used only in the event loop: the number of unwritten bytes, and why a write failed.
         self._unwritten_bytes = 0
         self._error: OSError | None = None
         self._progress = asyncio.Event()
 
     async def write(self, content: bytes) -> None:
-        """Put content, and wait while more than HELD_BYTES_MAX are not written. Raises OSError."""
+        """Queue content, and wait while more than HELD_BYTES_MAX are unwritten. Raises OSError."""
         self.put(content)
         if self._unwritten_bytes > HELD_BYTES_MAX:
             await self._wait(HELD_BYTES_MAX)
 
     def put(self, content: bytes) -> None:
-        """Have content written after all that was put before. Raises the OSError of that."""
+        """Queue content to be written. Raises the OSError of an earlier write."""
         if self._error is not None:
             raise self._error
         if not content:
@@ -55,7 +55,7 @@ class PacedFile:
             self._thread.start()
 
     async def flush(self) -> None:
-        """Wait until all that was put is written. Raises OSError."""
+        """Wait until all queued content is written. Raises OSError."""
         await self._wait(0)
 
     def close(self) -> None:

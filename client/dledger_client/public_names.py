@@ -45,5 +45,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, and what was imported."""
+    """Return the public names, and the names that were imported."""
     return sorted({*vars(sys.modules[_PACKAGE]), *_MODULE_OF})

@@ -68,7 +68,7 @@ class Session:
         self.group = group
         self.timing = timing
         self._reads: MemberReads | None = None
-        """Sends the reads; None if the leader gets them."""
+        """The sender of reads to any member; None if the leader gets the reads."""
         if read_from is not ReadFrom.LEADER:
             self._reads = MemberReads(dispatcher, read_from, tasks.spawn, random)
         stays = not dispatcher.members.follow_leader  # with a server that may be a follower
@@ -87,7 +87,7 @@ class Session:
 
     @property
     def trouble(self) -> str | None:
-        """Why a request waits at the moment; None if none waits for longer than usual."""
+        """Why a request is waiting; None if none waits longer than usual."""
         dispatcher, call = self.dispatcher, self.dispatcher.stuck_call
         if call is not None:
             return call.problem if dispatcher.leader is not None else self._problems
@@ -103,8 +103,8 @@ class Session:
     def start_append(self, body: bytes, deadline_s: float | None = None) -> Call:
         """Start to append one body. Refuse a body that is too large for an entry at once.
 
-        Raises TypeError if the body is not bytes, and TypeError or ValueError for a deadline that
-        is no time.
+        Raises TypeError if the body is not bytes, and TypeError or ValueError if the deadline is
+        invalid.
         """
         if not isinstance(body, bytes):
             raise body_type_error(body)
@@ -161,7 +161,7 @@ class Session:
         return answer.producer
 
     def resume_producer(self, producer_id: int, acknowledged: int, sent: int) -> None:
-        """Number all appends from now on as the next ones of this registration.
+        """Number all further appends as the next ones of this registration.
 
         Raises ValueError unless the client is idempotent.
         """

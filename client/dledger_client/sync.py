@@ -48,7 +48,7 @@ LINGER_S: Final = 0.01
 """How long `append_all` collects bodies before it sends a batch that is not full."""
 CUT_OFF: Final = "the client was closed before the call had ended; it may have had its effect"
 CALLS_END_S: Final = 5.0
-"""How long a client that is closed waits for the calls of other threads to end by themselves."""
+"""How long a client that is being closed waits for the calls of other threads to end."""
 
 
 class BlockingClient:
@@ -94,7 +94,7 @@ class BlockingClient:
         # The calls that have not ended.
         self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
         self._has_ended = False
-        """Whether the loop runs no call any longer."""
+        """Whether the loop has stopped running calls."""
 
     def __enter__(self) -> Self:
         if self.is_running:
@@ -227,7 +227,7 @@ class BlockingClient:
         return self._call(self._client.register_producer(deadline_s=deadline_s))
 
     def resume_producer(self, producer: int, acknowledged: int = 0, sent: int = 0) -> None:
-        """Go on with a registered producer; see DLedgerClient.resume_producer."""
+        """Continue as a registered producer; see DLedgerClient.resume_producer."""
         self._call(self._client.resume_producer(producer, acknowledged, sent))
 
     def transfer(
@@ -252,7 +252,7 @@ class BlockingClient:
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin a call. Raises RuntimeError if the client is closed.
 
-        If it is closed at this moment by another thread, the call ends as cancelled: either this
+        If another thread closes the client at this moment, the call is cancelled: either this
         thread sees that the loop has ended, or the loop's thread sees the call.
         """
         try:
@@ -279,7 +279,7 @@ class BlockingClient:
             self._open.discard(chunks)
             with contextlib.suppress(RuntimeError, OutcomeUnknownError):  # closed meanwhile
                 closing = self._start(chunks.close())
-                # Freed in the loop's thread by the collector, a wait would not end.
+                # If the garbage collector frees this in the loop's thread, a wait would not end.
                 if threading.current_thread() is not self._thread:
                     _result(closing)
 
@@ -307,7 +307,7 @@ class BlockingClient:
 
 
 class _SentBatch(NamedTuple):
-    """A batch of `append_all` whose outcomes are not fetched yet."""
+    """A batch of `append_all` whose outcomes have not been fetched yet."""
 
     first_number: int
     size_bytes: int
@@ -326,7 +326,7 @@ def _result(future: Future[T]) -> T:
 
 
 def _abandon(future: Future[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
-    """End a call that no loop runs any longer."""
+    """End a call whose loop has ended."""
     if future.cancel():
         coroutine.close()
 

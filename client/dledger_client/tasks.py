@@ -15,9 +15,9 @@ class Spawn(Protocol):
 
 
 async def uninterrupted(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also if the caller is cancelled meanwhile, however often.
+    """Run a coroutine to its end, even if the caller is cancelled meanwhile, however often.
 
-    The caller's cancellation takes effect after that. The coroutine needs its own bound.
+    The caller's cancellation takes effect after that. The coroutine must limit its own duration.
     """
     running = asyncio.ensure_future(coroutine)
     cancelled: asyncio.CancelledError | None = None

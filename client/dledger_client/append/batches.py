@@ -83,7 +83,7 @@ class Batch:
 
 
 def check_batch(bodies: object) -> None:
-    """Raise TypeError unless these are bodies whose number is known."""
+    """Raise TypeError unless this is a collection of bytes whose size is known."""
     if not isinstance(bodies, Collection):
         raise TypeError(f"bodies must be a sequence, not {type(bodies).__name__}")
     for body in bodies:

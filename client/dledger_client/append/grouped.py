@@ -16,7 +16,7 @@ class GroupedBodies:
         self, bodies: Iterator[bytes], count_max: int, size_bytes_max: int, linger_s: float
     ) -> None:
         self.error: Exception | None = None
-        """Why not all bodies were taken, which the caller raises in the end. None if they were."""
+        """Why not all bodies were taken, which the caller raises at the end; None if all were."""
         self._bodies = bodies
         self._count_max = count_max
         self._size_bytes_max = size_bytes_max

@@ -51,7 +51,7 @@ class Producer:
         self._sent_before = 0
 
     def resume(self, producer_id: int, acknowledged: int, sent: int) -> None:
-        """Go on with a registration that outlives its clients, and never register again.
+        """Continue a registration that outlives its clients, and never register again.
 
         The sequences up to `acknowledged` are in the log, and those up to `sent` may be. Under
         another registration, their duplicates would not be recognized.
@@ -75,7 +75,7 @@ class Producer:
             self._dispatcher.end(call, call.refusal())
             return
         self._forget(call)
-        call.last_code = None  # it says nothing about the next registration
+        call.last_code = None  # the code is not about the next registration
         self._waiting.appendleft(call)
         self._send_waiting()
 
@@ -246,7 +246,7 @@ class Producer:
             (ended if self._has_ended(call) else self._waiting).append(call)
         for call in ended:
             if self._registering is not None and not call.problem:
-                call.problem = self._registering.problem  # what it has waited for
+                call.problem = self._registering.problem  # why the registration took too long
             self._dispatcher.forward(call)
         self._send_waiting()
 

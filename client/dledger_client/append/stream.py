@@ -23,7 +23,7 @@ AnyBodies = TypeVar("AnyBodies", bound=Bodies)
 
 
 def check_bodies(bodies: AnyBodies) -> AnyBodies:
-    """Return what yields bodies. Raises TypeError for anything else."""
+    """Return `bodies` if it is iterable. Raises TypeError otherwise."""
     if not isinstance(bodies, Iterable | AsyncIterable):
         raise TypeError(f"bodies must be iterable, which {type(bodies).__name__} is not")
     return bodies
@@ -43,8 +43,8 @@ async def append_stream(
     has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
     of the bodies before it, and so is GroupUnreachableError if the client is closed meanwhile. If
     the caller closes the generator early, it gets no outcome of the remaining bodies, and those
-    that were not sent yet are dropped. Raises TypeError or ValueError for a deadline that is no
-    time.
+    that were not sent yet are dropped. Raises TypeError or ValueError if the deadline
+    is invalid.
     """
     if deadline_s is not None:
         check_seconds(deadline_s, "deadline_s")
@@ -77,7 +77,7 @@ class _Window:
         self, starter: AppendStarter, bodies_max: int, bytes_max: int, deadline_s: float | None
     ) -> None:
         self.error: BaseException | None = None
-        """Why not all bodies were taken; append_stream raises it. None if they were."""
+        """Why not all bodies were taken, which append_stream raises; None if all were taken."""
         self._starter = starter
         self._bodies_max = bodies_max
         self._bytes_max = bytes_max
@@ -109,7 +109,7 @@ class _Window:
                     if self._count >= self._bodies_max or self._bytes >= self._bytes_max:
                         await self._wait_for_room()
         except (Exception, asyncio.CancelledError) as error:
-            self.error = error  # of `bodies`, also if they awaited a task that was cancelled
+            self.error = error  # of `bodies`, which may also have awaited a cancelled task
         finally:
             feeder = asyncio.current_task()
             assert feeder is not None
@@ -120,7 +120,7 @@ class _Window:
             self._changed.set()
 
     def end(self, feeder: "asyncio.Task[None]") -> None:
-        """Wait for no further body of a feeder that was cancelled before it began."""
+        """Expect no further body from a feeder that was cancelled before it began."""
         if feeder.cancelled():
             self.error = GroupUnreachableError(CLOSED)
             self._is_complete = True

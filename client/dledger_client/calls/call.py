@@ -199,11 +199,11 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     problem: str = ""
     """Why the last attempt failed; human-readable."""
     full_problem: str = ""
-    """How a leader refused the call because its volume is full. It hands over then, so nobody may
-    lead afterwards.
+    """The refusal of a leader whose volume is full. Such a leader hands over, so the group may have
+    no leader afterwards.
     """
     sequencer: "Sequencer | None" = None
-    """Assigned the sequence of an idempotent append; None for other calls."""
+    """The object that assigns the sequence of an idempotent append; None for other calls."""
     parts: "Sequence[Call]" = ()
     """The calls that replace an idempotent batch which a member refused as a whole."""
     on_end: Callable[[], None] | None = None
@@ -211,7 +211,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether an earlier attempt may have changed the log, whatever became of the last one."""
+        """Whether an earlier attempt may have changed the log, regardless of the last one."""
         changes_log = self.kind.appends or self.kind is CHANGE_MEMBERSHIP
         return changes_log and self.may_have_happened and not self.parts
 
@@ -230,7 +230,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         return (NoEntryError if is_no_entry else RefusedError)(code, self.problem)
 
     def overdue(self, group: str, waited_s: float, problems: Iterable[str]) -> ClientError:
-        """Return the error of a call that no leader took in time, after problems of members."""
+        """Return the error of a call that no leader accepted in time, including the `problems`."""
         if self.last_code is not None:
             return self.refusal()
         if self.full_problem:
@@ -239,9 +239,10 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
         return GroupUnreachableError.without_leader(group, waited_s, list(reasons))
 
     def may_reach_leader(self, now_s: float, service_wait_s: float) -> bool:
-        """Whether the Service that refused an append or a producer may point to the leader soon.
+        """Return whether a Service that led to a refusal may soon point to the leader.
 
-        Members that take over, stop or hand over refuse appends although they would pass them on.
+        Only for appends and registrations. A member that is taking over, stopping or handing over
+        refuses appends that it would otherwise pass on.
         """
         is_to_append = self.kind.appends or self.kind is REGISTER
         return is_to_append and now_s < self.began_s + service_wait_s

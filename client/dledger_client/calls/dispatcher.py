@@ -288,7 +288,7 @@ class Dispatcher:
             self._search = None
 
     async def _replace_stalled_leader(self, stalled: Connection) -> None:
-        """Leave a leader that does not respond once another member reports that it leads."""
+        """Leave an unresponsive leader once another member reports that it leads."""
         try:
             found = await self._find_while(
                 lambda: self._leader is stalled and stalled.is_stalled,

@@ -1,8 +1,8 @@
-"""Sends reads to a member that the client has drawn, which need not lead.
+"""Sends reads to a member drawn at random, which need not be the leader.
 
-The client stays with that member while it answers, so that its reads are spread over the members
-only together with those of other clients, and stale reads do not go back in time. If the member
-does not answer, or cannot, another is drawn, and the leader gets what no other member answers.
+The client stays with that member while it answers, so that stale reads do not go back in time. So
+only the reads of several clients are spread over the members. If the member does not or cannot
+answer, another one is drawn; the leader gets the reads that no other member answers.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.frames import RemotingCommand
 
 AVOID_S: Final = 3.0
-"""How long a member that did not answer a read gets no other."""
+"""How long a member that did not answer a read gets no further reads."""
 REFUSED_S: Final = 0.5
-"""How long a member that refused a read gets no other; it may not know the next leader yet."""
+"""How long a member that refused a read gets no more; it may not know the next leader yet."""
 
 
 class ReadFrom(enum.Enum):
@@ -104,8 +104,8 @@ class MemberReads:
             return
         judgement = judge(call.kind, command)
         # A member may have removed entries that the leader still has.
-        is_here = judgement.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
-        if judgement.verdict in (Verdict.DONE, Verdict.REFUSED) and not is_here:
+        is_removed = judgement.code is DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN
+        if judgement.verdict in (Verdict.DONE, Verdict.REFUSED) and not is_removed:
             self._dispatcher.answered(call, command)
         else:
             call.last_code, call.problem = None, f"{connection}: {judgement.reason}"
@@ -149,7 +149,7 @@ class MemberReads:
         self._forward(call)
 
     def _stalled(self, connection: Connection) -> None:
-        """Leave a member that does not respond. The dispatcher deals with a leader."""
+        """Leave a member that does not respond. The dispatcher handles a stalled leader."""
         if connection is self._connection and connection is not self._dispatcher.leader:
             connection.abort(f"{connection} stopped responding")
 
@@ -218,8 +218,8 @@ class MemberReads:
     async def _ask(self, address: ServerAddress, asked: set[tuple[str, int]]) -> Connection | None:
         """Return the connection to a member if it may get the reads.
 
-        If it is the first that answers, forget whom the client has asked: only now are all members
-        known, of which one is drawn.
+        The first answer names all members. Forget then which ones were asked, so that one of all
+        members is drawn.
         """
         knew_peers = bool(self._members.peers)
         try:

@@ -34,7 +34,7 @@ class UnsentCalls:
         self._delayed[call] = self._loop.call_later(pause_s, self._end_delay, call, forward)
 
     def drop_delayed(self, call: Call) -> bool:
-        """Drop a call if it is delayed, and tell whether it was."""
+        """Drop a call if it is delayed, and return whether it was."""
         timer = self._delayed.pop(call, None)
         if timer is not None:
             timer.cancel()

@@ -73,7 +73,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _is_name(host: str) -> bool:
-    """Return whether a host may be a name that can be looked up. An address may."""
+    """Return whether a host can be looked up as a name, which also holds for addresses."""
     try:
         host.encode("idna")
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Checks of what callers pass: values that no server can take are refused before a request.
+"""Checks of arguments: values that no server accepts are rejected before any request.
 
 Wrong types raise TypeError, wrong values ValueError.
 """
@@ -13,7 +13,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 GROUP_BYTES_MAX: Final = 255
 TOKEN_BYTES_MAX: Final = 256
 SECONDS_MAX: Final = 1_000_000_000
-"""About 30 years; clocks and numbers on the wire take this much."""
+"""About 30 years; clocks and numbers on the wire can represent it."""
 SHOWN_BITS_MAX: Final = 128
 """A number of more bits is not shown: Python refuses to convert a vast one to text."""
 
@@ -32,7 +32,7 @@ def check_text(value: object, name: str, bytes_max: int = GROUP_BYTES_MAX) -> st
 
 
 def check_int(value: object, name: str, smallest: int, largest: int) -> int:
-    """Return a whole number of a range, both ends included."""
+    """Return a whole number in a range, both ends included."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not smallest <= value <= largest:
@@ -50,14 +50,14 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_function(value: Function, name: str) -> Function:
-    """Return what can be called."""
+    """Return a function."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, not {type(value).__name__}")
     return value
 
 
 def check_secret(value: object, name: str) -> str:
-    """Return a text that may be empty and is in no message."""
+    """Return a text that may be empty; no error message contains it."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     if not value.isascii() or len(value) > TOKEN_BYTES_MAX:

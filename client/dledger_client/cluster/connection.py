@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_writable = True
         self._is_retired = False
-        # Whether the member has said that it read no request which it has not answered.
+        # Whether the member has reported that every request without an answer was not read.
         self._goes_away = False
         self._end_reason = ""
         self._next_opaque = 0

@@ -92,7 +92,7 @@ class Members:
         self._problems: dict[_Key, str] = {}
         """The most recent error of each address."""
         self.is_unanswered = False
-        """Whether somebody waits until any member answers METADATA."""
+        """Whether a caller is waiting until any member answers METADATA."""
         self._watcher = watcher
         self._links: dict[_Key, _Link] = {}
         # Every connection that may be open: those of the links, and forgotten ones that still wait
@@ -106,7 +106,7 @@ class Members:
 
     @property
     def problems(self) -> list[str]:
-        """The most recent error of each member, for people; at least one."""
+        """The most recent error of each member, for humans; at least one text."""
         keys = dict.fromkeys((one.host, one.port) for one in self.addresses())
         found = [self._problems[key] for key in keys if key in self._problems]
         unknown = f"no answer yet from {', '.join(map(str, self.servers))}"
@@ -142,7 +142,7 @@ class Members:
         self.highest_term = max(self.highest_term, term)
 
     def is_outdated(self, term: int) -> bool:
-        """Whether a member has told of a higher term. Java's servers do not tell theirs."""
+        """Return whether a member has reported a higher term. Java servers do not report theirs."""
         return 0 <= term < self.highest_term
 
     def forget(self, connection: Connection) -> None:

@@ -20,7 +20,7 @@ class LeaderSearch:
     """Polls all members until one reports that it is the leader itself.
 
     Members are polled concurrently, so that a member that does not respond does not delay the
-    others. A member's report about another member is only a hint which one to ask.
+    others. A member's report about another member is only a hint about which one to ask.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ async def ask_all_members(
 ) -> MetadataResponse | ClientError:
     """Ask all members once for METADATA.
 
-    Returns the first response that is wanted: without `is_wanted`, one that names a leader and is
-    of no outdated term. Without such a response, returns that of the highest term, those that name
-    a leader first, else an error.
+    Returns the first wanted response; without `is_wanted`, the first that names a leader and whose
+    term is not outdated. If there is none, returns the response with the highest term, preferably
+    one that names a leader, or else an error.
     """
 
     def ends(answer: MetadataResponse | ClientError) -> bool:
@@ -125,7 +125,7 @@ async def ask_all_members(
 
 
 def _rank(answer: MetadataResponse | ClientError) -> tuple[int, int]:
-    """Rank answers: one that names a leader, any other response, a refusal, another error."""
+    """Rank answers, from the best: with a leader, other responses, refusals, other errors."""
     if isinstance(answer, MetadataResponse):
         return (2 if answer.leader_id is None else 3), answer.term
     return int(isinstance(answer, RefusedError)), 0

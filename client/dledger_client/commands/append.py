@@ -30,8 +30,8 @@ from dledger_formats.console import OutputError
 from dledger_formats.protocol.codes import DLedgerResponseCode
 
 END_WAIT_S: Final = 0.5
-"""How long an append that must take no further input waits to see whether the input has ended, and
-one that a signal ends for the reader of its outcomes.
+"""How long an append that must take no further input waits for the end of the input, and how long
+one that was ended by a signal waits for the reader of its outcomes.
 """
 
 
@@ -139,7 +139,7 @@ async def _run(arguments: argparse.Namespace, output: streams.Output) -> int:
                     raise
             if signals:
                 task.uncancel()
-    # The client that is closed has counted what it dropped before it sent it as refused.
+    # While closing, the client has counted the appends that it dropped unsent as refused.
     tally.are_unfinished_unsent = client.statistics.refused - tally.refused >= tally.unfinished
     elapsed_s = loop.time() - began_s
     is_read = not isinstance(problem, OutputError | BrokenPipeError)
@@ -167,7 +167,7 @@ def _is_broken(problem: Exception | None) -> bool:
 
 
 def _exit_code_after(problem: Exception, code: int) -> int:
-    """Complain, and return the exit code of the outcomes; raise the problem if its own is due."""
+    """Print the problem and return the code of the outcomes; raise it if its own code applies."""
     if isinstance(problem, InputError):
         problem = UsageError(str(problem))
     if code == ExitCode.OK or (code == ExitCode.REFUSED and isinstance(problem, ClientError)):
@@ -244,7 +244,7 @@ class _Appending:
         self._sizes: deque[int] = deque()
 
     async def run(self, given: AsyncIterator[bytes]) -> None:
-        """Append the bodies. Raises InputError, and what went wrong with writing the outcomes.
+        """Append the bodies. Raises InputError, OutputError or BrokenPipeError.
 
         If an outcome cannot be written, the group is unreachable or full, or the producer has
         failed, no further body is taken, and the run ends once all bodies that were taken have
@@ -271,7 +271,7 @@ class _Appending:
                         await self._producer.note(outcome)
                     if self._must_end and not tally.unfinished:
                         break
-                # There is no further outcome, but the end of the input, unless that stays open.
+                # Only the end of the input can follow, unless the input stays open.
                 with contextlib.suppress(TimeoutError, StopAsyncIteration):
                     async with asyncio.timeout(END_WAIT_S):
                         await anext(outcomes)
@@ -281,7 +281,7 @@ class _Appending:
 
     @property
     def _must_end(self) -> bool:
-        """Whether no further body must be appended."""
+        """Whether no further body may be appended."""
         has_failed = self._producer is not None and self._producer.has_failed
         is_unwritten = self._output_error is not None
         return self._tally.unreachable or self._tally.is_full or has_failed or is_unwritten
@@ -297,13 +297,13 @@ class _Appending:
     async def _write(self, outcome: Outcome) -> None:
         try:
             await self._output.write(printing.json_bytes(append_report.plain(outcome)))
-            if not self._tally.unfinished:  # no further outcome may come that finds an error
+            if not self._tally.unfinished:  # there may be no later write that reports an error
                 await self._output.flush()
         except (OutputError, BrokenPipeError) as error:
             self._output_error = error
 
     async def _counted(self, given: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """Count and yield the bodies, until no further one must be appended."""
+        """Count and yield the bodies, until no further one may be appended."""
         tally = self._tally
         async for body in given:
             if self._must_end:

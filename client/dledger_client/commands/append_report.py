@@ -16,7 +16,7 @@ from dledger_formats.console import OutputError
 
 
 def plain(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome, and when it is known, for JSON."""
+    """Return an outcome with the current time, for JSON."""
     fields = msgspec.structs.asdict(outcome)
     number = fields.pop("number")
     if isinstance(outcome, Refused):
@@ -32,10 +32,11 @@ async def report(
     output: streams.Output | None,
     reader_wait_s: float | None,
 ) -> Exception | None:
-    """Write the summary: as JSON to the output if somebody reads it, else to standard error.
+    """Write the summary: as JSON to the output if it has a reader, else to standard error.
 
-    What standard output does not take, or not within `reader_wait_s`, goes to the error too, so
-    that nobody appends it again. Returns what went wrong with standard output.
+    If standard output does not take the summary, or not within `reader_wait_s`, the summary goes to
+    standard error, so that users do not append the bodies again. Returns the error of standard
+    output, if any.
     """
     as_json = arguments.output == "json"
     single = f"appended entry {tally.first_index}" if tally.taken == tally.acknowledged == 1 else ""
@@ -74,7 +75,7 @@ async def report(
 
 
 def left_out(tally: Tally, arguments: argparse.Namespace) -> str:
-    """Say which part of the input was not appended; return an empty text if there may be none."""
+    """Return a text on the part of the input that was not appended; empty if all of it was."""
     if not tally.is_cut_short:
         return ""
     count = tally.skipped + tally.taken

@@ -100,7 +100,7 @@ def is_terminal(arguments: argparse.Namespace) -> bool:
 
 
 def noun(arguments: argparse.Namespace) -> str:
-    """Return what the bodies are, counted from 1 over the whole input."""
+    """Return the noun for a body in messages, which count from 1 over the whole input."""
     if arguments.body is not None:
         return "--body"
     return "file" if arguments.whole else "line"
@@ -144,7 +144,7 @@ async def _whole_files(files: list[str]) -> AsyncGenerator[bytes, None]:
 
 
 async def _read_whole(file: str) -> bytes:
-    """Read a file, or more bytes than an entry can contain."""
+    """Read a whole file, or stop once it exceeds the maximum entry size."""
     if file != STANDARD_INPUT and stat.S_ISREG(os.stat(file).st_mode):
         return await asyncio.to_thread(_read_regular, file)
     body = bytearray()

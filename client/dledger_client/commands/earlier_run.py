@@ -1,10 +1,10 @@
-"""What an earlier run of a producer has left in the log beyond its record.
+"""The entries that an earlier run of a producer has left in the log beyond its record.
 
-A run that was killed may have sent up to a window of bodies after the last one of its record. The
-group takes a body whose number it knows for the one that it has, so the next run must have been
-given the same ones. Before it sends any, it looks at the log from where the record says, and
-compares. A copy may reach a leader only after that, from a socket of the run that was killed. So
-the entry that the group names as that of a number is compared as well.
+A killed run may have sent up to a window of bodies after the last one in its record. The group
+treats a body whose number it knows as a duplicate of the one that it has, so the next run must have
+the same bodies as input. Before it sends any, it reads the log from the index in the record on, and
+compares. A copy may reach a leader even later, from a socket of the killed run. So the entry that
+the group returns for a number is compared as well.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from dledger_formats.log import disk
 from dledger_formats.log.channels import WINDOW, number_of, sequence_near
 
 SCAN_ENTRIES_MAX: Final = 1 << 20
-"""How many entries are read before the first body is sent. Others may have appended more since."""
+"""How many entries are read before the first body is sent; other clients may have added more."""
 DIGEST_BYTES: Final = 16
 ALL_AGAIN: Final = "to append all of the input again, also what is already in the log"
-"""What another name, or a removed record, means for an input that cannot go on."""
+"""What another name or a removed record does, for messages about an input that is refused."""
 
 
 class Found(NamedTuple):
     """An entry of the producer."""
 
     place: int
-    """Its index."""
+    """The index of the entry."""
     digest: bytes
 
 
@@ -45,7 +45,7 @@ class EarlierRun:
         self._acknowledged = record.acknowledged
         self._sent_max = sent_max
         self._next_index = max(record.above_index, record.producer) + 1
-        """The first entry that was not looked at yet."""
+        """The first entry that was not read yet."""
         self._number: int | None = None
         self.is_forgotten = False
         """Whether the group has forgotten the producer, so that all its entries were found."""
@@ -54,9 +54,9 @@ class EarlierRun:
         """The digests of the bodies of this run."""
 
     async def look(self, entries_max: int = SCAN_ENTRIES_MAX) -> None:
-        """Look at the log's entries up to its end, or at `entries_max` of them.
+        """Read the log's entries up to its end, or `entries_max` of them.
 
-        Raises UsageError if the log begins after the first of them.
+        Raises UsageError if the log begins after the first of these entries.
         """
         first = self._next_index
         try:
@@ -82,7 +82,7 @@ class EarlierRun:
 
     @property
     def last_after_gap(self) -> int:
-        """The last number that is in the log if one before it is not; 0 if none is missing."""
+        """The last number in the log if an earlier one is missing from it; 0 if none is missing."""
         last = max(self._found, default=0)
         return last if last - self._acknowledged > len(self._found) else 0
 
@@ -92,14 +92,14 @@ class EarlierRun:
             yield (await self._client.get(self._found[number].place)).body
 
     def compare(self, number: int, body: bytes) -> Found | None:
-        """Note a body of this run; return the entry that has its number and another body."""
+        """Note a body of this run; return the entry with its number if that has another body."""
         if not self._acknowledged < number <= self._sent_max:
             return None
         self._given[number] = digest_of(body)
         return self._other(number)
 
     async def other_entry(self, number: int, index: int) -> Found | None:
-        """Compare the entry that the group has named as that of a body; return it if it differs.
+        """Compare the entry that the group returned for a body; return the entry if it differs.
 
         The first call reads to the end of the log, so that one read serves all bodies in flight.
         """
@@ -127,5 +127,5 @@ class EarlierRun:
 
 
 def digest_of(body: bytes) -> bytes:
-    """Return what bodies are compared by."""
+    """Return the digest by which bodies are compared."""
     return hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest()

@@ -12,7 +12,7 @@ from dledger_formats.log import disk
 from dledger_formats.protocol.entry import DLedgerEntry
 
 Format: TypeAlias = Callable[[DLedgerEntry], bytes | None]
-"""Returns what is written for an entry; None if the format omits it."""
+"""A function that returns what is written for an entry; None if the format omits it."""
 
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _FIELDS: Final[dict[str, Callable[[DLedgerEntry], bytes]]] = {

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the error of arguments and input."""
+"""The exit codes of commands, and the error for invalid arguments and input."""
 
 import enum
 

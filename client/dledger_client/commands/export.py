@@ -22,7 +22,7 @@ from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_formats.protocol.entry import DLedgerEntry
 
 END_WAIT_S: Final = 0.5
-"""How long an export that a signal ends waits for the reader of a pipe to take its end."""
+"""How long an export ended by a signal waits for the reader of a pipe to take the end record."""
 STANDARD_OUTPUT: Final = "-"
 ENTRIES: Final = " entries"
 
@@ -99,7 +99,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _export(arguments: argparse.Namespace) -> None:
-    """Write the entries and the end, the end also if the task is cancelled meanwhile."""
+    """Write the entries and the end record; a cancelled task writes the end record, too."""
     async with _writer(arguments) as writer:
         first = _first(writer, arguments)
         try:
@@ -163,7 +163,7 @@ async def _writer(arguments: argparse.Namespace) -> AsyncIterator[ExportWriter]:
 
 
 async def _extended(path: Path, arguments: argparse.Namespace) -> ExportWriter:
-    """Open a file to extend the export that it may hold, all of which is checked first."""
+    """Open a file to extend the export in it, if any, after checking all of it."""
     with progress.bar(arguments.progress, _size_bytes(path), doing="checking") as bar:
         return await ExportWriter.to_file(path, bar.update)
 
@@ -258,7 +258,7 @@ async def _from_group(
 
 
 def _check_bounds(bounds: LogBounds, begin: int, arguments: argparse.Namespace) -> None:
-    """Raise NoEntryError unless the log holds what is to be exported."""
+    """Raise NoEntryError unless the log holds the entries to be exported."""
     first, end = bounds.begin_index, bounds.end_index
     if begin < first:
         code, wanted = DLedgerResponseCode.INDEX_LESS_THAN_LOCAL_BEGIN, begin

@@ -79,7 +79,7 @@ async def run(arguments: argparse.Namespace) -> int:
 
 
 async def _contents(client: DLedgerClient, refusal: NoEntryError) -> str:
-    """Say what the log contains; without an answer, what the member said that refused."""
+    """Return what the log contains, or the text of the refusal if no member answers."""
     try:
         bounds = await client.bounds()
     except ClientError:

@@ -1,4 +1,4 @@
-"""The client that a command's options ask for."""
+"""The client that a command's options select."""
 
 import argparse
 import contextlib

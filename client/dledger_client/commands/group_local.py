@@ -267,7 +267,7 @@ def _broker_json(group: LocalGroup) -> Mapping[str, object]:
 
 
 def own_program() -> str:
-    """Return how this program can be called from the same folder."""
+    """Return the command that runs this program from the current folder."""
     if shutil.which("dledger") is not None:
         return "dledger"
     beside = Path(sys.argv[0])
@@ -275,14 +275,14 @@ def own_program() -> str:
 
 
 class _Events:
-    """Prints events. One that cannot be printed ends the command, but not before its members.
+    """Prints events. If one cannot be printed, the command stops the members and ends.
 
-    An error here would end the task of the member that the event is about.
+    An error raised here would end the task of the member that the event is about.
     """
 
     def __init__(self, stop: asyncio.Event, *, as_json: bool) -> None:
         self.problem: Exception | None = None
-        """Why an event could not be printed; no further one is."""
+        """Why an event could not be printed; no further events are printed."""
         self._stop = stop
         self._print = _print_event_json if as_json else _print_event
 

@@ -106,7 +106,7 @@ async def run_wait(arguments: argparse.Namespace) -> int:
 
 
 async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s: float) -> Health:
-    """Find the leader, have it prove that a majority follows it, and look at the members."""
+    """Find the leader, have it prove that a majority follows it, and check the members."""
     found = Health()
     try:
         bounds = await client.bounds(deadline_s=deadline_s)
@@ -124,9 +124,9 @@ async def check(client: DLedgerClient, arguments: argparse.Namespace, deadline_s
 
 
 async def _leader_problems(arguments: argparse.Namespace, group: GroupMembership) -> list[str]:
-    """Return why the leader takes no appends, as far as a page of it answers."""
+    """Return why the leader takes no appends, according to its page if that answers."""
     addresses, remarks = status.pages_of(arguments, group.addresses)
-    if remarks:  # where its page is, is not known
+    if remarks:  # the address of its page is unknown
         return []
     leader_id = group.leader_id
     named = [each for each in addresses if each.member_id in (None, leader_id)]
@@ -146,7 +146,7 @@ async def _leader_problems(arguments: argparse.Namespace, group: GroupMembership
 async def _members_problems(
     arguments: argparse.Namespace, found: Health, group: GroupMembership
 ) -> list[str]:
-    """Return what is wrong with the voters, by their own pages."""
+    """Return what is wrong with the voters, according to their own pages."""
     voters = set(group.voters)
     addresses, problems = status.pages_of(arguments, group.addresses)
     if problems:
@@ -162,7 +162,7 @@ async def _members_problems(
         )
         problems.append(f"{whose} at {answer.address}: {answer.problem}")
     if unnamed := voters - pages.keys() - {answer.address.member_id for answer in answers}:
-        # A page without an answer, whose member --http does not name, may be that of one of these.
+        # A page that did not answer, and whose member --http does not name, may belong to these.
         may_be_silent = any(answer.address.member_id is None for answer in silent)
         cure = "" if may_be_silent else "; give its address in --http"
         problems.append(f"no page has answered for {', '.join(sorted(unnamed))}{cure}")

@@ -75,17 +75,17 @@ class OrderLostError(ExportError):
 
 
 class _Mapping:
-    """Which indexes entries have in the destination, as runs of consecutive ones."""
+    """The indexes that entries have in the destination, as runs of consecutive ones."""
 
     def __init__(self, run: tuple[int, int, int] | None, *, as_json: bool) -> None:
         self.run = run
         """Source index, destination index and length of the last run."""
         self.problem: Exception | None = None
-        """Why a run could not be written; no further one is."""
+        """Why a run could not be written; no further runs are written."""
         self._as_json = as_json
 
     def add(self, source: int, destination: int) -> None:
-        """Add an entry, and write the run before it if it begins another one."""
+        """Add an entry; if it begins a new run, write the previous one."""
         if self.run is not None:
             first, first_there, length = self.run
             if (source, destination) == (first + length, first_there + length):
@@ -97,7 +97,7 @@ class _Mapping:
     def write(self) -> None:
         """Write the last run, unless an earlier one could not be written.
 
-        An output that cannot be written does not end the import: it is kept as the problem.
+        A failed write does not end the import; the error is kept as `problem`.
         """
         if self.run is None or self.problem is not None:
             return
@@ -151,7 +151,7 @@ async def _import(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _exit_code(failed: Outcome | None, output_problem: Exception | None) -> ExitCode:
-    """Return the exit code of an import; a reader that has gone is no failure, as for `append`."""
+    """Return the exit code; as for `append`, a reader that has exited is not a failure."""
     if isinstance(output_problem, OutputError):
         printing.complain(
             f"dledger: {output_problem}; not all indexes were written, and a further run writes "
@@ -201,7 +201,7 @@ class _Import:
         self._producer = producer
         self._arguments = arguments
         self._mapping = _Mapping(producer.run, as_json=arguments.output == "json")
-        # The index of the last entry that is in the group, also of an earlier run.
+        # The index of the last entry in the group, which may be of an earlier run.
         self._last_index = None if producer.run is None else producer.run[1] + producer.run[2] - 1
         self._left_out = 0
 
@@ -233,13 +233,13 @@ class _Import:
             self._report()
         if failed is None:
             self._producer.check_end()
-            if not has_new:  # those of an earlier run, now that the export is known to be its one
+            if not has_new:  # of an earlier run, now that the export is known to be the same
                 self._mapping.write()
             await self._producer.complete(self._client, self._last_index if has_new else None)
         return failed
 
     def _report(self) -> None:
-        """Say what was imported, also if the export is damaged further on."""
+        """Print what was imported, even if the export is damaged further on."""
         imported = self._producer.acknowledged - self._producer.skipped
         printing.complain(
             f"imported {printing.entries(imported)}; imported before: {self._producer.skipped}; "
@@ -268,7 +268,7 @@ class _Import:
                 yield entry.index, entry.body
 
     async def _append(self, entries: list[tuple[int, bytes]]) -> Outcome | None:
-        """Append entries, as many at a time as one request holds."""
+        """Append entries in batches that fit into one request."""
         begin = size_bytes = 0
         for end, (_, body) in enumerate(entries, 1):
             size_bytes += len(body)

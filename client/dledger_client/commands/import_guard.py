@@ -1,8 +1,8 @@
-"""The rule that an import has its group for itself, unless `--append` is given.
+"""Checks that no other client appends to the group of an import, unless `--append` is given.
 
-The group is looked at before the import registers its producer, again after that, and wherever the
-indexes that the group gives to the import are not consecutive. So an entry of another client is
-found whenever it comes, and whatever an earlier run of the import has left in its record.
+The group is checked before the import registers its producer, again after that, and wherever the
+indexes of imported entries are not consecutive. So an entry of another client is found no matter
+when it was appended, and no matter what the record of an earlier run of the import contains.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ async def require_own_entries(
 async def _foreign_entry(
     client: DLedgerClient, first: int, last: int, number: int | None
 ) -> int | None:
-    """Return the index of the first client's entry that does not have this producer's number."""
+    """Return the index of the first entry of a client without this producer's number."""
     if first > last:
         return None
     async with contextlib.aclosing(client.get_range(first, last)) as entries:

@@ -52,7 +52,7 @@ def _check(line: bytes, number: int, line_bytes_max: int) -> None:
 
 
 async def read_chunks(file: int) -> AsyncGenerator[bytes, None]:
-    """Yield what a file descriptor has, as it arrives; see `read_lines`. Raises OSError."""
+    """Yield the bytes of a file descriptor as they arrive; see `read_lines`. Raises OSError."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(READS_AHEAD_MAX)
     thread = threading.Thread(

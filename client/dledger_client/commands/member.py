@@ -27,13 +27,13 @@ HINTS: Final = {
     DLedgerResponseCode.MEMBERSHIP_CHANGING: "an earlier change is not committed yet: a majority "
     "of the voters must be up",
 }
-"""What to do about a refusal, whatever the change."""
+"""What to do about a refusal, for any kind of change."""
 NO_SUCH_MEMBER_HINTS: Final = {
     ChangeKind.ADD_LEARNER: "is not in the leader's DLEDGER_ADDABLE_PEERS",
     ChangeKind.PROMOTE: "does not belong to the group: add it first",
 }
 ABSENT: Final = "does not belong to the group: see dledger member list"
-"""What to do about an unknown member, for a change that only a member can have."""
+"""What to do about an unknown member, for a change that needs a member of the group."""
 IN_DOUBT: Final = (
     "the change may be in the log, and is then in effect once a majority of the voters is up: "
     "repeat the command"

@@ -22,7 +22,7 @@ def add_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
 
 
 def _member_id(text: str) -> str:
-    """Check a member id, for argparse. Java's may be other texts than ours."""
+    """Check a member id, for argparse. Java groups allow other ids than this project's."""
     try:
         return check_text(text, "the id of a member")
     except ValueError as error:
@@ -34,7 +34,7 @@ def _complete(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 
 def members(arguments: argparse.Namespace) -> list[str]:
-    """Return the ids of a group's voters, learners and addable members; none if it cannot say."""
+    """Return the ids of a group's voters, learners and addable members; none after an error."""
     try:
         profiles.resolve(arguments)
         if not arguments.servers or not arguments.group:

@@ -1,15 +1,14 @@
 """`--producer NAME`: a producer whose numbers outlive the program that appends.
 
 The bodies of an input are numbered from 1. A file records the producer's registration in the group
-and up to which number all bodies are in the log; it is saved before more than a window of numbers
-is sent after that one. A program that begins again with the same input skips these bodies, and
-sends the next ones with their old numbers, by which the group recognizes what it has. If its input
-ends before the last number that the earlier program may have sent, the numbering goes on.
+and the number up to which all bodies are in the log. The file is saved before a number more than a
+window above that one is sent. A program that starts again with the same input skips these bodies,
+and sends the next ones with their old numbers, by which the group recognizes duplicates. If its
+input ends before the last number that the earlier program may have sent, the numbering continues.
 
-The record also has a checksum of the bodies that it skips, and a witness: the place of an entry and
-the checksum of the log up to it. So neither another input nor another group of the same name is
-taken for the one before. Bodies that are in the log beyond the record are compared, too
-(`earlier_run`).
+The record also has a checksum of the skipped bodies, and a witness: the index of an entry and the
+checksum of the log up to it. So another input, or another group of the same name, is detected.
+Bodies that are in the log beyond the record are compared, too (`earlier_run`).
 """
 
 import asyncio
@@ -66,11 +65,11 @@ class NamedProducer:
         # Number of bodies of this program with an outcome.
         self._ended = 0
         self.was_given_other_input = False
-        """Whether a body has the number of another one, which an earlier program had sent."""
+        """Whether a body has a number under which an earlier program has sent another body."""
         # Two threads may save: the one that `note` uses, and the main one after a second signal.
         self._saving = threading.Lock()
         self.has_failed = False
-        """Whether a body was not acknowledged: no further one must be sent."""
+        """Whether a body was not acknowledged; no further one may be sent."""
 
     @classmethod
     @contextlib.contextmanager
@@ -83,7 +82,7 @@ class NamedProducer:
             yield cls(file, group, file.load())
 
     async def begin(self, client: DLedgerClient, *, may_register_again: bool = False) -> None:
-        """Register, or resume the registration of a program that did not end.
+        """Register, or resume the registration of a program that was interrupted.
 
         With `may_register_again`, a producer that the group has forgotten is registered again if
         the log shows which bodies it has. Its bodies in the log then get no outcome.
@@ -156,7 +155,7 @@ class NamedProducer:
             )
 
     async def numbered(self, bodies: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the bodies that must be appended. Raises UsageError as `takes` and `check_end`.
+        """Yield the bodies that must be appended. Raises UsageError as `takes` and `check_end` do.
 
         If an earlier program's bodies have a gap in the log, none is yielded before all of them
         are compared.
@@ -212,7 +211,7 @@ class NamedProducer:
             try:
                 await asyncio.shield(saving)
             except asyncio.CancelledError:
-                await saving  # the lock of the record must outlive whoever writes it
+                await saving  # the record's lock must be held until the write ends
                 raise
 
     def save(self) -> None:
@@ -221,7 +220,7 @@ class NamedProducer:
             assert self._record is not None
             above_index = self._record.above_index
             if len(self._highest) == WINDOW:
-                # A body is sent only when all those a window before it are in the log.
+                # A body is sent only once all bodies a window or more before it are in the log.
                 above_index = max(above_index, self._highest[0])
             self._record = msgspec.structs.replace(
                 self._record,
@@ -245,7 +244,7 @@ class NamedProducer:
         return self._record.producer
 
     def forgotten_hint(self, name: str) -> str:
-        """Say what to do if the group has forgotten the producer while appends were unknown."""
+        """Return advice for a group that has forgotten the producer while outcomes are unknown."""
         return (
             f" The group has forgotten producer {name}, so no run can find out by itself what of "
             f"this is in the log. Look with `dledger get {self.registration}..`, take what is "
@@ -255,7 +254,7 @@ class NamedProducer:
 
     @property
     def _beginning_again(self) -> str:
-        """What a user may do whose input cannot go on, with what it costs."""
+        """What a user can do if the input is refused, and what that entails."""
         return f"use another name, or remove {self.path}, {ALL_AGAIN}"
 
     @property
@@ -266,8 +265,8 @@ class NamedProducer:
     async def complete(self, client: DLedgerClient, last_index: int | None) -> None:
         """Save that every body that was sent is acknowledged, the last one at `last_index`.
 
-        If a program that was killed may have sent more bodies than this input has, the next one
-        must go on with the same numbers.
+        If a killed program may have sent more bodies than this input has, the next program must
+        continue with the same numbers.
         """
         assert self._record is not None
         witness = self._record.witness

@@ -24,7 +24,7 @@ POLL_S: Final = 0.25
 async def shown(
     group: str, deadline_s: float, trouble: Callable[[], str | None]
 ) -> AsyncIterator[None]:
-    """Say what a command waits for, as long as `trouble` returns it, until the block ends."""
+    """Show what a command waits for, as long as `trouble` returns it, until the block ends."""
     task = asyncio.create_task(_Notice(group, deadline_s, trouble).run())
     try:
         yield
@@ -42,7 +42,7 @@ class _Notice:
         self._is_said = False
 
     async def run(self) -> None:
-        """Look several times a second until cancelled."""
+        """Check for trouble several times a second until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:

@@ -27,8 +27,8 @@ TEXT_SHOWN_MAX: Final = 40
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in one line, and takes options by their whole names:
-    else `--form 0` would mean `--format 0`, and not what was to be `--from 0`.
+    """An argument parser that reports errors in one line, and does not accept abbreviated options:
+    `--form 0`, a typing error for `--from 0`, would otherwise mean `--format 0`.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -156,7 +156,7 @@ def seconds(text: str) -> float:
 
 
 def addresses(text: str) -> str:
-    """Check addresses, for argparse. An empty text stands for none."""
+    """Check addresses, for argparse. An empty text means none."""
     try:
         if text:
             parse_servers(text)
@@ -186,7 +186,7 @@ def port(text: str) -> int:
 
 
 def whole_number(text: str, smallest: int, largest: int) -> int:
-    """Parse a whole number of a range, for argparse."""
+    """Parse a whole number in a range, for argparse."""
     try:
         number = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The file in which a producer's numbers outlive the program that appends."""
+"""The file that keeps a producer's numbers after the program that appends has ended."""
 
 import contextlib
 import fcntl
@@ -21,20 +21,20 @@ class RecordError(Exception):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of the log in which the bodies are."""
+    """An entry by which the log with the bodies is recognized."""
 
     index: int
     term: int
     chain_crc: int
-    """Its checksum, which covers all entries up to it."""
+    """The entry's chain CRC, which covers all entries up to this one."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file holds."""
+    """The content of the file."""
 
     group: str
     producer: int
-    """The registration, which numbers the bodies after the first `base` ones from 1."""
+    """The registration, under which the bodies after the first `base` are numbered from 1."""
     base: int
     acknowledged: int
     """Number of bodies, from the first one on, all of which are in the log."""
@@ -45,8 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is_complete: bool
     """Whether no further body was sent."""
     sent_max: int | None = None
-    """Number of bodies that a program which was killed may have sent; None for a window more than
-    are acknowledged.
+    """Number of bodies that a killed program may have sent; None means a window more than
+    `acknowledged`.
     """
     witness: Witness
     run: tuple[int, int, int] | None = None

@@ -8,10 +8,10 @@
     http = "orders-0:40912,orders-1:40912"    # optional
     admin_token_file = "/run/secrets/orders.token"    # optional
 
-What selects a group comes from one place: options come first, then a profile that is named, then
-the variables, and the default profile last. A named profile is not completed by variables, and the
-default profile is used only if no option and no variable says anything, so that the servers of one
-group never meet the name of another. With `--servers`, only `--http` says where the pages are.
+Options come first, then a profile that is named, then the variables, and the default profile last.
+Variables do not complete a named profile, and the default profile is used only if no option and no
+variable selects anything, so that the servers of one group are never combined with the name of
+another. With `--servers`, only `--http` says where the pages are.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def resolve(arguments: argparse.Namespace) -> None:
         if any(getattr(arguments, name) is not None for name in wanted):
             return
         if getattr(arguments, "folder", None) is not None:
-            return  # a folder says nothing of its group, and the default one may be another
+            return  # a folder does not name its group, which may not be the default one
     config = load()
     name_used = named or config.default
     if not name_used:
@@ -108,7 +108,7 @@ def resolve(arguments: argparse.Namespace) -> None:
 
 def _open_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options of a command that variables and profiles may fill in."""
-    # The pages that these name may be those of another group than the servers given here.
+    # Variables and profiles may name the pages of another group than that of --servers.
     is_led_elsewhere = getattr(arguments, "servers", None) is not None
     has_port = getattr(arguments, "http_port", None) is not None
     names = [name for name in VARIABLES if hasattr(arguments, name)]

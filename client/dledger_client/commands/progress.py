@@ -11,7 +11,7 @@ DELAY_S: Final = 1.0
 SECONDS: Final = " s"
 """The unit of a bar that shows time; a rate would make no sense."""
 WIDE_COLUMNS: Final = 70
-"""A terminal of so many columns shows more than the percentage and the time that is left."""
+"""From this width on, a bar shows more than the percentage and the time left."""
 _COUNTS: Final = "{n_fmt} of {total_fmt}{unit}, "
 _UNKNOWN: Final = "{desc}{n_fmt}{unit} in {elapsed}, {rate_noinv_fmt}{postfix}"
 
@@ -62,7 +62,7 @@ def bar(wanted: bool | None, total: float | None, unit: str = "B", *, doing: str
     """Return a bar for `total` units, with percentage and time left if the total is known.
 
     `wanted` is whether to show it; None means only on a terminal, and only if the work takes
-    longer than DELAY_S. A bar that says what it is `doing` disappears at its end.
+    longer than DELAY_S. A bar with a `doing` text disappears at its end.
     """
     is_shown = sys.stderr.isatty() if wanted is None else wanted
     return Bar(

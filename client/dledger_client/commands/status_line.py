@@ -21,7 +21,7 @@ class StatusLine:
         return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def show(self, text: str, short_text: str) -> None:
-        """Show one of the texts in place of what is in the line; `short_text` if it must be cut."""
+        """Replace the line by `text`, or by `short_text` if `text` does not fit."""
         width = max(1, shutil.get_terminal_size().columns - 1)
         if len(text) > width:
             text = short_text
@@ -48,4 +48,4 @@ def _write(text: str) -> None:
 
 
 LINE: Final = StatusLine()
-"""The only one: a process has one terminal, which commands and output share."""
+"""The only instance: a process has one terminal, which commands and output share."""

@@ -1,4 +1,4 @@
-"""The standard output of commands: status lines give way to it, and its reader may pause, or go."""
+"""The standard output of commands, which erases status lines and whose reader may pause or exit."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ class Output:
             self._file = PacedFile(os.dup(sys.stdout.fileno()))
 
     async def write(self, content: bytes) -> None:
-        """Have content written soon; wait while the reader has much to take."""
+        """Queue content to be written soon; wait while the reader is far behind."""
         LINE.erase()
         if self._file is None:
             console.write_bytes(content)
@@ -63,7 +63,7 @@ class Output:
 
 @asynccontextmanager
 async def output() -> AsyncIterator[Output]:
-    """Open standard output; everything is written at the end, unless that is a cancellation."""
+    """Open standard output; flush it at the end, except after a cancellation."""
     opened = Output()
     try:
         try:
@@ -78,9 +78,9 @@ async def output() -> AsyncIterator[Output]:
 
 
 async def while_read(work: Coroutine[Any, Any, None]) -> None:
-    """Do some work; raise BrokenPipeError once a pipe at standard output has no reader.
+    """Await `work`; raise BrokenPipeError once a pipe at standard output has no reader.
 
-    A write finds that too, but work that waits may have nothing to write.
+    A write would detect that, too, but work that waits may have nothing to write.
     """
     doing, gone = asyncio.ensure_future(work), _reader_gone()
     try:
@@ -96,7 +96,7 @@ async def while_read(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _reader_gone() -> "asyncio.Future[None]":
-    """Return a future that is done once the reader has gone; never, unless the output is a pipe."""
+    """Return a future that is done once the reader of a pipe has gone; never for other outputs."""
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[None] = loop.create_future()
     try:
@@ -113,7 +113,7 @@ def _reader_gone() -> "asyncio.Future[None]":
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(output, 0)  # only what is always reported: an error
+        poll.register(output, 0)  # only errors, which are always reported
         poll.poll()
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell)

@@ -10,7 +10,7 @@ from dledger_client.commands.exits import ExitCode
 from dledger_formats.log import disk
 
 LOOK_BACK_MAX: Final = 1 << 20
-"""How many entries --last looks at, to find as many as it must print."""
+"""How many entries --last reads at most, to find those that it must print."""
 
 
 def add_parser(commands: options.Commands) -> None:

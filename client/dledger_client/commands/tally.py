@@ -28,8 +28,8 @@ class Tally:
     refused: int = 0
     unreachable: bool = False
     is_full: bool = False
-    """Whether the volumes of the group are taken for full: an append was refused because of that,
-    and so were all others that were in flight then. An acknowledged one would show that there is
+    """Whether the volumes of the group are considered full: an append was refused for that reason,
+    and so were all others that were in flight then. An acknowledgement would show that there is
     room again.
     """
     first_index: int | None = None
@@ -42,14 +42,14 @@ class Tally:
     has_other_input: bool = False
     """Whether a body was refused because an earlier run of the producer had another input."""
     is_cut_short: bool = False
-    """Whether bodies may have been left that were not appended, because the run ended earlier."""
+    """Whether the run ended early, so that bodies of the input may not have been appended."""
     remedy: str = ""
-    """Advice on unknown outcomes that replaces the usual hint; empty to keep that one."""
+    """Advice on unknown outcomes that replaces the usual hint; empty to keep the hint."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no further body will be taken."""
     _left_of_full_window: int | None = None
-    """How many bodies that were in flight at a refusal because of full volumes have no outcome yet;
-    None unless the last outcome was such a refusal.
+    """How many bodies that were in flight when an append was refused because of full volumes have
+    no outcome yet; None unless the last outcome was such a refusal.
     """
 
     @property
@@ -70,7 +70,7 @@ class Tally:
 
     @property
     def end_reason(self) -> str:
-        """Why no further body was taken, unless that is the output."""
+        """Why no further body was taken, unless the output is the reason."""
         if self.is_full:
             return "the volumes of the group are full"
         if self.unreachable:
@@ -113,7 +113,7 @@ class Tally:
         }
 
     def lines(self, summary: dict[str, Any], noun: str, hint: str) -> list[str]:
-        """Return the summary as text; `noun` is what the bodies are, such as line.
+        """Return the summary as text; `noun` is the word for a body, such as line.
 
         `hint` says what to do about unknown outcomes.
         """
@@ -151,7 +151,7 @@ class Tally:
         return 0 if self.are_unfinished_unsent else self.unfinished
 
     def _note_room(self, outcome: Outcome) -> None:
-        """Learn from an outcome that is not counted yet whether the group is full."""
+        """Update `is_full` from an outcome that is not counted yet."""
         if not (isinstance(outcome, Refused) and outcome.code is DLedgerResponseCode.DISK_FULL):
             self._left_of_full_window = None
             return

@@ -1,6 +1,6 @@
-"""The entries in the folder of a member that is not running; Java's folders are laid out alike.
+"""The entries in the folder of a member that is not running; Java's folders have the same layout.
 
-The log of a killed member may end with entries that nobody acknowledged, and with part of one.
+The log of a killed member may end with entries that were not acknowledged, and with part of one.
 Java leaves the bytes after a truncation in place.
 """
 
@@ -28,7 +28,7 @@ class FolderLog:
     """The log in a folder. `entries` may be called once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ExportError unless this is the folder of a member that does not run."""
+        """Open the log. Raises ExportError unless a member that is not running owns the folder."""
         if not (folder / disk.DATA_FOLDER).is_dir():
             raise ExportError(
                 f"{folder} is not a member's folder: it has no {disk.DATA_FOLDER}/; pass the "
@@ -40,12 +40,12 @@ class FolderLog:
             )
         self._folder = folder
         self.durable_index = _durable_index(folder)
-        """The entry up to which the checkpoint calls the log durable; None if it is unknown."""
+        """The index up to which the log is durable, by the checkpoint; None if that is unknown."""
         self._segments = _segments(folder / disk.DATA_FOLDER)
         self.begin_index, self._index, self._chain_crc = 0, 0, 0 if self._starts_at_0 else None
         self._term = 0
         self.remark = ""
-        """What follows the last entry, if it is not the end of the written bytes."""
+        """A remark on the bytes after the last entry; empty if nothing was written there."""
         if not self._starts_at_0 and self._segments:
             self.begin_index = self._index = self._first_header().index
 
@@ -98,7 +98,7 @@ class FolderLog:
         self._check_is_whole()
 
     def _check_is_whole(self) -> None:
-        """Raise ExportError if the files run out before the entries that the checkpoint counts."""
+        """Raise ExportError if the files end before the last durable entry of the checkpoint."""
         if self.durable_index is not None and self._index <= self.durable_index:
             has = f"end with entry {self._index - 1}" if self._index else "hold no entry"
             raise ExportError(
@@ -133,7 +133,7 @@ class FolderLog:
         )
 
     def _check_end(self, view: memoryview, scan: EntryScan, path: Path, later: list[Path]) -> None:
-        """Raise ExportError unless the log may end where it cannot be read any further."""
+        """Raise ExportError unless a sound log may end where this one can be read no further."""
         is_empty = not any(view[: disk.ENTRY_HEADER_SIZE])
         why = "" if is_empty else str(scan.damage)
         is_durable = self.durable_index is not None and self._index <= self.durable_index
@@ -167,7 +167,7 @@ def _segments(folder: Path) -> list[Path]:
     except ValueError as error:
         raise ExportError(f"{folder}: {error}") from error
     for path in found:
-        if not path.is_file():  # to open a named pipe would wait for its other end
+        if not path.is_file():  # opening a named pipe would wait for its other end
             raise ExportError(f"{path} is no regular file, as a segment of the log must be")
     return found
 
@@ -178,7 +178,7 @@ def _begins_with_data(path: Path) -> bool:
 
 
 def _durable_index(folder: Path) -> int | None:
-    """Return up to which index the member's checkpoint calls the log durable; None if unknown."""
+    """Return the index up to which the log is durable, by the checkpoint; None if unknown."""
     path = folder / CHECKPOINT_FILE
     if not path.is_file():
         return None

@@ -1,11 +1,11 @@
-"""The entries of a running group, in an order that no change of leader can mix up.
+"""The entries of a running group, in an order that no change of leader can disturb.
 
 A member of this project answers with committed entries only. A Java leader also answers with
 entries that a later leader may replace. Two logs that have an entry with the same index and term
-are equal up to it (Raft's Log Matching). So it is enough to read the last entry that was taken
-again, before the next ones: if it is still there, everything before it is. Entries that were read
-while the client changed leaders are read again, and so is the last entry of each term, because two
-leaders may have answered for it and for the next one.
+are equal up to it (Raft's Log Matching). So it is enough to reread the last exported entry before
+the next ones: if it is still there, everything before it is. Entries that were read while the
+client changed leaders are reread, and so is the last entry of each term, because it and the next
+one may have come from two leaders.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from dledger_formats.log.checksum import crc32
 from dledger_formats.protocol.entry import DLedgerEntry
 
 HELD_BYTES: Final = 8 << 20
-"""Bytes of entries that are kept until it is clear that one leader has answered with them."""
+"""Bytes of entries that are held back until they are known to come from one leader."""
 ENTRY_BYTES: Final = 512
 """Each entry counts as this much more than its body; its object needs about 250 bytes."""
 
 CHECK_PAUSE_S: Final = 0.2
-"""Pause before it is checked again whether a mark is committed."""
+"""Pause before checking again whether a mark is committed."""
 MEMBER_ANSWER_S: Final = 5.0
 """How long a member may take to name its leader."""
 
 
 class Taken(NamedTuple):
-    """The last entry that was taken."""
+    """The last entry that was exported."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used here
     term: int
@@ -41,21 +41,21 @@ class Taken(NamedTuple):
 
     @classmethod
     def of(cls, index: int, term: int, body: bytes) -> "Taken":
-        """Return what tells an entry from any other."""
+        """Return the values that distinguish an entry from any other."""
         return cls(index, term, crc32(body))
 
     @classmethod
     def of_entry(cls, entry: DLedgerEntry) -> "Taken":
-        """Return what tells an entry of a log from any other."""
+        """Return the values that distinguish an entry of a log from any other."""
         return cls.of(entry.index, entry.term, entry.body)
 
     def check(self, found: DLedgerEntry) -> None:
-        """Raise ExportError unless this is the entry that the log has now."""
+        """Raise ExportError unless `found`, which is in the log now, is the same entry."""
         if Taken.of_entry(found) != self:
             raise self.replaced(f"entry {found.index} of term {found.term} is there")
 
     def replaced(self, what: str) -> ExportError:
-        """Return the error if the entry is no longer in the log."""
+        """Return the error for an entry that is no longer in the log."""
         return ExportError(
             f"entry {self.index} of term {self.term}, which was exported, is not in the log: "
             f"{what}. Either this is another log, or a new leader has replaced an entry that was "
@@ -68,7 +68,7 @@ async def settled_entries(
 ) -> AsyncGenerator[list[DLedgerEntry], None]:
     """Yield the entries `first`..`last`, or to the end of the log, in lists.
 
-    `taken` is the entry before the first one, if it was taken earlier. Raises ExportError if the
+    `taken` is the entry before the first one, if it was exported earlier. Raises ExportError if the
     group no longer has it, NoEntryError if the log ends before `last` or begins after `first`.
     """
     while True:
@@ -124,17 +124,18 @@ async def following_entries(
                 first = taken.index + 1
         if is_sure:
             async with aclosing(client.tail(first)) as new:
-                await anext(new)  # it will be read again, after the one before it
+                await anext(new)  # it is read again later, after the entry before it
         else:
             await asyncio.sleep(CHECK_PAUSE_S)
 
 
 async def _is_sure(client: DLedgerClient, entry: DLedgerEntry) -> bool:
-    """Whether everything that was acknowledged before an entry was appended is in this log.
+    """Return whether the log has everything that was acknowledged before an entry was appended.
 
-    It is if a majority of the members names the leader that has the entry. An earlier majority has
-    acknowledged that; one member is in both, and no leader of an earlier term would be named by it.
-    A leader that was deposed and does not know it may have the entry, too, but no majority.
+    The log does if a majority of the members names the leader that has the entry. An earlier
+    majority holds what was acknowledged. At least one member is in both majorities, and it does not
+    name a leader of an earlier term. A deposed leader that does not know of its successor may have
+    the entry, too, but no majority names it.
     """
     peers = (await client.metadata()).peers
     named = await asyncio.gather(
@@ -161,7 +162,7 @@ async def _leader_named_by(client: DLedgerClient, member: str, address: str) -> 
 async def _is_of_one_log(
     client: DLedgerClient, entries: list[DLedgerEntry], taken: Taken | None, changes: int
 ) -> bool:
-    """Whether entries that were read one after another were in one log."""
+    """Return whether entries that were read one after another were in one log."""
     terms = [(taken.index, taken.term)] if taken is not None else []
     terms += [(entry.index, entry.term) for entry in entries]
     for (index, term), (_, next_term) in pairwise(terms):

@@ -27,14 +27,14 @@ PIECE_BYTES: Final = 1 << 20
 _KINDS: Final = (*disk.ENTRY_MAGICS, END)
 
 OnBytes: TypeAlias = Callable[[int], object]
-"""Is told how many further bytes of a file were decoded."""
+"""Called with the number of further bytes of a file that were decoded."""
 
 
 class ExportDecoder:
     """Decodes an export; the pieces that it is given may end anywhere."""
 
     def __init__(self, name: str) -> None:
-        """`name` is how messages call the export."""
+        """`name` is the name of the export in messages."""
         self.head: Head | None = None
         self.last: ExportedEntry | None = None
         """The last entry that was decoded."""
@@ -57,7 +57,7 @@ class ExportDecoder:
         """Return the entries that end in the next piece of the export.
 
         Entries before damage are returned, and `damage` is set. The next call raises it, and so
-        does `finish`. Raises ExportError at once for a head that is none.
+        does `finish`. Raises ExportError at once if the head is invalid.
         """
         if self.damage is not None:
             raise self.damage
@@ -147,7 +147,7 @@ class ExportDecoder:
 
 
 def decode_file(path: Path) -> Iterator[ExportDecoder]:
-    """Decode a file, and yield the decoder after each piece; `finish` is the caller's.
+    """Decode a file, and yield the decoder after each piece; the caller must call `finish`.
 
     Raises ExportError at the record that is damaged, or OSError.
     """
@@ -161,7 +161,7 @@ def decode_file(path: Path) -> Iterator[ExportDecoder]:
 
 
 async def verify_file(path: Path, on_bytes: OnBytes = lambda _: None) -> None:
-    """Check a whole file; a cancellation ends it. Raises ExportError or OSError."""
+    """Check a whole file; can be cancelled. Raises ExportError or OSError."""
     decoder = await _last_decoder(path, on_bytes) or ExportDecoder(os.fspath(path))
     decoder.finish()
 
@@ -169,17 +169,18 @@ async def verify_file(path: Path, on_bytes: OnBytes = lambda _: None) -> None:
 async def resume_point(path: Path, on_bytes: OnBytes = lambda _: None) -> ExportDecoder | None:
     """Decode the export in a file that is to be extended; None if it has no entry.
 
-    What follows the last entry is the end, or the beginning of a record whose writer was
-    interrupted. A cancellation ends it. Raises ExportError if anything else is wrong, or OSError.
+    After the last entry, only the end record or the beginning of a record is allowed, as an
+    interrupted writer leaves it. Can be cancelled. Raises ExportError for any other damage, or
+    OSError.
     """
     decoder = await _last_decoder(path, on_bytes)
     return decoder if decoder is not None and decoder.records else None
 
 
 async def _last_decoder(path: Path, on_bytes: OnBytes) -> ExportDecoder | None:
-    decoder, told = None, 0
+    decoder, reported = None, 0
     for decoder in decode_file(path):
-        on_bytes(decoder.offset - told)
-        told = decoder.offset
-        await asyncio.sleep(0)  # a signal ends it here
+        on_bytes(decoder.offset - reported)
+        reported = decoder.offset
+        await asyncio.sleep(0)  # a cancellation takes effect here
     return decoder

@@ -15,8 +15,8 @@ All numbers are big-endian and signed, except sizes and checksums.
                          body
                 4        CRC-32 of the record up to here, continued from the checksum before it
 
-Each checksum continues the one before, that of the first record the head's. So a record that was
-changed, removed, repeated or moved is found at its place. A stream without its end was cut.
+Each checksum continues the one before; the first record's continues the head's. So a record that
+was changed, removed, repeated or moved is detected at its place. A stream without its end was cut.
 """
 
 import struct
@@ -43,11 +43,11 @@ class ExportError(Exception):
 
 
 class CutExportError(ExportError):
-    """An export ends before its end."""
+    """An export was cut: it has no end record."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an export says about itself."""
+    """The head of an export."""
 
     group: str
     first_index: int

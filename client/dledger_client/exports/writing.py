@@ -25,18 +25,18 @@ from dledger_formats.protocol.entry import DLedgerEntry
 class ExportWriter:
     """Writes records after those that the export has. Its methods raise OSError.
 
-    A method that is cancelled while the reader of a pipe takes nothing has counted its records:
-    they are written, whole, before any later one.
+    If a method is cancelled while the reader of a pipe takes nothing, its records are counted
+    nevertheless, and are written in full before any later one.
     """
 
     def __init__(self, file: int) -> None:
-        """Begin an export in a file whose descriptor is taken over."""
+        """Begin an export in a file; the writer takes ownership of its descriptor."""
         self.first_index: int | None = None
         """The index of the first entry; None before the head."""
         self._file = file
         self._is_regular = stat.S_ISREG(os.fstat(file).st_mode)
         self._output = PacedFile(file)
-        self._new_path: Path | None = None  # of a file that this writer has made
+        self._new_path: Path | None = None  # of a file that this writer has created
         self._checksum: int | None = None  # None before the head
         self._size: int | None = None  # to which the file is cut before the first write
         self.group: str | None = None
@@ -54,7 +54,7 @@ class ExportWriter:
     async def to_file(cls, path: Path, on_bytes: OnBytes = lambda _: None) -> Self:
         """Open and lock a file to extend what it holds. Raises ExportError or OSError.
 
-        The file is not changed before the first write. A named pipe or a device is only written.
+        The file is not changed before the first write. A named pipe or a device is not read.
         """
         if _is_special(path):
             return cls(await open_file(path, os.O_WRONLY))
@@ -67,13 +67,13 @@ class ExportWriter:
         try:
             _lock(file, path)
             await writer._extend(path, on_bytes)
-        except BaseException:  # a cancellation too must end the lock
+        except BaseException:  # a cancellation, too, must release the lock
             writer.close()
             raise
         return writer
 
     async def _extend(self, path: Path, on_bytes: OnBytes) -> None:
-        """Go on after the last entry of a file."""
+        """Prepare to write after the last entry of a file."""
         found = await resume_point(path, on_bytes)
         if found is None:
             self._size = 0
@@ -111,7 +111,7 @@ class ExportWriter:
         assert self.next_index is not None
         ending = self._write(pack_end(self.next_index, self._checksum))
         await asyncio.wait_for(ending, None if self._is_regular else reader_wait_s)
-        if self._is_regular:  # no device has to take it
+        if self._is_regular:  # a device need not support it
             os.fsync(self._file)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The members of a local group as RocketMQ brokers: their ports and their settings.
 
-All members listen at one port, the group's address. The kernel gives each new connection to one of
-them, so a client whose member was killed reaches a living one when it connects again, and need not
-know who leads. Each member has a port of its own besides.
+All members listen on one port, the group's address. The kernel gives each new connection to one of
+them, so a client whose member was killed reaches a running one when it reconnects, and need not
+know the leader. Each member also has a port of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class LocalBroker:
     address: str
     """The host and that port: what a client sets as the address of its name server."""
     addresses: Mapping[str, str]
-    """By member, its own address."""
+    """Each member's own address, by member id."""
 
     @classmethod
     def of(cls, group: str, members: Sequence[str], host: str, port: int) -> Self:

@@ -28,7 +28,7 @@ SHAPE_FILE: Final = "group.json"
 UNFINISHED_SHAPE_FILE: Final = "group.new"
 LOCK_FILE: Final = "lock"
 STORE_PREFIX: Final = "dledger-"
-"""What the folder of a member's store has before the member's id."""
+"""The prefix of the name of a member's store folder, before the member's id."""
 MEMBERS_ALLOWED: Final = (1, 3, 5, 7)
 ADDABLE_ALLOWED: Final = range(7)
 SEGMENT_SIZE_BYTES: Final = 16 << 20
@@ -53,7 +53,7 @@ class GroupShape:
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
     index_segment_size_bytes: int = INDEX_SEGMENT_SIZE_BYTES
     identity: str = ""
-    """The group's identity. It is made when the folder is first used, and kept."""
+    """The group's identity. It is generated when the folder is first used, and kept."""
 
     def to_json(self) -> bytes:
         """Encode the shape for its file."""
@@ -67,7 +67,7 @@ class GroupShape:
 
 @contextlib.contextmanager
 def kept_or_temporary(given: Path | None) -> Iterator[Path]:
-    """Yield the given folder, or one that is removed in the end. Raises LocalGroupError."""
+    """Yield the given folder, or one that is removed at the end. Raises LocalGroupError."""
     if given is not None:
         yield given.expanduser().absolute()
         return
@@ -106,7 +106,7 @@ def lock_folder(folder: Path) -> Iterator[int]:
 
 
 def _in_use(folder: Path, holder: str) -> str:
-    """Say which processes use a folder, and how to stop them; `holder` took its lock."""
+    """Return which processes use a folder, and how to stop them; `holder` took its lock."""
     users = with_file(folder / LOCK_FILE)
     other = "or choose another folder with --data"
     if not users or holder in (process_name(pid) for pid in users):
@@ -157,7 +157,7 @@ def load_or_create_shape(folder: Path, wanted: GroupShape) -> GroupShape:
             f"by now; start it with --addable {found.addable} or more, or choose another folder "
             "with --data"
         )
-    # All members of a folder of an earlier release have none; the lock admits one process.
+    # In a folder of an earlier release, no member has one; the lock admits one process.
     identity = found.identity or str(uuid.uuid4())
     kept = dataclasses.replace(found, addable=wanted.addable, identity=identity)
     if kept != found:

@@ -90,10 +90,10 @@ class LocalGroup:
         """Configure the group; it starts when it is entered.
 
         Member k listens on port `first_port` + 2k, and for HTTP on the next port. Brokers share
-        `broker_port`, and member k has the port `broker_port` + 1 + k besides. `on_event`
+        `broker_port`, and member k also has the port `broker_port` + 1 + k. `on_event`
         receives each event, and must not raise. A new folder begins with the log of the archive
         `seed`. With `admin_token` the group demands its administration token. Raises
-        LocalGroupError if the name of the group is not one, or the number of members or a port is
+        LocalGroupError if the name of the group is invalid, or the number of members or a port is
         out of range.
         """
         if not GROUP_PATTERN.fullmatch(shape.group):
@@ -118,7 +118,7 @@ class LocalGroup:
             if shape.broker
             else None
         )
-        """Where clients of RocketMQ reach the group; None if its members are no brokers."""
+        """Where clients of RocketMQ reach the group; None if its members are not brokers."""
         if self.broker is not None:
             require_ports_apart(_ports_of(self.members.values()), self.broker.ports)
         self._shape = shape
@@ -128,7 +128,7 @@ class LocalGroup:
         self.token_file: Path | None = None
         """The file with the administration token; None if the group demands none."""
         self.audit_token_file: Path | None = None
-        """The file with the audit token, likewise."""
+        """The file with the audit token; None if the group demands no token."""
         self._on_event = on_event
         self._term = -1
         self._processes: dict[str, MemberProcess] = {}
@@ -199,7 +199,7 @@ class LocalGroup:
         return {member_id: process.pid for member_id, process in self._processes.items()}
 
     async def _found(self, shape: GroupShape) -> GroupShape:
-        """Return the shape of the folder's group, and found the group in a new folder."""
+        """Return the shape of the folder's group; in a new folder, found the group first."""
         if self._seed is None:
             return load_or_create_shape(self.folder, shape)
         require_empty(self.folder)
@@ -263,7 +263,7 @@ class LocalGroup:
 
 @contextlib.contextmanager
 def _failure_of_a_member() -> Iterator[None]:
-    """Raise one MemberFailedError in place of an exception group that has nothing else."""
+    """Raise one MemberFailedError in place of an exception group that contains only such errors."""
     try:
         yield
     except BaseExceptionGroup as errors:

@@ -41,7 +41,7 @@ class MemberProcess:
         broker_environment: Mapping[str, str],
         on_event: Callable[[Restarted], None],
     ) -> None:
-        """`broker_environment` has what `dledger-broker` needs besides."""
+        """`broker_environment` has the additional settings of `dledger-broker`."""
         self.started = asyncio.Event()
         """Set once the first process has started."""
         self.has_answered = False
@@ -82,14 +82,14 @@ class MemberProcess:
                     )
                 await asyncio.sleep(RESTART_PAUSE_S)
         finally:
-            # A group that ends because of an error cancels this twice, the second time in here.
+            # A group that ends because of an error cancels this task twice, here the second time.
             await uninterrupted(self._stop())
 
     async def _start(self) -> asyncio.subprocess.Process:
         """Start the process in its own session, so that Ctrl-C reaches only this program."""
         environment = environment_of_member(self._settings, self._broker_environment, os.environ)
         try:
-            with contextlib.suppress(FileNotFoundError):  # why the last process exited is in there
+            with contextlib.suppress(FileNotFoundError):  # the log says why the last process exited
                 self._log.replace(f"{self._log}.1")
             with self._log.open("wb") as log:
                 starting = asyncio.ensure_future(
@@ -139,8 +139,8 @@ def environment_of_member(
 ) -> dict[str, str]:
     """Return the environment of a member's process.
 
-    A broker makes snapshots far more seldom than a plain member. It knows how often by itself, so
-    it is not told the threshold of a plain member.
+    A broker makes snapshots far less often than a plain member. Its own default is right, so it
+    does not get the threshold of a plain member.
     """
     environment = {name: text for name, text in inherited.items() if not name.startswith(PREFIX)}
     environment |= settings.to_environment()

@@ -1,4 +1,4 @@
-"""Checks that the ports of a local group are free, and names the processes that have them."""
+"""Checks that the ports of a local group are free, and names the processes that use them."""
 
 import socket
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def require_free_ports(host: str, ports: Sequence[int], option: str) -> None:
 
 
 def _users(pids: Sequence[int]) -> str:
-    """Say which processes have ports, and how to stop them, before another advice.
+    """Return which processes use ports, and how to stop them, to be followed by other advice.
 
-    A group that runs starts its members again, so it is named in their place.
+    A running group restarts its members, so the group is named in their place.
     """
     if not pids:
         return ";"

@@ -1,4 +1,4 @@
-"""Which processes of this machine have a file open or listen on a port, by Linux's /proc.
+"""Finds the processes that have a file open or listen on a port, in Linux's /proc.
 
 Elsewhere, and for processes of other users, nothing is found.
 """
@@ -36,12 +36,12 @@ def parent_with_same(name: str, pid: int) -> int | None:
 
 
 def process_name(pid: int) -> str:
-    """Return how lock files name a process."""
+    """Return the name of a process in lock files."""
     return f"process {pid}"
 
 
 def how_to_stop(pids: Sequence[int]) -> str:
-    """Return the command that stops processes, as the beginning of an advice."""
+    """Return the command that stops processes, as the beginning of a piece of advice."""
     pronoun = "it" if len(pids) == 1 else "them"
     return f"stop {pronoun} with `kill {' '.join(map(str, pids))}`"
 

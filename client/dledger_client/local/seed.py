@@ -1,7 +1,7 @@
 """Begin a local group with the log of an archive (docs/compaction.md).
 
 Every member gets a copy (`dledger_formats.seeding`). `group.json` is written after the last one, so
-a crash in between leaves a folder that no group starts from.
+no group starts from a folder that a crash has left incomplete.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from dledger_formats.log.archives import ArchiveInfo
 
 
 def read_seed(archive: Path) -> ArchiveInfo:
-    """Read what an archive holds. Raises LocalGroupError if it is none."""
+    """Read the description of an archive. Raises LocalGroupError if this is not an archive."""
     try:
         return seeding.read_archive(archive)
     except seeding.SeedError as error:

@@ -1,8 +1,8 @@
 """The files with the administration token of a local group, and with its audit token.
 
 The administration token may be replaced while the group runs: members read its file once a second.
-The file with the audit token follows it as quickly. Only the owner of the files may read them, and
-who reads one never finds half of it.
+The file with the audit token is updated as quickly. Only the owner of the files may read them, and
+a reader never sees half of one.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ class AuditTokenFile:
     def renew(self) -> None:
         """Write the file if the administration token has changed; blocks.
 
-        Raises LocalGroupError if that cannot be read or this not be written; it then stays as it
-        is.
+        Raises LocalGroupError, and leaves the file as it is, if the administration token cannot be
+        read or the file cannot be written.
         """
         try:
             with self._token_file.open("rb") as file:
@@ -67,7 +67,7 @@ class AuditTokenFile:
             self._tokens = tokens
 
     async def follow(self, tell: Callable[[TokenTrouble], None]) -> None:
-        """Renew the file forever, and tell each reason for which that fails once in a row."""
+        """Renew the file forever. Report a failure, unless its reason is that of the one before."""
         reason = ""
         while True:
             await asyncio.sleep(READ_AGAIN_S)
@@ -81,7 +81,7 @@ class AuditTokenFile:
 
 
 def _write(path: Path, tokens: AdminTokens) -> None:
-    """Put a new file in the place of this one. Raises LocalGroupError."""
+    """Replace a file atomically. Raises LocalGroupError."""
     unfinished = path.with_name(f"{path.name}.new")
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What keeps a member of a local group out of service, each reason once."""
+"""Reports why a member of a local group is out of service, each reason once."""
 
 from dataclasses import dataclass
 
@@ -23,20 +23,20 @@ class OutOfService:
 
 
 class TroubleWatch:
-    """Reads the statuses of one member in turn."""
+    """Evaluates the successive statuses of one member."""
 
     def __init__(self) -> None:
         self.is_suspected = False
         """The last status showed no open store: the next one should be read soon."""
         self._reason = ""
-        """That of the last status with trouble; empty if the last one had none."""
+        """The reason of the last status; empty if that showed no trouble."""
         self._is_told = False
 
     def learn(self, status: NodeStatus) -> StorageTrouble | OutOfService | None:
         """Return the trouble of a status, unless its reason has been returned already.
 
-        A store that is not open counts from the second status in a row on, with the same reason.
-        One that is being opened, however long that takes, is no trouble.
+        A store that is not open is trouble once two statuses in a row give the same reason. A store
+        that is being opened is not trouble, however long that takes.
         """
         is_closed = not status.ready and not status.voters
         has_failed = status.storage is not StorageState.SOUND

@@ -43,7 +43,7 @@ class EntryBatch:
         return self.first_index + len(self.bodies) - 1
 
     def entries(self) -> list[DLedgerEntry]:
-        """Return the entries; they are made by the first call."""
+        """Return the entries, which the first call creates."""
         if self._entries is None:
             self._entries = list(entries_from_disk(self._stored))
         return self._entries

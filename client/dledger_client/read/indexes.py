@@ -1,4 +1,4 @@
-"""Which values are indexes of entries: checked before anything is sent."""
+"""Checks of the indexes of entries, before a request is sent."""
 
 from typing import Final
 

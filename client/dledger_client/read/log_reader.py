@@ -83,7 +83,7 @@ class LogReader:
     @property
     def _wait_s(self) -> float:
         """How long the leader may wait for an entry: at most half of the deadline, so that an idle
-        log is not taken for a leader that does not answer.
+        log is not mistaken for an unresponsive leader.
         """
         timing = self.session.timing
         deadline_s = timing.deadline_s if self.deadline_s is None else self.deadline_s

@@ -13,7 +13,7 @@ from dledger_formats.protocol.requests import Message
 RANGE_BYTES: Final = 1 << 20
 """Stored bytes that one READ_RANGE asks for."""
 RANGES_IN_FLIGHT: Final = 4
-"""Requests in flight of READ_RANGE."""
+"""READ_RANGE requests in flight."""
 ANSWER_BYTES: Final = 256 * 1024
 """Bytes of bodies that one GET asks for."""
 SINGLES_IN_FLIGHT: Final = 64
