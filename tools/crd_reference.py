@@ -135,7 +135,7 @@ def _expression(expression: str) -> str:
 
 
 def _operands(expression: str) -> list[str]:
-    """Split a sum at the plus signs that stand outside of literals and parentheses."""
+    """Split a sum at the plus signs outside of literals and parentheses."""
     operands, depth, begin = [], 0, 0
     for token in _TOKEN.finditer(expression):
         text = token.group()

@@ -60,8 +60,8 @@ class Kubernetes:
         return self.kubectl("apply", "--filename=-", *arguments, input_text=json.dumps(manifest))
 
     def page(self, namespace: str, pod: str, port: int, path: str, timeout_s: float = 10.0) -> str:
-        """Return a page of a pod, asked for inside the pod: the NetworkPolicies of members and of
-        the operator keep the API server's proxy out.
+        """Return a page of a pod, requested inside the pod: the NetworkPolicies of members and of
+        the operator block the API server's proxy.
         """
         url = f"http://127.0.0.1:{port}{path}"
         program = (
@@ -108,7 +108,7 @@ class Deployment:
     image_prefix: str
     image_tag: str
     build: str
-    """Annotation value; a new one restarts the operator, whose image may have a new content."""
+    """Annotation value; a new one restarts the operator, whose image may have changed."""
 
     def image(self, program: str) -> str:
         """Return the full name of a program's image."""
@@ -182,7 +182,7 @@ def client_pod(image: str) -> dict[str, Any]:
 
 
 def client_command(namespace: str, group: str, verb: str, *arguments: str) -> list[str]:
-    """Return kubectl's arguments for `dledger VERB` in the client pod, by the master Service."""
+    """Return kubectl's arguments for `dledger VERB` in the client pod, at the master Service."""
     return [
         "exec", "--stdin", f"--namespace={namespace}", CLIENT_POD, "--", "dledger", verb,
         f"--servers={group}-master:40911", f"--group={group}", *arguments,
@@ -195,8 +195,8 @@ def read_log(
     """Return the bodies of entries `first` to `last` by index, without the leaders' no-ops.
 
     `kubectl exec` can lose the end of a command's output and still succeed (Kubernetes issue
-    124571). Therefore the command is repeated from after the last complete line, as long as that
-    returns more lines.
+    124571). Therefore the command is repeated from the entry after the last complete line, as long
+    as it returns more lines.
     """
     held: dict[int, str] = {}
     next_index = first

@@ -3,7 +3,7 @@
     python -m tools.java_rocketmq       build every version that tests and benchmarks use
 
 Maven fetches the jars and compiles `tests/interop/java_rocketmq` once for each version of the
-client. The results are kept where those of `tools.java_dledger` are. Tests never build anything;
+client. The results are kept with those of `tools.java_dledger`. Tests never build anything;
 they are skipped instead.
 """
 
@@ -22,7 +22,7 @@ NAME_SERVER_VERSIONS: Final = ("5.3.3", "4.9.7")
 BROKER_VERSIONS: Final = ("5.3.3", "4.9.7")
 _KIND: Final = "java-rocketmq"
 _CLIENT: Final = "rocketmq-tools"
-"""The administration client; it brings the client of producers and consumers."""
+"""The administration client, which includes the client of producers and consumers."""
 _NAME_SERVER: Final = "rocketmq-namesrv"
 _BROKER: Final = "rocketmq-broker"
 

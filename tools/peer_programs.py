@@ -31,7 +31,7 @@ _GO, _JAVA = "peers-go", "peers-java"
 
 
 class PeerMissingError(Exception):
-    """A peer is not built on this machine; the message tells how to build it."""
+    """A peer is not built on this machine; the message says how to build it."""
 
 
 def go_programs() -> Path:
@@ -87,7 +87,7 @@ def _make_java(folder: Path) -> None:
 
 
 def main() -> int:
-    """Build what is missing; a part that cannot be built does not keep the others from it."""
+    """Build what is missing; if one part cannot be built, build the others nevertheless."""
     failed = False
     for kind, key, make in ((_JAVA, _java_key(), _make_java), (_GO, _go_key(), _make_go)):
         try:

@@ -40,7 +40,7 @@ def missing_packages() -> list[str]:
     # Only the power-cut tests on XFS need it, and only root can mount.
     if os.geteuid() == 0 and shutil.which("mkfs.xfs") is None:
         missing.append("xfsprogs")
-    if os.geteuid() == 0:  # without them, the tests of completion take bash alone
+    if os.geteuid() == 0:  # without them, the tests of completion use only bash
         missing += [shell for shell in ("zsh", "fish") if shutil.which(shell) is None]
     return missing
 
@@ -56,7 +56,7 @@ def java_version() -> int:
 
 
 def install_packages(packages: list[str]) -> bool:
-    """Install Debian packages; if not possible, print what to do and return False."""
+    """Install Debian packages; if that is impossible, print what to do and return False."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         print(
             f"Debian packages are missing: {' '.join(packages)}. Run this command as root, or run\n"

@@ -59,7 +59,7 @@ class PacedFile:
         await self._wait(0)
 
     def close(self) -> None:
-        """Close the file once the thread's current write has ended; what is left is dropped."""
+        """Close the file once the thread's current write has ended; drop the queued content."""
         with self._changed:
             self._held.clear()
             self._is_closed = True
@@ -67,7 +67,8 @@ class PacedFile:
         if self._thread is None:
             os.close(self._file)
         elif self._error is not None or not self._unwritten_bytes:
-            self._thread.join()  # it is in no write, and a lock of the file must end here
+            # The thread is not in a write, and a lock of the file must be released here.
+            self._thread.join()
 
     async def _wait(self, unwritten_bytes_max: int) -> None:
         while self._error is None and self._unwritten_bytes > unwritten_bytes_max:

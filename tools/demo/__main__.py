@@ -102,7 +102,7 @@ class Outcomes:
 
 
 def clean_slate(deployed: Deployment) -> None:
-    """Create an empty namespace; delete the one of an earlier demo."""
+    """Create an empty namespace; first delete that of an earlier demo."""
     kubernetes = deployed.kubernetes
     kubernetes.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s")
     kubernetes.kubectl("create", "namespace", NAMESPACE)

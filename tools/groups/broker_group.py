@@ -30,8 +30,8 @@ class BrokerGroup(NodeGroup):
         """`registered_at` lists name servers; `settings` override fields of `NodeSettings`.
 
         `reached_at` is a host at which clients reach any member, at the port of the first one; the
-        members then know only their own addresses. With `shares_port` the members listen at one
-        port together: the group's address.
+        members then know only their own addresses. With `shares_port` all members also listen on
+        one port, the group's address.
         """
         super().__init__(folder, members, addable=0, **settings)
         self._registered_at = registered_at
@@ -41,7 +41,7 @@ class BrokerGroup(NodeGroup):
 
     @property
     def name_servers(self) -> str:
-        """What a client needs as its list of name servers: the shared address, or the members'."""
+        """The list of name servers for a client: the shared address, or those of the members."""
         return self.group_address or ";".join(self.broker_addresses.values())
 
     def command(self, member: str) -> list[str]:

@@ -10,7 +10,7 @@ from tools.groups.releases import Release
 
 
 class MixedGroup(NodeGroup):
-    """A `NodeGroup` whose members run this release or an earlier one, each by choice."""
+    """A `NodeGroup` in which each member runs either this release or an earlier one."""
 
     def __init__(
         self,
@@ -25,10 +25,10 @@ class MixedGroup(NodeGroup):
         super().__init__(folder, members, addable=addable, **settings)
         self.earlier = earlier
         self.members_of_earlier = {*self.peers, *self.addable}
-        """The members that run the earlier release from their next start on."""
+        """The members that run the earlier release after their next start."""
 
     def swap_release(self, member: str) -> None:
-        """Let a member run the other release from its next start on."""
+        """Let a member run the other release after its next start."""
         self.members_of_earlier ^= {member}
 
     def _spawn(self, member: str, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ MAIN: Final = "org.apache.rocketmq.namesrv.NamesrvStartup"
 
 @contextlib.contextmanager
 def running_name_server(folder: Path, version: str, port: int) -> Iterator[str]:
-    """Run a name server; yield its address. It takes some seconds until it answers.
+    """Run a name server; yield its address. The server answers after some seconds.
 
     Raises JavaMissingError.
     """

@@ -15,14 +15,14 @@ SLICES = (LAST_PORT - FIRST_PORT) // SLICE
 def free_ports() -> Iterator[int]:
     """Return the process's endless iterator of free loopback ports.
 
-    A process has a slice of its own. All its callers share one iterator: a port that was given to a
-    member that is still starting looks free.
+    A process has a slice of its own. All its callers share one iterator, because a port of a member
+    that is still starting looks free.
     """
     return _ports_of(os.getpid())
 
 
 def consecutive_ports(count: int) -> int:
-    """Return the first of so many free loopback ports that follow one another."""
+    """Return the first of `count` consecutive free loopback ports."""
     ports = free_ports()
     first = last = next(ports)
     while last - first + 1 < count:
@@ -47,10 +47,10 @@ def _ports_of(process_id: int) -> Iterator[int]:
 
 
 def _claim_slice(process_id: int) -> tuple[int, socket.socket]:
-    """Return the number of a slice, and the socket that keeps it for this process.
+    """Return the number of a slice, and the socket that reserves it for this process.
 
-    A port of a member that was killed looks free to others until the member starts again. If there
-    are more processes than slices, some share one.
+    The port of a killed member looks free to other processes until the member starts again. If
+    there are more processes than slices, some share one.
     """
     for number in range(process_id, process_id + SLICES):
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -18,8 +18,8 @@ from tools.local_cluster import cache
 from tools.setup import ROOT
 
 PREVIOUS: Final = "3f01861f3f9c304de31c600987db4d866a080f55"
-"""The commit of the previous release. Until there is one, a commit stands for it: members of this
-release and of that one must form one group.
+"""The commit of the previous release, or of an earlier state until there is a release. Members of
+this release and of that one must be able to form one group.
 """
 FOLDERS: Final = ("formats", "node_image", "client")
 _KIND: Final = "releases"
@@ -44,10 +44,10 @@ class Release:
     python_path: str
     """The value of PYTHONPATH under which a process runs this release."""
     variables: frozenset[str]
-    """The settings of members that this release knows. It refuses others."""
+    """The settings of members that this release knows; it refuses others."""
 
     def environment_of(self, environment: dict[str, str]) -> dict[str, str]:
-        """Return an environment of a member of the present release, for one of this release."""
+        """Convert the environment of a member of the current release for a member of this one."""
         kept = {
             name: value
             for name, value in environment.items()

@@ -23,14 +23,14 @@ FILE_BYTES: Final = 256 << 20
 ASK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.2
 START_S: Final = 180.0
-"""Four JVMs start, and the master registers itself once it has applied its log."""
+"""Time for four JVMs to start, and for the master to apply its log and register itself."""
 SEND_THREADS: Final = 16
-"""The number in the example of a DLedger group that RocketMQ is distributed with."""
+"""The number in the example of a DLedger group in RocketMQ's distribution."""
 _ports: Iterator[int] = free_ports()
 
 
 class RocketmqGroup(MemberProcesses):
-    """Brokers n0, n1 and n2, usable once a name server tells of their master."""
+    """Brokers n0, n1 and n2, usable once a name server returns their master."""
 
     def __init__(self, folder: Path, version: str, registered_at: str) -> None:
         """`registered_at` is a name server's address. Raises JavaMissingError."""
@@ -66,7 +66,7 @@ class RocketmqGroup(MemberProcesses):
             "dLegerPeers": ";".join(self.servers),
             "dLegerSelfId": member,
             "sendMessageThreadPoolNums": SEND_THREADS,
-            "diskMaxUsedSpaceRatio": 95,  # it deletes files that have expired above that
+            "diskMaxUsedSpaceRatio": 95,  # above that, the broker deletes expired files
         }
 
     def _wait_until_usable(self) -> None:

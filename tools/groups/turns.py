@@ -12,11 +12,11 @@ TURN_S_MAX: Final = 0.005
 LARGEST_ENTRY_TURN_S_MAX: Final = 0.02
 """No request with an entry of the largest size may cost a member more in one turn of its loop."""
 STRAY_BOUNDS_S: Final = {0.005: 0.05, 0.01: 0.05, 0.02: 0.05, 0.05: 0.1, 0.1: 0.25, 0.25: 0.5}
-"""The bounds of the metric's buckets, and for each the one that stray turns have."""
+"""The bounds of the metric's buckets, and for each the bound of stray turns."""
 STRAY_TURNS: Final = 3
 REFERENCE: Final = b"[" + b"1.5," * (16 << 10) + b"0]"
 REFERENCE_S: Final = 0.0014
-"""What the standard library takes to read REFERENCE on the machine of docs/benchmarks.md."""
+"""How long json.loads takes for REFERENCE on the machine of docs/benchmarks.md."""
 ALL_BOUNDS_S: Final = {*STRAY_BOUNDS_S, *STRAY_BOUNDS_S.values()}
 _TURN: Final = "dledger_node_loop_turn_processor"
 _LAG: Final = "dledger_node_loop_lag"
@@ -32,7 +32,7 @@ def metrics(group: NodeGroup, member: str) -> dict[str, float]:
 def longer_turns(group: NodeGroup, member: str, bound_s: float) -> int:
     """Return how many turns took more processor time than `bound_s`, a bound of a bucket.
 
-    Processor time of the loop's own thread does not depend on what else the machine does.
+    The processor time of the loop's own thread does not depend on other load of the machine.
     """
     return _longer(metrics(group, member), bound_s)
 
@@ -45,7 +45,7 @@ def _longer(samples: dict[str, float], bound_s: float) -> int:
 
 
 def slowness() -> float:
-    """Return how many times longer than the machine of the bounds this one takes now; at least 1.
+    """Return by what factor this machine is slower now than that of the bounds; at least 1.
 
     The speed of a shared processor changes by a factor of three from hour to hour.
     """
@@ -58,7 +58,7 @@ def slowness() -> float:
 
 
 def bound_here(bound_s: float, slower: float) -> float:
-    """Return the least bound of a bucket that is as strict on a machine so much slower."""
+    """Return the least bound of a bucket that is no stricter on a machine slower by this factor."""
     return min((each for each in STRAY_BOUNDS_S if each >= bound_s * slower), default=0.25)
 
 
@@ -71,7 +71,7 @@ class Turns(NamedTuple):
     latest_s: float
     """The longest time by which a timer fired late since the member's start."""
     too_long: str | None
-    """Which turns were too long; None if none was."""
+    """A message on the turns that were too long; None if none was."""
 
 
 class TurnWatch:

@@ -308,7 +308,7 @@ class Cluster:
         loading.load(layout, str(image), chosen)
 
     def name_also(self, image: str, other: str) -> None:
-        """Give an image that the running nodes have another name."""
+        """Give an additional name to an image in the running nodes."""
         loading.name_also(self.layout, image, other, self.layout.nodes)
 
     # -- programs

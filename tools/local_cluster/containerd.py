@@ -26,7 +26,7 @@ def ctr(socket: Path, *arguments: str | Path) -> list[str | Path]:
 def import_built(socket: Path, image: oci_layout.Image) -> None:
     """Import the blobs of an image that the runtime lacks; do nothing if it has the image.
 
-    The caller holds the layout's lock, shared.
+    The caller must hold the layout's lock, at least shared.
     """
     if f"{image.name} {image.digest}" in _names_and_digests(socket):
         return

@@ -240,7 +240,7 @@ def ensure_started(layout: Layout, program: Program) -> None:
         log=log(layout, program.name),
         owner=layout.folder,
     )
-    with contextlib.suppress(ProcessLookupError):  # it has ended, which `wait_ready` tells
+    with contextlib.suppress(ProcessLookupError):  # it has ended, which `wait_ready` reports
         cgroups.enter(layout.control_plane_cgroup, process.pid)
 
 
@@ -303,6 +303,6 @@ def running(layout: Layout) -> dict[str, bool]:
 def down(layout: Layout) -> None:
     """Stop the clients, then the API server, then etcd, so that no program loses its server."""
     processes.stop_recorded(record(layout, name) for name in (VOLUME_RESIZER, *NAMES[:3]))
-    # Kill it: all its state is in etcd, and SIGTERM would make it wait for lost watchers.
+    # Kill the API server: its state is in etcd, and SIGTERM would make it wait for lost watchers.
     processes.stop_recorded([record(layout, "kube-apiserver")], stop_seconds=0)
     processes.stop_recorded([record(layout, "etcd")])

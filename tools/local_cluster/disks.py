@@ -1,4 +1,4 @@
-"""Small disks for nodes: volumes that really run full, unlike folders on a shared disk.
+"""Small disks for nodes: volumes that can really fill up, unlike folders on a shared disk.
 
 A disk is a file with a file system in it, mounted inside its node and available to pods as a local
 PersistentVolume. It stays with its node, and is mounted again when the node is started. A disk that

@@ -15,7 +15,7 @@ from .errors import LocalClusterError
 from .layout import NodeLayout
 
 PACKAGES = {"xfsprogs": "mkfs.xfs"}
-# mkfs.xfs makes no smaller file system.
+# mkfs.xfs does not make a smaller file system.
 SIZE_MIN = 300 << 20
 
 
@@ -30,7 +30,7 @@ def file_of(each: NodeLayout, name: str) -> Path:
 
 
 def device_of(file: Path) -> Path:
-    """Return the link to a disk's device, which has another number after each start of its node."""
+    """Return the link to a disk's device, whose number changes with each start of its node."""
     return file.with_suffix(".device")
 
 

@@ -27,7 +27,7 @@ TAG = "dev"
 SUITE = "bookworm"
 BASE_PACKAGES = ("python3", "python3-venv", "ca-certificates")
 AUDIT_BASE_PACKAGES = (*BASE_PACKAGES, "openjdk-17-jre-headless")
-# What the audit's image runs to make its class data, before the project is in it.
+# The sources that the audit's image runs to make its class data, before it has the project.
 CLASS_DATA_SOURCES = tuple(
     f"audit/dledger_audit/{name}"
     for name in (
@@ -47,7 +47,7 @@ _MOUNTED_WHEN_BUILDING = (CERTIFICATES, "/etc/resolv.conf", "/etc/hosts")
 STORED_IMAGES_MAX = 300
 
 
-# The storage leaves a mount of its folder over itself; a mount namespace removes it.
+# The builder leaves its storage mounted over itself; a mount namespace removes that mount.
 _IN_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 
 
@@ -207,7 +207,7 @@ def _build_stage(
 def _copy_to_layout(name: str) -> None:
     """Copy an image's missing blobs to the layout, uncompressed.
 
-    Compression would take time and change the hashes that tell which blobs are present.
+    Compression would take time and change the hashes by which present blobs are recognized.
     """
     layout = layout_folder()
     layout.parent.mkdir(parents=True, exist_ok=True)

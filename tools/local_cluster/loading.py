@@ -29,7 +29,7 @@ def load(layout: Layout, image: str, nodes: Sequence[NodeLayout]) -> None:
 
 
 def name_also(layout: Layout, image: str, other: str, nodes: Sequence[NodeLayout]) -> None:
-    """Give an image that the running nodes have another name."""
+    """Give an additional name to an image in the running nodes."""
     for each in nodes:
         if node.is_running(layout, each):
             run(*containerd.ctr(each.containerd_socket, "images", "tag", "--force", image, other))

@@ -1,6 +1,6 @@
-"""kube-router, as the agent on each node that enforces NetworkPolicies; its other parts are off.
+"""kube-router, the agent on each node that enforces NetworkPolicies; its other parts are off.
 
-It is built from a Go module of its own, because it needs older libraries than Kubernetes.
+The program is built from a Go module of its own, because it needs older libraries than Kubernetes.
 """
 
 from __future__ import annotations

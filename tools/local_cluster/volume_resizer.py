@@ -1,6 +1,6 @@
-"""Grows the disks behind volume claims that ask for more: the cluster's storage resizer.
+"""Grows the disks behind volume claims that request more: the cluster's storage resizer.
 
-It does the part of a storage driver: it grows the device, raises the capacity of the
+This program replaces a storage driver: it grows the device, raises the capacity of the
 PersistentVolume, and marks the claim for the kubelet, which grows the mounted file system. The
 marks are those of Kubernetes' external-resizer, which only works with a CSI driver.
 
@@ -45,7 +45,7 @@ def size_bytes(quantity: str) -> int:
 def wanted_size(claim: Object) -> str | None:
     """Return the size that a claim's device must get now; None if it has it.
 
-    While the kubelet grows the file system, the device stays as it is.
+    The device does not change while the kubelet grows the file system.
     """
     status = claim.get("status", {})
     if status.get("phase") != "Bound" or claim["metadata"].get("deletionTimestamp"):
@@ -57,7 +57,7 @@ def wanted_size(claim: Object) -> str | None:
 
 
 def marked(claim: Object, size: str, state: str, condition: str, now: str) -> Object:
-    """Return a patch of a claim's status: how far its growth is. It fails if the claim changed."""
+    """Return a patch with the progress of a claim's growth, which fails if the claim changed."""
     others = [
         each
         for each in claim["status"].get("conditions", [])
@@ -99,7 +99,7 @@ class Api:
         )
 
     def request(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Send a request and return the object in its answer. Raises OSError if it is refused."""
+        """Send a request and return the object in the response. Raises OSError for an error."""
         connection = self.connection()
         try:
             connection.request(
@@ -118,7 +118,7 @@ class Api:
 
 
 def handle(api: Api, claim: Object) -> None:
-    """Grow the device of a claim that asks for more, if its volume is one of this cluster's."""
+    """Grow the device of a claim that requests more, if the cluster provides its volume."""
     size = wanted_size(claim)
     if size is None:
         return
@@ -152,7 +152,7 @@ def watch(api: Api) -> None:
                 try:
                     handle(api, event["object"])
                 except (OSError, ValueError, subprocess.CalledProcessError) as error:
-                    # A claim that changed meanwhile comes again; any other at the next watch.
+                    # A changed claim has another event; other claims are retried at the next watch.
                     print(error, flush=True)
     finally:
         connection.close()

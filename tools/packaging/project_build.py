@@ -1,8 +1,8 @@
 """The build backend: hatchling, behind a check of Python's version.
 
-With an older Python and extras, pip first looks for versions of all libraries that fit, for many
-minutes and without success, before it reads `requires-python`. It imports this file at once, so
-any Python 3 must be able to read it.
+With an older Python and extras, pip first searches for compatible versions of all libraries, for
+many minutes and without success, before it reads `requires-python`. But it imports this file at
+once, so any Python 3 must be able to parse this file.
 """
 
 import sys

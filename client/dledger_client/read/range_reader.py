@@ -63,7 +63,7 @@ async def read_batches(
 class _Ahead:
     """The requests in flight, in the order of their indexes.
 
-    They are as far apart as the last response contained entries. If a response contains fewer, the
+    Their distance is the number of entries in the last response. If a response contains fewer, the
     gap is requested; if it contains more, the reader skips what it has already yielded.
     """
 
