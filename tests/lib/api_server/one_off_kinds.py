@@ -1,5 +1,5 @@
-"""What the API server is to make of the kinds that are carried out once: their defaults, results,
-columns, and the specs that it refuses.
+"""The expected behavior of the API server for the kinds that are carried out once: their defaults,
+results, columns, and the specs that it refuses.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ class OneOffKind:
     columns: Mapping[str, str]
     """The columns of `kubectl get` between name and age, for an object with that status."""
     refused: Mapping[str, tuple[Object, str]]
-    """Specs and the answer of the API server, by what is wrong with them."""
+    """Wrong specs and the API server's answers, by what is wrong with each."""
     changes: tuple[Object, ...]
     """Changes of the spec of an object with the defaults."""
     immutable: str
-    """The answer to each of them."""
+    """The answer to each of these changes."""
 
 
 AUDIT: Final = OneOffKind(

@@ -1,1 +1,1 @@
-"""A small RocketMQ client that can also send what no stock client would."""
+"""A small RocketMQ client that can also send requests that no stock client would."""

@@ -1,4 +1,4 @@
-"""The connection of a client, for tests of what answers it."""
+"""A client's connection, for tests of the code that answers it."""
 
 import asyncio
 
@@ -19,4 +19,4 @@ class AnswerKeeper:
         self.answered.set()
 
     def go_on(self) -> None:
-        """Nothing was put off."""
+        """Do nothing: nothing was postponed."""

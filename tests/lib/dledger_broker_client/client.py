@@ -30,7 +30,7 @@ class BrokerClient:
     def __init__(
         self, address: str, timeout_s: float = 30.0, version: int = 0, from_host: str = ""
     ) -> None:
-        """`version` is the release that this client says to be of; `from_host` is its own IP."""
+        """`version` is the release that this client claims to be; `from_host` is its own IP."""
         host, port = split_address(address)
         self._socket = socket.create_connection(
             (host, port), timeout=timeout_s, source_address=(from_host, 0)
@@ -40,7 +40,7 @@ class BrokerClient:
         self._opaque = 0
         self._version = version
         self.requests: list[RemotingCommand] = []
-        """What the broker has asked of this client."""
+        """The requests that the broker has sent to this client."""
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +127,7 @@ class BrokerClient:
         return self.ask(RequestCode.UNLOCK_BATCH_MQ, body=body)
 
     def wait_until_visible(self, topic: str, count: int) -> None:
-        """Wait until this member has so many messages in queue 0, and can serve them.
+        """Wait until this member has `count` messages in queue 0, and can serve them.
 
         A message is acknowledged a little earlier, once a quorum holds it.
         """

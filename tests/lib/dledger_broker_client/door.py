@@ -57,8 +57,8 @@ class DoorClient:
     def send(
         self, topic: str, body: bytes, producer: int, sequence: int, count: int = 0
     ) -> tuple[Way, RemotingCommand | None]:
-        """Send a message, or a batch of `count`, under numbers from `sequence` on; return what
-        became of it, and the client's answer.
+        """Send a message, or a batch of `count`, under numbers from `sequence` on; return its
+        outcome and the client's answer.
         """
         return self.answer(self.begin_send(topic, body, producer, sequence, count))
 
@@ -71,13 +71,13 @@ class DoorClient:
         return self._begin(code, ext, body, producer, sequence, count or 1)
 
     def answer(self, request: int) -> tuple[Way, RemotingCommand | None]:
-        """Wait for what became of a request."""
+        """Wait for the outcome of a request."""
         answer = self._wait(request)
         found = FrameDecoder().feed(answer.frame)
         return answer.way, found[0] if found else None
 
     def note_presence(self) -> None:
-        """Tell the leader that a member without clients is there."""
+        """Report to the leader that a member without clients is present."""
         note = door_frames.encode_presence(PresenceNote("a member", True, [], []))
         assert self._ask(PRESENCE, {}, note, -1, 0, 0).way is Way.ANSWERED
 

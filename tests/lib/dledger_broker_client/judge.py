@@ -1,4 +1,4 @@
-"""What became of the sends of a `Sender`, and whether each answer was right."""
+"""The outcomes of the sends of a `Sender`, and whether each answer was right."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dledger_formats.rocketmq.codes import ResponseCode
 
 
 def all_bodies(client: BrokerClient, topic: str, count: int) -> list[bytes]:
-    """Return the bodies of queue 0 once this member has at least so many messages in it."""
+    """Return the bodies of queue 0 once this member has at least `count` messages in it."""
     client.wait_until_visible(topic, count)
     pulled: list[bytes] = []
     while found := bodies(client.pull(topic, len(pulled))):
@@ -28,8 +28,8 @@ def count_at_least(answers: Sequence[RemotingCommand]) -> int:
 
 
 def assert_answers_were_right(answers: Sequence[RemotingCommand], pulled: list[bytes]) -> None:
-    """Check that each acknowledged message is where its answer says, none is there twice, and none
-    that was refused is there at all.
+    """Check that each acknowledged message is where its answer says, no message is stored twice,
+    and no refused message is stored at all.
     """
     times = Counter(pulled)
     assert set(times.values()) <= {1}, "no message is stored twice"

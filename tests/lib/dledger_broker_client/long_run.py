@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests/lib python -m dledger_broker_client.long_run --messages 1000000 --kills 20
 
-Every acknowledged message must be delivered, at the offset and the position that its producer was
-told; no offset is given to two messages, and none comes twice. The last line says what was found;
-the exit code is 1 if anything is wrong.
+Every acknowledged message must be delivered, at the offset and the position that its producer
+received; no offset is given to two messages, and no message is delivered twice. The last line
+reports the result; the exit code is 1 if anything is wrong.
 """
 
 import argparse
@@ -34,23 +34,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Verdict:
-    """What a run has shown."""
+    """The result of a run."""
 
     acknowledged: int = 0
     refused: int = 0
     unknown: int = 0
     delivered: int = 0
     never_delivered: int = 0
-    """Acknowledged messages that no consumer got."""
+    """Acknowledged messages that no consumer received."""
     misplaced: int = 0
-    """Acknowledged messages with another offset or position than the producer was told; an offset
-    that was given out twice is one of these.
+    """Acknowledged messages whose offset or position differs from the one in the acknowledgement;
+    an offset that was given out twice is one of these.
     """
     twice: int = 0
     refused_but_delivered: int = 0
     moved: list[str] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
-    """From each kill until every consumer had got a message that was sent after it."""
+    """Time from each kill until every consumer had received a message sent after it."""
 
     @property
     def is_good(self) -> bool:
@@ -79,7 +79,7 @@ class LongRun:
         self.consumers = [QueueConsumer(TOPIC, one, self._members) for one in range(QUEUES)]
 
     def run(self, messages: int, kills: int, within_s: float) -> Verdict:
-        """Send so many messages, or until the time is over, while so many leaders are killed."""
+        """Send `messages` or until the time is over, while `kills` leaders are killed."""
         verdict = Verdict()
         end_s = time.monotonic() + within_s
         with BrokerClient(self._members()[0]) as client:
@@ -108,8 +108,8 @@ class LongRun:
         return [self._group.broker_addresses[one] for one in self._group.running()]
 
     def _kill_leader(self) -> float:
-        """Kill the leader; return the seconds until every consumer has got a message whose send was
-        begun after that.
+        """Kill the leader; return the seconds until every consumer has received a message whose send
+        began after that.
         """
         group = self._group
         leader = group.master()
@@ -135,7 +135,7 @@ class LongRun:
         return gap_s
 
     def _wait_for_consumers(self) -> None:
-        """Wait until the consumers have got everything that the queues have, then stop them."""
+        """Wait until the consumers have received everything in the queues, then stop them."""
         leader = self._group.broker_addresses[self._group.master()]
         ends = []
         with BrokerClient(leader) as client:
@@ -176,7 +176,7 @@ class LongRun:
 
 
 def main() -> int:
-    """Run once, and print what was found."""
+    """Run once, and print the result."""
     parser = argparse.ArgumentParser(prog="dledger_broker_client.long_run")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)

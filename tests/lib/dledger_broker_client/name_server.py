@@ -1,4 +1,4 @@
-"""A name server that answers as a test wants it to."""
+"""A name server whose answers a test chooses."""
 
 import socketserver
 import threading
@@ -12,7 +12,7 @@ from tools.groups.node_group import next_port
 
 
 class NameServer:
-    """Takes registrations, and answers each as it is told to."""
+    """Accepts registrations, and answers each as the test configures."""
 
     def __init__(self) -> None:
         self.requests: list[RegisterBrokerFields] = []
@@ -24,7 +24,7 @@ class NameServer:
         )
         self.open = self.connections = 0
         self.closes = False
-        """Whether it closes a connection after its answer."""
+        """Whether the server closes a connection after its answer."""
         owner = self
 
         class Handler(socketserver.BaseRequestHandler):

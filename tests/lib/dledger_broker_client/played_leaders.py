@@ -1,6 +1,6 @@
-"""`Group`: a model of leaders one after another, and a door that passes requests on to them.
+"""`Group`: a model of successive leaders, and a door that passes requests on to them.
 
-Each leader appends after what is committed, and the next leader keeps any part of what is not.
+Each leader appends after the committed entries; the next leader keeps any part of the other ones.
 """
 
 import random
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of the model's log; a registration has the body of nobody."""
+    """An entry of the model's log; the body of a registration belongs to no message."""
 
     producer: int
     sequence: int
@@ -70,21 +70,21 @@ class Link:
         self.arriving.append(request)
 
     def make(self) -> None:
-        """Make the connection, unless it was given up before."""
+        """Establish the connection, unless it was abandoned before."""
         self.was_made |= self.open
 
     def greet(self) -> None:
-        """Let the leader answer the HELLO, unless it has."""
+        """Let the leader answer the HELLO, unless it has done so."""
         if self.open and not self.is_greeted:
             self.is_greeted = True
             self.owner.heard()
 
     def abort(self) -> None:
-        """Close, and tell nobody."""
+        """Close the link without notifying the owner."""
         self.open = False
 
     def lose(self) -> None:
-        """Break."""
+        """Break the link."""
         if self.open:
             self.open = False
             self.owner.link_lost(self)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ class Tail:
 
 
 class Group:
-    """Leaders one after another, and the door that is tested."""
+    """Successive leaders, and the door under test."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -113,7 +113,7 @@ class Group:
         self.makes_links = True
         """Whether connections are made at once."""
         self.soon: list[Callable[[], None]] = []
-        """What the door asked to be called in the next turn of the event loop."""
+        """The callbacks that the door scheduled for the next turn of the event loop."""
         self.door = ToLeader(
             self,
             self.open_link,  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ class Group:
         self.door.leader_changed()
 
     def turn(self) -> bool:
-        """Run the next turn of the event loop; return whether there was anything to run."""
+        """Run the next turn of the event loop; return whether any callback was due."""
         due, self.soon[:] = list(self.soon), []
         for call in due:
             call()
@@ -176,7 +176,7 @@ class Group:
             pass
 
     def lose_leader(self) -> None:
-        """Let nobody lead."""
+        """Let no member lead."""
         self.leader, self.leads, self.is_proven = None, False, False
         self.door.leader_changed()
 
@@ -202,14 +202,14 @@ class Group:
             tail.waiting.append((len(tail.entries) - 1, link, request.number))
 
     def commit(self, rng: random.Random) -> None:
-        """Commit some entries of the present leader, and answer their requests."""
+        """Commit some entries of the current leader, and answer their requests."""
         tail = self.tails.get(self.term)
         if tail is None or self.leads:
             return
         self.commit_up_to(rng.randint(self.committed, len(tail.entries)))
 
     def commit_up_to(self, count: int) -> None:
-        """Commit so many entries of the present leader, and answer their requests."""
+        """Commit `count` entries of the current leader, and answer their requests."""
         tail = self.tails[self.term]
         self.committed = max(self.committed, count)
         done = [each for each in tail.waiting if each[0] < self.committed]
@@ -226,7 +226,7 @@ class Group:
     def answer(
         link: Link, number: int, way: Way, opaque: int | None = None, identity: int | None = None
     ) -> None:
-        """Answer a request over the link that it came with, unless that is gone."""
+        """Answer a request over the link on which it arrived, unless that is closed."""
         if link.open:
             frame = b"" if opaque is None else encode_answer(opaque, 0)
             if identity is not None:

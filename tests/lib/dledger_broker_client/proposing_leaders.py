@@ -1,4 +1,4 @@
-"""A leader of a broker without a node: what it proposes waits until a test writes it."""
+"""A broker's leader without a node: its proposals wait until a test writes them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class ProposingLeader:
     def stamp(
         self, drafts: Sequence[RecordDraft], begin: int, step: int = _RECORD_BYTES
     ) -> list[int]:
-        """Stamp drafts, as of entries from the position `begin` on; return the queue offset of each
+        """Stamp drafts for entries from the position `begin` on; return the queue offset of each
         record.
         """
         bodies = [body for draft in drafts for body in draft.bodies]
@@ -66,7 +66,7 @@ class ProposingLeader:
         return [message_record.decode(body).queue_offset for body in bodies]
 
     def write(self) -> None:
-        """Write, commit and apply all that was proposed, also in answer to that."""
+        """Write, commit and apply all proposals, including those that this causes."""
         while self.proposed:
             draft = self.proposed.pop(0)
             begin = self._written * _RECORD_BYTES

@@ -1,7 +1,7 @@
 """A producer and a consumer of one queue, for long runs in which members die.
 
-Each message says its number. The producer keeps batches in flight at one member, and goes on at
-another one when its connection breaks; it never sends a message again, so none may come twice.
+Each message contains its number. The producer keeps batches in flight at one member, and continues
+at another one when its connection breaks; it never resends a message, so none may arrive twice.
 """
 
 import random
@@ -31,11 +31,11 @@ _DIGITS: Final = 12
 
 
 class Fates:
-    """What became of the messages of one queue, by their numbers."""
+    """The outcomes of the messages of one queue, by their numbers."""
 
     def __init__(self) -> None:
         self.positions = array("q")
-        """The position in the log that each acknowledged message has; UNKNOWN or REFUSED."""
+        """The log position of each acknowledged message; UNKNOWN or REFUSED for the others."""
         self.offsets: dict[int, int] = {}
         """The queue offset of the first message of each acknowledged batch, by its number."""
 
@@ -46,12 +46,12 @@ class Fates:
 
 
 class QueueClient(ABC, threading.Thread):
-    """Works at one queue through one member after the other, until it is told to stop."""
+    """Works at one queue through one member after the other, until it is stopped."""
 
     def __init__(
         self, topic: str, queue_id: int, members: Callable[[], Sequence[str]], seed: int
     ) -> None:
-        """`members` returns the addresses of the members that are up."""
+        """`members` returns the addresses of the running members."""
         super().__init__(daemon=True)
         self.failures = 0
         """Connections that broke."""
@@ -60,7 +60,7 @@ class QueueClient(ABC, threading.Thread):
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Begin nothing further, and end once all is answered."""
+        """Send no further requests, and end once all are answered."""
         self._stopping.set()
 
     def run(self) -> None:
@@ -76,7 +76,7 @@ class QueueClient(ABC, threading.Thread):
 
     @abstractmethod
     def work_at(self, client: BrokerClient) -> None:
-        """Work through one connection until told to stop. Raises OSError if it breaks."""
+        """Work through one connection until stopped. Raises OSError if it breaks."""
 
 
 class QueueProducer(QueueClient):
@@ -122,16 +122,16 @@ class QueueConsumer(QueueClient):
     def __init__(self, topic: str, queue_id: int, members: Callable[[], Sequence[str]]) -> None:
         super().__init__(topic, queue_id, members, seed=100 + queue_id)
         self.positions: dict[int, int] = {}
-        """The position in the log of each message that came, by its number."""
+        """The log position of each received message, by its number."""
         self.offsets: dict[int, int] = {}
-        """The queue offset of each message that came, by its number."""
+        """The queue offset of each received message, by its number."""
         self.twice = 0
-        """Messages that came at two offsets."""
+        """Number of messages that were received at two offsets."""
         self.moved: list[str] = []
-        """Answers that would have moved this consumer, or left a message out."""
+        """Answers that would have moved this consumer, or skipped a message."""
         self.next_offset = 0
         self.newest = -1
-        """The highest number that came."""
+        """The highest number that was received."""
 
     def work_at(self, client: BrokerClient) -> None:
         """Pull again and again."""

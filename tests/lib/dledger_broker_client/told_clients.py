@@ -1,4 +1,4 @@
-"""A leader that counts clients, and members that tell it about theirs, without a network."""
+"""A leader that counts clients, and members that report theirs to it, without a network."""
 
 import random
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Leader:
         return self.leases.noted(member, seen, (), is_first=first)
 
     def wait(self, seconds: float, *speaking: str) -> None:
-        """Let time pass, in which these members say every 5 s that they are there."""
+        """Let time pass, in which these members report their presence every 5 s."""
         end_s, spoken_s = self.now_s + seconds, self.now_s
         while self.now_s < end_s:
             self.now_s = min(end_s, self.now_s + TICK_S)
@@ -66,7 +66,7 @@ class Leader:
 
 
 class Member:
-    """A member with clients, whose notes may get lost."""
+    """A member with clients, whose reports may get lost."""
 
     def __init__(self, member_id: str, group: "Group") -> None:
         self.member_id = member_id
@@ -106,7 +106,7 @@ class Member:
 
 
 class Group:
-    """Three members, a leader, and a network that loses some notes."""
+    """Three members, a leader, and a network that loses some reports."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -148,7 +148,7 @@ class Group:
             self.tick()
 
     def heartbeats(self) -> None:
-        """Let every client send its heartbeat to its members; one that was removed joins again."""
+        """Let every client send its heartbeat to its members; a removed client joins again."""
         for member in self.members:
             for client in member.held():
                 member.presence.seen(client)

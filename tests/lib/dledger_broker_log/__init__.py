@@ -1,1 +1,1 @@
-"""Logs of brokers for tests: random ones with a simple model of what follows from them."""
+"""Random logs of brokers for tests, with a simple model of the state that follows from them."""

@@ -1,4 +1,4 @@
-"""What a crash of the machine may leave of files that were written and not synced."""
+"""Simulates what a crash of the machine may leave of files that were not synced."""
 
 import random
 import shutil
@@ -19,7 +19,7 @@ def crash(folder: Path, durable: dict[Path, bytes], chance: random.Random) -> No
     """Replace the files by what may be left, if `durable` was on disk at the last sync.
 
     A file that was written since has, block by block, its old or its new content, or ends early. A
-    file that was made or deleted since is there or not.
+    file that was created or deleted since may or may not exist.
     """
     now = contents(folder)
     shutil.rmtree(folder)

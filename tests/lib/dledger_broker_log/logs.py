@@ -1,4 +1,4 @@
-"""Random logs of a broker, and what a simple model says follows from them."""
+"""Random logs of a broker, and the state that follows from them by a simple model."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -55,7 +55,7 @@ class Delayed(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """The oldest message of a level that waits is delivered, if there is one."""
+    """The oldest waiting message of a level is delivered, if there is one."""
 
     level: int
 

@@ -1,1 +1,1 @@
-"""Compaction without Spark or HTTP, and the naive model that it is compared with."""
+"""Compaction without Spark or HTTP, and the naive model with which it is compared."""

@@ -17,7 +17,7 @@ from dledger_logs.write import Entry, Shape, write_log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sound:
-    """A sound archive, with what it was made of."""
+    """A sound archive and its source."""
 
     archive: Archive
     source: Sequence[Entry]
@@ -31,7 +31,7 @@ Planter = Callable[[Sound, Path, Random], int | None]
 
 
 def signed(path: Path, sound: Sound, **changes: object) -> Archive:
-    """Describe the files as they are now in `archive.json`, as a program with a bug would."""
+    """Describe the current files in `archive.json`, as a program with a bug would."""
     info = sound.archive.info
     log = path / info.folder
     files = [

@@ -72,7 +72,7 @@ def compacted(
     entries_max: int | None = None,
     window_bytes: int = WINDOW_BYTES,
 ) -> Archive | None:
-    """Compact copies to an archive; None if the archive there is as new as it can be."""
+    """Compact copies to an archive; return None if the archive is already up to date."""
     with archives.locked(path):
         previous = Archive.load(path)
         planned = plan("g", copies, decoder_name, tombstone_entries, previous)

@@ -1,4 +1,4 @@
-"""The client as a program that says what happened, one JSON object a line; nothing is judged here.
+"""The client as a program that prints what happened, one JSON object a line, without judging it.
 
     program.py send SERVER TOPIC FIRST COUNT     send messages with the keys kFIRST and so on
     program.py push SERVER TOPIC GROUP           consume until the standard input ends

@@ -1,4 +1,4 @@
-"""What is left of a deployment that fails: its state is printed, and its cluster is removed."""
+"""Cleanup after a failed deployment: its state is printed, and its cluster is removed."""
 
 import contextlib
 import subprocess
@@ -22,9 +22,9 @@ SHOWN_S_MAX = 30.0
 
 @contextlib.contextmanager
 def removed_on_error(cluster: Cluster) -> Iterator[None]:
-    """Remove the cluster if the block fails, once it has told what it can.
+    """Remove the cluster if the block fails, after printing its state as far as possible.
 
-    The error of the block stays the one that is raised, whatever happens afterwards.
+    The error of the block is raised in any case, even if the cleanup fails.
     """
     try:
         yield
@@ -48,7 +48,7 @@ def ends_the_run() -> Iterator[None]:
 
 
 def _has_come_up(cluster: Cluster) -> bool:
-    """Return whether there is anything to ask; otherwise kubectl might have to be built first."""
+    """Return whether the cluster has come up; if not, kubectl may not even be built."""
     try:
         return cluster.kubeconfig.exists()
     except LocalClusterError:

@@ -1,4 +1,4 @@
-"""Nodes that somebody empties with kubectl."""
+"""Nodes that are drained with kubectl."""
 
 import contextlib
 from collections.abc import Iterator

@@ -115,7 +115,7 @@ def wait_until_caught_up(group: Group, pod: str, index: int) -> None:
 def wait_until_routed_elsewhere(group: Group, old_uid: str) -> None:
     """Wait until another pod than the old leader's is an endpoint of the master Service.
 
-    A pod that was made again under the old name is another one: its member may win again.
+    A pod that was recreated under the old name counts as another one: its member may win again.
     """
     wait_for(
         lambda: any(uid != old_uid for uid in group.master_endpoint_uids()),

@@ -53,7 +53,7 @@ class Group:
         self.kubectl("patch", "dlg", self.name, "--type=merge", "-p", patch)
 
     def is_as_asked(self) -> bool:
-        """Return whether the status describes the current spec, and says that it is reached."""
+        """Return whether the status describes the current spec, and reports that it is reached."""
         found = self.get("dlg", self.name)
         status, replicas = found.get("status", {}), found["spec"]["replicas"]
         current = status.get("observedGeneration") == found["metadata"]["generation"]
@@ -177,7 +177,7 @@ class Group:
         ]
 
     def uid_of(self, pod: str) -> str:
-        """Return the uid of a member's pod, which is another one once the pod is made again."""
+        """Return the uid of a member's pod, which changes when the pod is recreated."""
         return str(self.pods()[pod]["metadata"]["uid"])
 
     def node_status(self, pod: str) -> NodeStatus | None:

@@ -32,7 +32,7 @@ def mounted_volumes(group: Group, cluster: Cluster) -> dict[str, Path]:
 
 
 def capacities_bytes(group: Group) -> list[int]:
-    """Return the size that Kubernetes says each volume of a group has."""
+    """Return the size that Kubernetes reports for each volume of a group."""
     claims = group.get("pvc")["items"]
     return [quantity_bytes(each["status"]["capacity"]["storage"]) for each in claims]
 

@@ -47,7 +47,7 @@ class JavaLoad:
 
     @property
     def failed(self) -> list[Event]:
-        """The sends that failed, with what the client said of them."""
+        """The sends that failed, with what the client reported."""
         return self._producer.of_kind("failed")
 
     @contextlib.contextmanager
@@ -69,7 +69,7 @@ class JavaLoad:
         self._consumer.wait_for_more("received", count, GOES_ON_S)
 
     def assert_nothing_was_lost(self) -> None:
-        """Check that each acknowledged message comes from its place, and no place holds two."""
+        """Check that each acknowledged message is read at its place, and no place holds two."""
         acknowledged = self._producer.of_kind("sent")
         wanted = {event["key"] for event in acknowledged}
         self._consumer.wait_until(

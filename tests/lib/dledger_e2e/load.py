@@ -35,7 +35,7 @@ class Acknowledgment:
     number: int
     index: int
     at_s: float
-    """When the client knew it, since the epoch, by its own clock."""
+    """Time since the epoch at which the client received it, by its own clock."""
 
 
 class Load:
@@ -51,7 +51,7 @@ class Load:
         deadline_s: float = 30,
         follow: bool = True,
     ) -> None:
-        """Prepare a load; without `follow`, the client knows nothing but the master Service."""
+        """Prepare a load; without `follow`, the client uses only the master Service."""
         self._group = group
         self.body_bytes = body_bytes
         self._in_flight = in_flight
@@ -67,7 +67,7 @@ class Load:
         self.unknown = 0
         self.refused = 0
         self.failures: Counter[str] = Counter()
-        """How many appends failed, by what the client said."""
+        """Number of failed appends, by the client's message."""
 
     def body(self, number: int) -> str:
         """Return the body of the append with this number."""

@@ -44,7 +44,7 @@ def wait_until_ended(group: Group, kind: str, name: str) -> dict[str, Any]:
 
 
 def strand(group: Group, pod: str) -> None:
-    """Bind a member to a machine that is gone, as the disk of a dead machine does."""
+    """Bind a member to a machine that no longer exists, as the disk of a dead machine does."""
     volume = group.get("pvc", claim_name(pod))["spec"]["volumeName"]
     gone = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["machine-that-is-gone"]}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [gone]}]}}

@@ -98,7 +98,7 @@ class JavaClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self.events: list[tuple[float, Event]] = []
-        """What the client has said, with the time at which it came."""
+        """The client's events, with the time at which each arrived."""
 
     def __enter__(self) -> Self:
         self._process = self._kubernetes.start(
@@ -133,7 +133,7 @@ class JavaClient:
         self.wait_until(lambda: self.count(kind) >= goal, f"{count} more {kind}", timeout_s)
 
     def wait_until(self, is_so: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait for something; say what the client failed in if it takes too long."""
+        """Wait for a condition; on a timeout, raise an error with the client's failures."""
         try:
             wait_for(is_so, what, timeout_s)
         except AssertionError as error:

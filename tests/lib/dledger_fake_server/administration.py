@@ -39,7 +39,7 @@ def transfer(member: "Member", body: bytes) -> LeadershipTransferResponse | Remo
 
 
 def change(member: "Member", body: bytes) -> ChangeMembershipResponse | RemotingCommand | Fault:
-    """Answer as the member's `changes` say; the membership stays as it is."""
+    """Answer as the member's `changes` say; the membership does not change."""
     request = ChangeMembershipRequest.from_json(body)
     behavior: Behavior = member.changes.popleft() if member.changes else Code.SUCCESS
     if behavior is Code.SUCCESS:

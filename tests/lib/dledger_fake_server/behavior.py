@@ -16,7 +16,7 @@ class Fault(enum.Enum):
     APPEND_AND_DISCONNECT = enum.auto()
     SEND_GARBAGE = enum.auto()
     GO_AWAY = enum.auto()
-    """Read nothing more, tell the client with GO_AWAY, and disconnect."""
+    """Read nothing more, send GO_AWAY to the client, and disconnect."""
 
 
 Behavior: TypeAlias = Fault | DLedgerResponseCode | RemotingCommand

@@ -15,7 +15,7 @@ class Followers:
         self._waiting: dict[Callable[[], bytes], Connection] = {}
 
     def wait(self, connection: Connection, wait_s: float, frame: Callable[[], bytes]) -> None:
-        """Send the frame that answers a request later, at the latest after a time."""
+        """Send the answer to a request later, at the latest after `wait_s`."""
         self._waiting[frame] = connection
         asyncio.get_running_loop().call_later(wait_s, self._answer, frame)
         self.is_waiting.set()
@@ -25,7 +25,7 @@ class Followers:
         self._waiting.clear()
 
     def answer_all(self) -> None:
-        """Answer every request that waits, whether there is an entry for it or not."""
+        """Answer every waiting request, with or without an entry."""
         for frame in list(self._waiting):
             self._answer(frame)
 

@@ -68,7 +68,7 @@ class Member:
     supports_batches: bool = False
     """False for Java servers. A batch consumes one behavior of `script`."""
     serves_reads: bool = False
-    """Whether it answers reads that any member may answer while it does not lead."""
+    """Whether the member answers reads that any member may answer while it does not lead."""
     supports_ranges: bool = False
     """Whether the member has READ_RANGE; false for Java servers."""
     ranges: list[int] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Member:
     """Index of the first entry in the log."""
     entries_per_answer: int = 1
     entries_per_answers: list[int] = field(default_factory=list)
-    """The same for each of the next responses."""
+    """The number of entries for each of the next responses."""
     leader_hint: str | None = "the group's"
     """The leader that the member reports."""
     stale_term: int | None = None

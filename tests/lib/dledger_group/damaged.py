@@ -107,7 +107,7 @@ async def check_that_nothing_is_lost(group: NodeGroup, stored: dict[int, bytes])
 
 
 def forget_commits(group: NodeGroup, member: str) -> None:
-    """Let the checkpoint of a stopped member know nothing as committed, as before a crash.
+    """Remove the committed index from a stopped member's checkpoint, as before a crash.
 
     Then none of its damage is mended in place.
     """

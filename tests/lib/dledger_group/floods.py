@@ -1,4 +1,4 @@
-"""A client that sends the same bytes as fast as it can, and discards what it gets."""
+"""A client that sends the same bytes as fast as it can, and discards the answers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What `promtool check metrics` asks of a page of metrics, also where it is not installed."""
+"""The rules of `promtool check metrics`, for machines on which it is not installed."""
 
 import re
 import shutil

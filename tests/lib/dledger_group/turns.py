@@ -15,10 +15,10 @@ def rounds_of_short_turns(
 ) -> Iterator[None]:
     """Repeat the body of a loop until it costs no member a turn that is too long.
 
-    The bound is one of processor time. `TurnWatch` says which turns are strays. A request that
-    costs too much costs it in each of the ROUNDS rounds; the neighbors of a shared processor slow
-    it down for a moment only. The members are level when a round begins. Otherwise a follower's
-    turn for an entry that was appended before, of the largest size perhaps, would count.
+    The bound is one of processor time. `TurnWatch` says which turns are strays. A request that is
+    too expensive is so in each of the ROUNDS rounds; other load on a shared processor slows a turn
+    down only for a moment. The members are level when a round begins. Otherwise a follower's turn
+    for an earlier entry, perhaps one of the largest size, would count.
 
     Raises:
         AssertionError: A turn was too long in each round.

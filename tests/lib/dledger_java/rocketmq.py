@@ -1,4 +1,4 @@
-"""RocketMQ's own client as a process that plays one scenario and says what happened."""
+"""RocketMQ's own client as a process that plays one scenario and reports what happened."""
 
 import json
 import subprocess
@@ -65,23 +65,23 @@ class PushConsumer:
     def __init__(self, scenario: Scenario) -> None:
         self.events: list[Event] = []
         self.times_s: list[float] = []
-        """When the messages came, on a clock that never goes back."""
+        """When the messages arrived, on a monotonic clock."""
         self._scenario = scenario
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     @property
     def received(self) -> list[Event]:
-        """The messages that it has received."""
+        """The messages that the consumer has received."""
         return of_kind(list(self.events), "received")
 
     @property
     def keys(self) -> Counter[str]:
-        """How often it has received each message."""
+        """How often the consumer has received each message."""
         return Counter(event["key"] for event in self.received)
 
     def stop(self) -> None:
-        """Let it leave its group and end."""
+        """Let the consumer leave its group and end."""
         self._scenario.end_input()
         self._reader.join(60)
         assert self.events[-1]["event"] == "end", self.events[-1]

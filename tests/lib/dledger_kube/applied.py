@@ -34,7 +34,7 @@ class Applied:
         self.left = list(claims)
         self.refuse = refuse
         self.manifests: list[Manifest] = []
-        """What was applied, without the uid or version of what it was applied over."""
+        """The applied manifests, without the uid or version of the object that they changed."""
         self.sent: list[Manifest] = []
         self.claims_raise: KubeError | None = None
         self.pods: list[PodView] = []

@@ -1,4 +1,4 @@
-"""Every path through a tree of choices, for tests that explore all orders of what may happen."""
+"""Every path through a tree of choices, for tests that explore all orders of events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -104,7 +104,7 @@ class Namespace:
         return made
 
     def _stateful_set(self, group: Group) -> Object:
-        """Return the group's StatefulSet, or what the operator would make of it."""
+        """Return the group's StatefulSet, or the one that the operator would create."""
         found = self.get("statefulsets", group="/apis/apps/v1")["items"]
         manifests = children.build(group, Shape.of_new(group.replicas))
         return next(each for each in (*found, *manifests) if _is_stateful_set(each, group.name))

@@ -66,8 +66,7 @@ class FakeGroup:
         self.voters = [node.member_id for node in nodes[:voters]]
         self.learners: list[str] = []
         self.changes: list[tuple[str, str]] = []
-        """The changes that were made; a request for one that was made before is none, as in a real
-        member."""
+        """The changes that were made; a repeated request adds none, as in a real member."""
         self.transfers: list[tuple[str, str]] = []
         self.leader = ""
         self._electing: asyncio.Task[None] | None = None
@@ -113,7 +112,7 @@ class FakeGroup:
         ).to_json()  # fmt: skip
 
     def _make(self, change: ChangeKind, member_id: str) -> None:
-        """Make a change; one that was already made, whose answer was late perhaps, is none."""
+        """Make a change, unless it was already made and its answer was perhaps late."""
         before = (tuple(self.voters), tuple(self.learners))
         for ids in (self.voters, self.learners):
             if member_id in ids:
@@ -127,7 +126,7 @@ class FakeGroup:
         self.tell_statuses()
 
     def tell_statuses(self) -> None:
-        """Let each member tell the group as it is now, and the leader which members it reaches."""
+        """Let each member report the current group, and the leader the members that it reaches."""
         members = {*self.voters, *self.learners}
         silent = {node.member_id for node in self.nodes if not node.answers}
         every = [names.member_id(ordinal) for ordinal in range(names.REPLICAS_MAX)]

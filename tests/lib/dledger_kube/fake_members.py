@@ -12,7 +12,7 @@ from dledger_kube.objects import leader_view, node_status
 from dledger_operator.clients.member_http import MemberHttpClient
 
 ACCEPT_TURNS = 3
-"""Turns of the loop in which asyncio hands a connection over that it has accepted."""
+"""Turns of the loop that asyncio needs to hand over an accepted connection."""
 
 
 class FakeMember:
@@ -34,7 +34,7 @@ class FakeMember:
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
         self._connections: list[web.RequestHandler[web.Request]] = []
-        """Those that were accepted since it began to listen."""
+        """The connections that were accepted since the member began to listen."""
         self.status: NodeStatus = node_status(member_id)
 
     async def answer(self) -> None:
@@ -58,7 +58,7 @@ class FakeMember:
 
     @property
     def answers(self) -> bool:
-        """Whether it listens."""
+        """Whether the member listens."""
         return self._runner is not None
 
     async def fall_silent(self) -> None:
@@ -77,11 +77,11 @@ class FakeMember:
             self._connections.clear()
 
     def hang(self) -> None:
-        """Answer nothing from now on, but take connections, as the kernel of a hanging process."""
+        """Answer nothing from now on, but accept connections, as for a process that hangs."""
         self._goes_on.clear()
 
     def go_on(self) -> None:
-        """Answer again, also what was asked meanwhile."""
+        """Answer again, including the requests that arrived meanwhile."""
         self._goes_on.set()
 
     async def say(

@@ -33,13 +33,13 @@ class FaultyProxy:
         """The connections to the server since the start."""
         self._port = 0
         self._errors_left = 0
-        """Watches that are to begin with an error."""
+        """Number of next watches that begin with an error."""
         self.refused = 0
         self.is_mute = False
-        """Whether watches stay open and tell nothing; what happens meanwhile is never told."""
+        """Whether watches stay open without events; events of this time are never sent."""
 
     async def start(self) -> None:
-        """Listen, on the same port as before, unless it does."""
+        """Listen, on the same port as before, unless the proxy listens already."""
         if self._runner is not None:
             return
         application = web.Application(client_max_size=2**24)
@@ -64,7 +64,7 @@ class FaultyProxy:
         return made
 
     async def stop(self) -> None:
-        """Close the port and every connection, as a server that is down."""
+        """Close the port and every connection, as if the server were down."""
         if self._runner is not None and self._session is not None:
             # The handlers end first: a request that begins in a closed session leaks its socket.
             await self._runner.cleanup()
@@ -92,7 +92,7 @@ class FaultyProxy:
         await asyncio.gather(*self._watches, return_exceptions=True)
 
     async def fail_a_watch(self) -> None:
-        """Cut the watches, and let the next one tell an error, as if the storage had failed."""
+        """Cut the watches, and let the next one send an error, as if the storage had failed."""
         self._errors_left = 1
         await self.cut_watches()
 

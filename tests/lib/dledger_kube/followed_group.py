@@ -1,7 +1,7 @@
 """A group that elects, crashes and changes its voters, and the pods of its members.
 
 The model only guarantees one leader per term. Members learn of it late, pods are replaced, kubelets
-update pods, and somebody forges term annotations. After every change of a pod `judge` checks that
+update pods, and term annotations are forged. After every change of a pod `judge` checks that
 there are never two masters, no pod's term decreases unless it was forged, and a pod with the master
 label for a term led that term.
 """

@@ -39,7 +39,7 @@ BLANK = HardState(term=0, vote_for=None, joining=True)
 
 @dataclass(slots=True)
 class Process:
-    """A member's process, and what has reached its host and was not read yet."""
+    """A member's process, and the unread messages that have reached its host."""
 
     core: CoreDriver
     first_voters: int
@@ -68,7 +68,7 @@ class FoundingWorld:
         self.superseded: frozenset[int] = frozenset()
         self.records_version = 0
         self.named = ""
-        """What the ConfigMap says of the StatefulSet."""
+        """The record of the StatefulSet in the ConfigMap."""
         self.status = first_voters
         self.made: Made | None = None
         self.controller: Made | None = None
@@ -82,7 +82,7 @@ class FoundingWorld:
         self.network: list[tuple[float, Message]] = []
         self.now_s = 0.0
         self.cut: frozenset[str] = frozenset()
-        """Two members that do not reach each other."""
+        """Two members that cannot reach each other."""
         self.heals = False
         """Whether links are healed and cut."""
         self.first_voters = first_voters
@@ -93,7 +93,7 @@ class FoundingWorld:
     # -- what happens by itself --------------------------------------------------------------------
 
     def happen(self) -> None:
-        """Let one thing happen."""
+        """Let one random event happen."""
         self.now_s += EVENT_S
         self.rng.choice(
             (self._control, self._collect, self._start, self._start, self._restart, self._cut)
@@ -101,7 +101,7 @@ class FoundingWorld:
         )()
 
     def settle(self) -> None:
-        """Let everything happen that is due, in order."""
+        """Let all due events happen, in order."""
         for _ in range(40):
             self.cut = frozenset()
             self.now_s += 3 * EVENT_S
@@ -116,7 +116,7 @@ class FoundingWorld:
                 self._run(ordinal, self.processes[ordinal].core.tick(self.rng.randrange(1, 4)))
 
     def _control(self) -> None:
-        """Let the controller act on what it knows, or learn what is new."""
+        """Let the controller act on what it knows, or see the current state."""
         if self.rng.random() < 0.3:
             self.controller = replace(self.made) if self.made else None
             if self.made:
@@ -242,7 +242,7 @@ class FoundingWorld:
         made.leaving, made.version = True, made.version + 1
 
     async def delete_volume_claim(self, claim: VolumeClaimView) -> None:
-        """Delete a claim: never, in these tests."""
+        """Delete a claim, which never happens in these tests."""
         raise AssertionError(claim)
 
     async def settings(self, *_: str) -> SettingsView:
@@ -275,9 +275,9 @@ class FoundingWorld:
     # -- reconciling -------------------------------------------------------------------------------
 
     async def shape(self, replicas: int, pause: Callable[[], None] = lambda: None) -> Shape | None:
-        """Return the shape of the group by its records, and make a missing StatefulSet; None if the
-        records contradict each other, or somebody else was faster. `pause` is called between two
-        requests.
+        """Return the shape of the group by its records, and create a missing StatefulSet; None if
+        the records contradict each other, or another operator was faster. `pause` is called between
+        two requests.
         """
         settings, made = await self.settings(), self.stateful_set()
         records = FoundingRecords(
@@ -308,7 +308,7 @@ class FoundingWorld:
         shape: Shape,
         pause: Callable[[], None],
     ) -> bool:
-        """Apply what the ConfigMap says of the StatefulSet; return False on a conflict."""
+        """Apply the ConfigMap's record of the StatefulSet; return False on a conflict."""
         pause()
         if settings.resource_version != str(self.records_version):
             return False
@@ -319,7 +319,7 @@ class FoundingWorld:
         return True
 
     def answers(self) -> dict[str, NodeStatus]:
-        """Ask all members that run, which first read some of what has reached their hosts."""
+        """Ask all running members, which first read some of the messages on their hosts."""
         told = {}
         for ordinal in sorted(self.processes.keys() - self.leaving):
             if self.rng.random() < 0.8:

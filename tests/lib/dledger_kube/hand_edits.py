@@ -1,4 +1,4 @@
-"""What somebody may do by hand to the children of the group flights, and what then happens."""
+"""Manual changes to the children of the group flights, and what happens after each."""
 
 import shlex
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from dledger_operator.clients.errors import ConflictError
 
 
 class LeaseStore:
-    """Answers each request at once; `request` is where a subclass makes trouble."""
+    """Answers each request at once; a subclass can override `request` to inject faults."""
 
     def __init__(self) -> None:
         self.leases: dict[tuple[str, str], LeaseView] = {}

@@ -43,7 +43,7 @@ POLL_S: Final = 0.005
 WRITES_S: Final = 120.0
 """How long the status writes of a group that appends are counted."""
 IDLE_S: Final = 120.0
-"""How long the processor time of an operator is counted whose groups are idle."""
+"""How long the processor time of an operator with idle groups is measured."""
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def processor_s(operator: OperatorProcess) -> float:
 
 
 async def idle_millicores(operator: OperatorProcess, seconds: float) -> float:
-    """Return what the operator costs while its groups are idle, in thousandths of a processor."""
+    """Return the operator's processor use while its groups are idle, in millicores."""
     before_s, begun_s = processor_s(operator), time.monotonic()
     await asyncio.sleep(seconds)
     return 1000 * (processor_s(operator) - before_s) / (time.monotonic() - begun_s)

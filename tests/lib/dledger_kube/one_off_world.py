@@ -1,5 +1,5 @@
-"""A fake API server and fake members for tests of what is carried out once, in which any request
-may be the last one of an operator.
+"""A fake API server and fake members for tests of objects that are carried out once, in which any
+request may be the last one of an operator.
 """
 
 import abc
@@ -24,7 +24,7 @@ W = TypeVar("W", bound=OneOffWorker)
 
 
 class KilledError(BaseException):
-    """The operator was killed. No handler of the operator's catches it."""
+    """The operator was killed. No handler in the operator catches this error."""
 
 
 def one_off_body(kind: str, name: str, uid: str, spec: Object) -> Object:
@@ -42,14 +42,14 @@ def one_off_body(kind: str, name: str, uid: str, spec: Object) -> Object:
 
 @dataclass(slots=True)
 class OneOffWorld(abc.ABC):
-    """A group and objects about it. Tests change the fields to play everybody else."""
+    """A group and objects about it. Tests change the fields to play all other actors."""
 
     objects: dict[str, Object] = field(default_factory=dict)
     """The stored objects by uid."""
     group: Object | None = field(default_factory=group_body)
     now_s: float = 0.0
     kills: list[tuple[int, bool]] = field(default_factory=list)
-    """At which requests the operator is killed, and whether after their effect."""
+    """The requests at which the operator is killed, and whether after their effect."""
     requests: int = 0
     nodes: Nodes = field(default_factory=Nodes)
     events: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class OneOffWorld(abc.ABC):
         return NOW.astimezone(UTC) + timedelta(seconds=self.now_s)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, in which everybody else does their work."""
+        """Let time pass, in which all other actors do their work."""
         self.now_s += seconds
 
     def status(self, uid: str) -> Object:

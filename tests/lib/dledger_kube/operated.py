@@ -60,8 +60,8 @@ async def operated(
 ) -> AsyncIterator[Parts]:
     """Create a namespace, start members, and start the operator with only the chart's role.
 
-    The operator's requests go `through` a proxy, if there is one. It is also to watch a namespace
-    `beside`, for which it has no role.
+    The operator's requests go `through` a proxy, if there is one. The operator also watches a
+    namespace `beside`, for which it has no role.
     """
     namespace = Namespace.make(api_server)
     subnet = f"127.{SystemRandom().randint(1, 254)}.{SystemRandom().randint(1, 254)}"

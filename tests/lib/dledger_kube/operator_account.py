@@ -17,7 +17,7 @@ def lease_name(release: str = RELEASE) -> str:
 
 
 def audit_driver_role(namespace: str, release: str = RELEASE) -> str:
-    """Return the role of audits with executors, as the chart tells the operator."""
+    """Return the role of audits with executors, as the chart passes it to the operator."""
     return f"Role/{namespace}:{lease_name(release)}:audit-driver"
 
 

@@ -13,7 +13,7 @@ from dledger_operator import names
 
 BATCH = "/apis/batch/v1"
 Until = Callable[[str, Callable[[], bool]], Awaitable[None]]
-"""Waits until a condition holds; the first argument says what."""
+"""Waits until a condition holds; the first argument describes it."""
 
 
 def owner_of(api_version: str, kind: str, owner: Object) -> Object:

@@ -14,7 +14,7 @@ from dledger_operator import names
 
 POLL_S: Final = 0.3
 COMMAND: Final = [sys.executable, "-m", "dledger_audit"]
-"""What stands for the image's program `dledger-audit`."""
+"""The command that replaces the image's program `dledger-audit`."""
 
 
 def environment_of(pod: Object, ip: str, folder: Path) -> dict[str, str]:
@@ -40,7 +40,7 @@ class PlayedExecutors:
 
     def __init__(self, namespace: Namespace, subnet: str, folder: Path) -> None:
         self.seen: dict[str, Object] = {}
-        """The pods that were made, by name."""
+        """The pods that were created, by name."""
         self._namespace, self._subnet, self._folder = namespace, subnet, folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._done = threading.Event()
@@ -60,7 +60,7 @@ class PlayedExecutors:
                 process.wait()
 
     def log(self) -> str:
-        """Return what the executors said."""
+        """Return the executors' output."""
         return "\n".join(each.read_text() for each in sorted(self._folder.glob("*.log")))
 
     def left(self) -> list[str]:

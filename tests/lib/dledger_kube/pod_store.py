@@ -62,7 +62,7 @@ class PodStore:
         self._on_change(self.pods())
 
     def pods_since(self, version: int) -> list[list[PodView]]:
-        """Return all that a LIST may give which is not older than a version, oldest first."""
+        """Return every result that a LIST not older than a version may give, oldest first."""
         last = max(at for at, _ in self._lists if at <= version or at == self._lists[0][0])
         return [pods for at, pods in self._lists if at >= last]
 

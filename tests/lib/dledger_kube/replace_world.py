@@ -1,9 +1,9 @@
 """A group whose members can lose their volumes, with a fake API server, fake controllers and fake
 members.
 
-Members are played as the real ones behave (`dledger_node.raft.joining`): one with an empty volume
-takes no part until every other one has answered it, enough of which kept their volumes, and until
-it has the leader's entries.
+Members behave as the real ones do (`dledger_node.raft.joining`): a member with an empty volume does
+not participate until every other member has answered it, enough of them have kept their volumes,
+and it has the leader's entries.
 """
 
 import copy
@@ -20,7 +20,7 @@ from dledger_operator.clients.errors import ConflictError, MemberSilentError, No
 from dledger_operator.problem import Problem
 
 JOIN_S = 3.0
-"""How long a member with an empty volume needs once it may join."""
+"""How long a member with an empty volume takes once it may join."""
 
 
 def replace_body(name: str = "renew", uid: str = "", **spec: Any) -> Object:
@@ -63,12 +63,12 @@ class Member:
 
     @property
     def serves(self) -> bool:
-        """Whether it is ready."""
+        """Whether the member is ready."""
         return self.runs and self.whole
 
     @property
     def runs(self) -> bool:
-        """Whether it answers."""
+        """Whether the member answers."""
         return self.has_pod and not self.pod_leaving and self.alive
 
     @property
@@ -77,18 +77,18 @@ class Member:
         return f"claim-{self.ordinal}-{self.claim_serial}"
 
     def lose(self) -> None:
-        """Lose the member for good: its pod is made again over a volume that cannot be mounted."""
+        """Lose the member for good: its pod is recreated with a volume that cannot be mounted."""
         self.alive, self.serial = False, self.serial + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """How a group was when a claim was deleted."""
+    """The state of a group when a claim was deleted."""
 
     served: bool
     """Whether the member served."""
     whole: int
-    """How many other members were whole."""
+    """Number of other members that were whole."""
     members: int
     changing: bool
     at_s: float
@@ -101,7 +101,7 @@ class Deletion:
 
 @dataclass(slots=True)
 class ReplaceWorld(OneOffWorld):
-    """A group and its replacements. Tests change the fields to play everybody else."""
+    """A group and its replacements. Tests change the fields to play all other actors."""
 
     members: dict[str, Member] = field(
         default_factory=lambda: {f"n{each}": Member(each) for each in range(3)}
@@ -114,7 +114,7 @@ class ReplaceWorld(OneOffWorld):
     deleted: list[str] = field(default_factory=list)
     """The uids of the claims that the operator has deleted."""
     deletions: list[Deletion] = field(default_factory=list)
-    """How the group was at each of these deletions."""
+    """The state of the group at each of these deletions."""
 
     @classmethod
     def of(cls, count: int, **fields: Any) -> "ReplaceWorld":

@@ -48,18 +48,18 @@ class RollingWorld:
     term: int = 1
     pods: dict[int, FakePod] = field(default_factory=dict)
     answers_lost: int = 0
-    """How many next requests take effect and get no answer."""
+    """Number of next requests that take effect and get no answer."""
     replaced: list[tuple[int, bool, str]] = field(default_factory=list)
     """Of each pod that was replaced: its ordinal, whether it served, and the new image."""
     transfers: int = 0
     ready_times_off_s: float = 0.0
-    """By how much the kubelets' times differ from the operator's."""
+    """The difference of the kubelets' clocks from the operator's."""
     strips_revisions: bool = False
     """Whether admission takes the revision from every new pod."""
     cordoned: frozenset[str] = frozenset()
     """The members whose nodes are cordoned."""
     budget_used_up: bool = False
-    """Whether the disruption budget lets no ready pod go."""
+    """Whether the disruption budget permits no eviction of a ready pod."""
 
     def __post_init__(self) -> None:
         self.settle()
@@ -71,12 +71,12 @@ class RollingWorld:
         return Revision(parts={"image": self.image})
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass; the controller makes missing pods, and members elect."""
+        """Let time pass; the controller creates missing pods, and members elect."""
         self.now_s += seconds
         self.settle()
 
     def settle(self) -> None:
-        """Make missing pods of the current template; elect if the leader is lost."""
+        """Create missing pods of the current template; elect if the leader is lost."""
         for ordinal in range(self.size):
             if ordinal not in self.pods:
                 self.version += 1
@@ -116,7 +116,7 @@ class RollingWorld:
         )  # fmt: skip
 
     async def volume_claims(self, namespace: str, group: str) -> list[VolumeClaimView]:
-        """List no claims: nobody deletes one here."""
+        """List no claims: none is deleted here."""
         return []
 
     async def member_pods(self, namespace: str, group: str) -> list[PodView]:
@@ -140,7 +140,7 @@ class RollingWorld:
         )
 
     def why_emptied(self, view: PodView) -> str:
-        """Tell why a pod's node is being emptied."""
+        """Return why a pod's node is being emptied."""
         return "it is cordoned" if view.member_id in self.cordoned else ""
 
     async def ask(self, pods: Sequence[PodView]) -> Mapping[str, NodeStatus]:
@@ -172,7 +172,7 @@ class RollingWorld:
         )  # fmt: skip
 
     async def replace_pod(self, view: PodView) -> None:
-        """Delete a pod; the controller makes it again."""
+        """Delete a pod; the controller recreates it."""
         ordinal = int(view.member_id[1:])
         if ordinal not in self.pods or self.pods[ordinal].uid != view.uid:
             raise ConflictError("the pod has changed")

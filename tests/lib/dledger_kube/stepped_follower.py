@@ -1,5 +1,5 @@
-"""Whole turns of following a leader, request by request: a test decides which of the requests of
-several operators goes on next, and how it ends.
+"""Whole turns of following a leader, request by request: a test decides which request of several
+operators continues next, and how it ends.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ class Outcome(Enum):
 
     OK = "ok"
     REFUSED = "refused"
-    """It fails, and the server has done nothing."""
+    """The request fails, and the server has done nothing."""
     UNANSWERED = "unanswered"
-    """It fails, and the server has done it."""
+    """The request fails, but the server has carried it out."""
     OLD = "old"
     """The server's cache answers a LIST, with the oldest pods that the client allows."""
 
@@ -43,7 +43,7 @@ class Request:
 
 
 class SteppedApi:
-    """The API server's pods and the members' answers; every request waits to be let on."""
+    """The API server's pods and the members' answers; every request waits for the test."""
 
     def __init__(self, store: PodStore, answer: Callable[[PodView], NodeStatus | None]) -> None:
         self.store = store
@@ -109,7 +109,7 @@ async def _done(request: Request, outcome: Outcome, do: Callable[[], Awaitable[T
 
 
 class _Polls:
-    """What the follower asks its polls for."""
+    """The polls that the follower uses."""
 
     def __init__(self, of: "SteppedFollower") -> None:
         self._of = of
@@ -141,7 +141,7 @@ class SteppedFollower:
         self.observations: dict[str, Observation] = {}
         self.settled: FollowResult | None = None
         self.looks_again_s: float | None = None
-        """What the last turn returned."""
+        """The result of the last turn."""
         self._api = SteppedApi(store, answer)
         self._follower = LeaderFollower(
             self._api,
@@ -156,11 +156,11 @@ class SteppedFollower:
         self._turn: asyncio.Task[None] | None = None
 
     def saw(self, pod: PodView) -> None:
-        """Tell the operator of a pod, as a watch event does."""
+        """Notify the operator of a pod, as a watch event does."""
         self._follower.saw(pod.resource_version)
 
     def service_changed(self) -> None:
-        """Tell the operator that the master Service has changed, as a watch event does."""
+        """Notify the operator that the master Service has changed, as a watch event does."""
         self._follower.roles_changed = True
 
     def is_list_old(self) -> bool:
@@ -173,7 +173,7 @@ class SteppedFollower:
 
     @property
     def requests(self) -> list[Request]:
-        """The requests that wait now."""
+        """The requests that are waiting."""
         return self._api.waiting
 
     @property
@@ -201,7 +201,7 @@ class SteppedFollower:
             self._turn.result()  # raises what an invariant of the test has found
 
     async def crash(self) -> None:
-        """End the turn where it is."""
+        """End the turn at its current request."""
         if self._turn is not None:
             self._turn.cancel()
             await asyncio.gather(self._turn, return_exceptions=True)

@@ -23,7 +23,7 @@ def switchover_body(name: str = "move", uid: str = "", **spec: Any) -> Object:
 
 @dataclass(slots=True)
 class SwitchoverWorld(OneOffWorld):
-    """A group of three and its switchovers. Tests change the fields to play everybody else."""
+    """A group of three and its switchovers. Tests change the fields to play all other actors."""
 
     leader: str | None = "n1"
     term: int = 7
@@ -33,18 +33,18 @@ class SwitchoverWorld(OneOffWorld):
     """How many committed entries a member lacks."""
     learners: set[str] = field(default_factory=set)
     old_pods: set[str] = field(default_factory=set)
-    """Members whose pods are not of the revision that the template makes."""
+    """Members whose pods do not have the template's revision."""
     changing: bool = False
     """Whether a change of members is not committed yet."""
     in_service: str | None = "n1"
     """The member that the master Service points to."""
     service_stuck: bool = False
     refuses_next: int = 0
-    """How many next transfers the leader refuses."""
+    """Number of next transfers that the leader refuses."""
     answers_lost: int = 0
-    """How many next transfers take effect and get no answer."""
+    """Number of next transfers that take effect and get no answer."""
     transfers: list[tuple[float, str, str]] = field(default_factory=list)
-    """When which leader was asked to hand over to which member."""
+    """The requested transfers: time, leader and target."""
 
     def worker(self, uid: str) -> SwitchoverWorker:
         """Return the worker of an operator that has just started."""

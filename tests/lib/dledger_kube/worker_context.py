@@ -22,7 +22,7 @@ from dledger_operator.metrics import OperatorMetrics
 
 
 def unconnected(api: Any = None) -> Context:
-    """Return a context that stands still in time; `api` stands for the API server's client."""
+    """Return a context whose time stands still; `api` replaces the API server's client."""
     made = SimpleNamespace(
         api=api,
         member_http=None,

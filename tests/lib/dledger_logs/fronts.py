@@ -1,4 +1,4 @@
-"""What members tell about the front of their log: removals, retention and snapshots."""
+"""What members report about the front of their log: removals, retention and snapshots."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ def retention(removals: Sequence[Removal] = (), **known: object) -> RetentionSta
 
 
 def with_retention(said: Manifest, *removals: Removal, **known: object) -> Manifest:
-    """Return a manifest that tells this about the front of its log."""
+    """Return a manifest that reports this about the front of its log."""
     return replace(said, retention=retention(removals, **known))
 
 

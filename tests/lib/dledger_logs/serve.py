@@ -19,12 +19,12 @@ SEGMENT: Final = re.compile(r"/segments/(data|index)/(\d{20})")
 Interrupt: TypeAlias = Callable[[str], int | None]
 """Maps a path to the status to refuse it with, 0 to close the connection, or None to serve it.
 
-599 stands for the answer of a member whose disk cannot read the file.
+599 means the answer of a member whose disk cannot read the file.
 """
 
 
 Sent: TypeAlias = Callable[[str, int], None]
-"""Is told the path and the number of bytes of each answer."""
+"""Called with the path and the number of bytes of each answer."""
 
 
 def never(_: str) -> None:

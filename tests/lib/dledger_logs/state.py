@@ -55,7 +55,7 @@ def remove_snapshot(root: Path, index: int) -> None:
 
 
 def with_snapshots(said: Manifest, *held: HeldSnapshot, **known: object) -> Manifest:
-    """Return a manifest that lists these snapshots, beside what it tells of its log's front."""
+    """Return a manifest that lists these snapshots, beside the report on its log's front."""
     told = said.retention or retention()
     oldest = min((each.last_included_index for each in held), default=-1)
     seen: dict[str, object] = {

@@ -1,5 +1,5 @@
-"""Runs that must not skip everything, as those of CI.
+"""Test runs that must not skip every test, such as those of CI.
 
-What belongs here: the pytest plugin that fails such a run. Each test says itself what it needs,
+What belongs here: the pytest plugin that fails such a run. Each test declares itself what it needs,
 and is skipped without it.
 """

@@ -20,8 +20,8 @@ def chosen(sample: str, among: str, names: Iterable[str], count: int) -> set[str
 
 
 def within(sample: str, among: str, names: set[str], share: float) -> set[str]:
-    """Return about this share of the names, and at least one. Each is chosen by itself, so what
-    else there is does not matter.
+    """Return about this share of the names, and at least one. Each is chosen independently of the
+    others.
     """
     if sample == ALL or not names:
         return names

@@ -5,9 +5,9 @@ parameter whose values are chosen instead of cases: `sampled(1, by="java")` keep
 value of `java`, and cases without that parameter. `among` names a set that several tests share:
 `sampled(1, among="growth")` keeps one case of all tests that name it.
 
-`--share=0.5` keeps half of the files in each sample, as a whole: what the tests of a file set up,
-such as a group of members, they share. A set that several files share is sampled in the files that
-are kept, so no set is empty as long as one of its files is kept.
+`--share=0.5` keeps half of the files in each sample, each as a whole, because the tests of a file
+share what they set up, such as a group of members. A set that several files share is sampled in the
+files that are kept, so no set is empty as long as one of its files is kept.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from dledger_samples.choice import ALL, chosen, within
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a case stands in a set that is sampled."""
+    """The place of a case in a sampled set."""
 
     among: str
     name: str
@@ -28,7 +28,7 @@ class Place:
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Declare the option; the conftest of the suite calls this, since no plugin is that early."""
+    """Declare the option; the suite's conftest calls this, since plugins are loaded too late."""
     parser.addoption(
         "--sample",
         default=ALL,
@@ -78,7 +78,7 @@ def _in_other_files(sample: str, share: float, items: list[pytest.Item]) -> set[
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say how the same part of the tests runs again, which a failure needs."""
+    """Print how to run the same part of the tests again, for use after a failure."""
     sample = config.getoption("--sample")
     if sample != ALL:
         share = config.getoption("--share")

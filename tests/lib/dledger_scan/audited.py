@@ -28,7 +28,7 @@ Change = Callable[[Manifest], Manifest]
 
 @dataclass
 class Audited:
-    """The group at some instant, and the memory that its audits hand on."""
+    """The group at some instant, and the history that its audits pass on."""
 
     logs: Mapping[str, Log]
     committed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, COUNT - 1))
@@ -36,12 +36,12 @@ class Audited:
     change: dict[str, Change] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory(group="g"))
     restarts: set[str] = field(default_factory=set)
-    """The members that have another life when they are asked again."""
+    """The members that have restarted when they are asked again."""
     silent: set[str] = field(default_factory=set)
     """The members of the group that do not answer."""
     entries_read: int = 0
     details: dict[str, str] = field(default_factory=dict)
-    """What the last audit found, by check."""
+    """The findings of the last audit, by check."""
 
     def says(self, member: str) -> Manifest:
         said = manifest(

@@ -35,7 +35,7 @@ MEMBERS: Final = ("n0", "n1", "n2")
 TOMBSTONE_ENTRIES: Final = 60
 NO_PLACE: Final = "no place"
 HISTORIES_MAX: Final = 20
-"""How many histories are tried for a kind that most have no place for."""
+"""Number of histories that are tried for a kind of fault that few have a place for."""
 UNIT_FIELDS: Final = {"magic": 3, "pos": 11, "size": 15, "index": 23, "term": 31}
 """The lowest byte of each field of an index unit."""
 
@@ -45,7 +45,7 @@ Logs: TypeAlias = dict[str, Log]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What was planted: in which member, and which entries a finding must name one of."""
+    """A planted fault: its member, and the entries of which a finding must name one."""
 
     member: str
     first_index: int
@@ -222,7 +222,7 @@ def is_named(summary: AuditSummary, fault: Fault) -> bool:
 
 
 def archive_fault(kind: str, folder: Path, rng: random.Random) -> str:
-    """Plant a fault in an archive; return what is wrong with the proof, or nothing."""
+    """Plant a fault in an archive; return what is wrong with the proof, or an empty text."""
     shape = small_shape()
     entries = key_history(300, rng.randrange(1 << 30), keys=25)
     sources = copies_of({"n0": write_log(folder / "n0", entries, shape)})
@@ -269,7 +269,7 @@ def fault(number: int, seed: int) -> tuple[str, str]:
 
 
 def sound(number: int, seed: int) -> str:
-    """Audit a sound group; return what was found, or nothing.
+    """Audit a sound group; return the findings, or an empty text.
 
     Members may have different segments, fronts, ends and tails that are not committed.
     """
@@ -299,7 +299,7 @@ def sound(number: int, seed: int) -> str:
 
 
 def told(number: int, what: str) -> None:
-    """Tell how far the campaign is."""
+    """Print the progress of the campaign."""
     if number and number % 100 == 0:
         print(f"{number} {what}", file=sys.stderr)
 

@@ -47,7 +47,7 @@ class LocalPasses:
     logs: Mapping[str, Log]
     window_bytes: int = WINDOW_BYTES
     serves: Mapping[str, Manifest] = field(default_factory=dict)
-    """What a member serves, if it is not what its manifest says."""
+    """The manifest by which a member serves files, if it differs from the reported one."""
     second: Mapping[str, Log] = field(default_factory=dict)
     """The logs of members that have others when disputed pieces are read."""
 

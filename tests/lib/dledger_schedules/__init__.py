@@ -7,7 +7,7 @@ files, and the judge. What does not: how many schedules to run, which the tests 
     scheduler    threads that run one at a time
     strategies   which of them is next
     places       the lines at which threads meet
-    points       the locks, IO calls and lines at which another may go on
+    points       the locks, IO calls and lines at which another thread may continue
     member       the loop, flushes, upkeep, preallocation, zeros ahead, and readers
     disk         the states of the files that a crash may leave
     promises     the logs that may be found, and the judge

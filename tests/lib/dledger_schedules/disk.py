@@ -1,7 +1,7 @@
 """What a crash may leave of a store's folder, followed call by call at little cost.
 
-The rules are those of `dledger_store_faults.disk_model`, with one addition: a sync that is under
-way makes durable what was written before it began. Of a file's unsynced content only the newest
+The rules are those of `dledger_store_faults.disk_model`, with one addition: a sync in progress
+makes durable what was written before it began. Of a file's unsynced content only the newest
 version is kept.
 """
 
@@ -22,7 +22,7 @@ Place = tuple[str, str]
 
 
 class Disk:
-    """The durable and the present state of one folder; its present content is durable."""
+    """The durable and the current state of one folder; its initial content is durable."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,7 +64,7 @@ class Disk:
         return lambda: self._removed(place)
 
     def before_rename(self, source: str, target: str) -> Callable[[], None]:
-        """The same for a file that gets another name."""
+        """Note the content of a file that is renamed; call the result afterwards."""
         old, new = self._place(source), self._place(target)
         self._detect_names()
         if old is None or new is None:

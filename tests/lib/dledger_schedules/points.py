@@ -34,7 +34,7 @@ class Points:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.disk: Disk | None = None
-        """Told of every call that makes something durable, or changes a name."""
+        """Notified of every call that makes something durable, or changes a name."""
         self.has_room: Callable[[], bool] = lambda: True
         """Whether the next allocation succeeds."""
         self._is_traced: dict[str, bool] = {}
@@ -116,7 +116,7 @@ class Points:
         return call(*arguments, **options)
 
     def _syncing(self, name: str, call: Callable[..., Any], arguments: Any, _: Any) -> Any:
-        """A sync takes long: others go on until it returns."""
+        """Make a sync that takes long: other threads continue until it returns."""
         assert self.disk is not None
         ends = self.disk.begin_sync(arguments[0])
         self.scheduler.point(f"{name} is under way")

@@ -24,13 +24,13 @@ class Log:
     begins: set[int]
     """The entries with which it may begin."""
     terms: dict[int, int] = field(default_factory=dict)
-    """Of every entry that it holds or held."""
+    """The terms of all entries that the log holds or held."""
     changes: dict[int, Membership] = field(default_factory=dict)
     """By entry: the membership from there on; also from before the log's first entry."""
     end_index: int = -1
     durable_index: int = -1
     committed_index: int = -1
-    """Of the last checkpoint."""
+    """The committed index of the last checkpoint."""
     former_begins: set[int] = field(default_factory=set)
     """The beginnings before a removal whose files may not be deleted yet."""
 
@@ -82,7 +82,7 @@ class Promises:
         return first_index
 
     def cut(self, first_index: int) -> None:
-        """Note that entries are gone, after a truncation or an append without room."""
+        """Note that entries were removed, by a truncation or an append without room."""
         log = self.log
         for index in range(first_index, log.end_index + 1):
             del log.terms[index]
@@ -112,7 +112,7 @@ class Promises:
 
 
 def broken(log: Log, store: LogStore) -> list[str]:
-    """Return in what a store differs from a log that may be found."""
+    """Return the differences of a store from a log that may be found."""
     begin_index, end_index = store.begin_index, store.end_index
     if end_index < log.durable_index:
         return [f"{end_index + 1} to {log.durable_index} were durable and are lost"]

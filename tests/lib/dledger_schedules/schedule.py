@@ -29,9 +29,9 @@ from dledger_store_faults.contents import SMALL_SEGMENTS
 from dledger_store_faults.disk_model import DiskState
 
 IMAGES_MAX: Final = 8
-"""A crash leaves one of the first so many states of the disk."""
+"""Maximum number of states of the disk from which that after a crash is chosen."""
 AT_LINES, AT_PLACES = 0, 1
-"""How threads are stopped in a third of the schedules each."""
+"""Two of the three ways in which threads are stopped; each third of the schedules has one."""
 LOOKS: Final = 24
 """Schedules that show which threads come to which places."""
 OPEN_FILES: Final = (2, 128)

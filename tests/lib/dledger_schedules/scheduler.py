@@ -19,7 +19,7 @@ TRACE_MAX: Final = 5_000
 
 
 class DeadlockError(Exception):
-    """No thread can go on, or the threads go on for ever."""
+    """No thread can continue, or the threads never end."""
 
 
 class AbandonedError(BaseException):
@@ -48,7 +48,7 @@ class Task:
 
 
 class Scheduler:
-    """Runs one schedule after another; its threads are used again."""
+    """Runs one schedule after another; its threads are reused."""
 
     def __init__(self) -> None:
         self.points = 0

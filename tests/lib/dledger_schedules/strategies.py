@@ -16,10 +16,10 @@ POINTS: Final = 300
 """About as many points as a schedule has, without its lines."""
 NO_LINES: Final = 1 << 30
 PLACES_MAX: Final = 3
-"""At most so many places hold threads in a schedule."""
+"""Maximum number of places that hold threads in a schedule."""
 HOLDS_MAX: Final = 4
 RELEASE: Final = 0.01
-"""How likely a held thread goes on at a point although others could."""
+"""Probability that a held thread continues at a point although others could."""
 LINES: Final = 5000
 """About as many lines of the store as a schedule runs."""
 
@@ -28,7 +28,7 @@ class Strategy(Protocol[T]):
     """Chooses threads."""
 
     def next(self, current: T | None, runnable: Sequence[T]) -> T:
-        """Choose one of the runnable threads at a point; None: the current one cannot run."""
+        """Choose a runnable thread at a point; `current` is None if that thread cannot run."""
 
     def next_at_a_line(self, current: T, runnable: Sequence[T]) -> T:
         """Choose after a pause that `lines` announced."""
@@ -108,8 +108,8 @@ class Priorities(Strategy[T]):
 class Holds(Strategy[T]):
     """A random walk that holds threads back where they have come to a place of the schedule.
 
-    A thread that is held goes on when no other can, or by chance, so that all else may happen
-    between two of its lines. A place is passed as often as it is met, but few times it holds.
+    A held thread continues when no other can, or by chance, so that anything else may happen
+    between two of its lines. Threads may pass a place many times, but it rarely holds them.
     """
 
     def __init__(self, choices: random.Random) -> None:

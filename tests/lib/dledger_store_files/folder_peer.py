@@ -1,4 +1,4 @@
-"""A peer without a process: it gives the stored bytes of a folder."""
+"""A peer without a process, which returns the stored bytes of a folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ from dledger_node.store.log.served_segments import stored_bytes
 
 
 class FolderPeer:
-    """Gives bytes of the data files of a folder, as `healing.peer_bytes.Peer`."""
+    """Returns bytes of the data files of a folder, as `healing.peer_bytes.Peer` does."""
 
     def __init__(
         self, folder: Path, before: Callable[[], None] = lambda: None, *, end_pos: int = 1 << 40
@@ -16,7 +16,7 @@ class FolderPeer:
         """`before` is called at every request. The peer's committed entries end at `end_pos`."""
         self.end_pos = end_pos
         self.asked_bytes = 0
-        """How many bytes it was asked for."""
+        """Number of bytes that were requested."""
         self._folder = folder
         self._before = before
 

@@ -1,4 +1,4 @@
-"""A closed log with small segments, as tests of mending look at it."""
+"""A closed log with small segments, for tests of mending."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which addresses this machine has."""
+"""The mark of tests that need IPv6."""
 
 import socket
 

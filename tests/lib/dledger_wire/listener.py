@@ -51,7 +51,7 @@ class Listener:
 
     @property
     def read_turns(self) -> ReadTurns:
-        """One for all connections, and with time left in each turn."""
+        """The read turns, shared by all connections, with time left in each turn."""
         return self.turns
 
     @property

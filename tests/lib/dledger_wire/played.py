@@ -39,7 +39,7 @@ class Client:
         self.reads_waiting = 0
 
     def go_on(self) -> None:
-        """Do nothing: no request was put off."""
+        """Do nothing: no request was postponed."""
 
     def send(self, data: bytes) -> None:
         """Keep the answers."""

@@ -79,7 +79,7 @@ def _flow(sent: Object) -> str:
 
 
 def _answer(send: Callable[[Object], object], sent: Object) -> str:
-    """Return what the server says, without the name of the object."""
+    """Return the server's answer, without the name of the object."""
     try:
         send(sent)
     except RefusedError as error:
