@@ -108,8 +108,8 @@ class LongRun:
         return [self._group.broker_addresses[one] for one in self._group.running()]
 
     def _kill_leader(self) -> float:
-        """Kill the leader; return the seconds until every consumer has received a message whose send
-        began after that.
+        """Kill the leader; return the seconds until every consumer has received a message whose
+        send began after that.
         """
         group = self._group
         leader = group.master()

@@ -1,11 +1,11 @@
-"""An event loop of asyncio whose time passes at once."""
+"""An event loop of asyncio in simulated time."""
 
 import asyncio
 import selectors
 
 
 class SkippingSelector(selectors.SelectSelector):
-    """Moves a clock on instead of waiting."""
+    """Advances a clock instead of waiting."""
 
     def __init__(self, now_s: float) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class SkippingSelector(selectors.SelectSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop that waits for nothing: its clock goes on to the next timer instead."""
+    """An event loop that never waits: its clock advances to the next timer instead."""
 
     def __init__(self, begin_s: float = 0.0) -> None:
         """The clock begins at `begin_s`."""

@@ -10,8 +10,8 @@
     cluster     a group of such members
     ports       the connections of clients, with their requests and answers
     ordered     consumers that lock queues
-    clients     producers, consumers, and a reader of everything in the end
-    returners   consumers that return messages which they could not use
+    clients     producers, consumers, and a reader of everything at the end
+    returners   consumers that return messages that they could not use
     administrators  clients that create and delete a topic and groups that others use
     name_servers    name servers: good ones, slow ones, and those that lie or are down
 

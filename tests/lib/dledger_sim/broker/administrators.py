@@ -1,7 +1,7 @@
 """Administrators of a broker group: they create and delete a topic and groups that others use.
 
-An administrator asks for one change of a name at a time. A deletion whose answer it does not get
-may have its effect at any later time.
+An administrator requests one change of a name at a time. A deletion without an answer may take
+effect at any later time.
 """
 
 from collections import Counter
@@ -30,12 +30,12 @@ class Administrators:
         self._ports = ports
         self._queues = queues
         self._changing: set[str] = set()
-        """Topics and groups of which a change is on its way."""
+        """Topics and groups with a change in progress."""
         self._doubtful: Counter[str] = Counter()
-        """Deletions whose end is not known, by topic or group."""
+        """Number of deletions whose outcome is unknown, by topic or group."""
 
     def set_topic(self, member_id: str) -> None:
-        """Create the topic, or find it as it is to be."""
+        """Create the topic, unless it exists as wanted."""
         fields = CreateTopicFields(
             topic=DELETABLE, read_queue_nums=self._queues, write_queue_nums=self._queues,
             perm=READ_AND_WRITE, topic_filter_type="SINGLE_TAG",
@@ -44,7 +44,7 @@ class Administrators:
         self._set(member_id, DELETABLE, ask)
 
     def set_group(self, member_id: str, group: str) -> None:
-        """Create a consumer group, or find it as it is to be."""
+        """Create a consumer group, unless it exists as wanted."""
         body = SubscriptionGroup(group_name=group).to_json()
         self._set(
             member_id, group, Ask(int(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP), {}, body)

@@ -1,4 +1,4 @@
-"""The bytes of a broker's log: the simulated entries have numbers as bodies, and this has the rest.
+"""The bytes of a broker's log, behind the simulated entries, whose bodies are numbers.
 
 Every member stores an entry at the same position, since positions depend on sizes alone. So the
 encoded entry belongs to its place in a history of entries, which its chain identifies.
@@ -14,13 +14,13 @@ from dledger_node.state_machine.machine import CommittedEntry
 from dledger_sim.group.disk import Entry
 
 REGISTRATIONS: Final = -(1 << 20)
-"""Bodies from here down to the memberships stand for registrations of producers."""
+"""Bodies from here down to the memberships represent registrations of producers."""
 _OTHER_BODY: Final = b""
 _NO_CHANNEL: Final = 0
 
 
 class Stored(NamedTuple):
-    """What stands after the number of a body."""
+    """The content behind the number of a body."""
 
     body: bytes
     channel: int
@@ -51,7 +51,7 @@ class Bodies:
     def __init__(self) -> None:
         self._stored: dict[int, Stored] = {}
         self._placed: dict[int, Placed] = {}
-        """By chain."""
+        """The encoded entries by chain."""
         self._next_message, self._next_registration = 0, REGISTRATIONS
 
     def add(self, body: Buffer, channel: int, magic: int) -> int:
@@ -70,7 +70,7 @@ class Bodies:
         return self._stored.get(entry.body, Stored(_OTHER_BODY, _NO_CHANNEL, disk.NOOP))
 
     def messages(self, entries: Sequence[Entry], first_index: int) -> list[CommittedEntry]:
-        """Return the entries that a state machine gets."""
+        """Return the entries that a state machine receives."""
         return [
             CommittedEntry(index, self._stored[entry.body].body)
             for index, entry in enumerate(entries, first_index)

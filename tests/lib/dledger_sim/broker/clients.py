@@ -1,7 +1,7 @@
-"""Clients of a broker group: producers, consumers, and a reader of everything in the end.
+"""Clients of a broker group: producers, consumers, and a reader of everything at the end.
 
-A client asks any member. Without an answer in time it sends a message again, as another one, to
-another member, since it cannot know better; so each body tells one request from all others.
+A client asks any member. Without an answer in time, it resends a message as a new one to another
+member, since it cannot know the outcome. So each body identifies one request.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
 TOPICS: Final = ("orders", "bills")
 QUEUES: Final = 2
 READ: Final = (*TOPICS, DELETABLE, RETRIES.topic, DEAD_LETTERS.topic)
-"""The topics that are read in the end."""
+"""The topics that are read at the end."""
 TRIES_MAX: Final = 3
 REPEAT_US: Final = 2_000
 READER: Final = 90
@@ -76,17 +76,17 @@ class BrokerClients:
         return self._ports.waits
 
     def us_of(self, broker_s: float) -> int:
-        """Return a time of the brokers in that of the run."""
+        """Convert a duration of the brokers to one of the run."""
         return int(broker_s * 1e6 / self._world.conditions.broker_speed)
 
     # -- sending -----------------------------------------------------------------------------------
 
     def send(self, member_id: str, client: int, place: Place, level: int, count: int) -> None:
-        """Send a message, or a batch; again to other members while the answer is none or no."""
+        """Send a message or a batch; resend it to other members until it is acknowledged."""
         self._try(member_id, client, place, level, count, 1)
 
     def send_once(self, member_id: str, ended: Callable[[bool], None]) -> None:
-        """Send one message, and tell whether it is stored."""
+        """Send one message; call `ended` with whether it is stored."""
         keys = self._keys(1)
 
         def answered(answer: RemotingCommand | None) -> None:
@@ -132,7 +132,7 @@ class BrokerClients:
     # -- consuming ---------------------------------------------------------------------------------
 
     def pull(self, member_id: str, client: int, place: Place, *, suspends: bool) -> None:
-        """Pull from where the client is in a queue."""
+        """Pull from the client's position in a queue."""
         offset = self._next_offsets.get((client, place), 0)
         applied = self._world.applied(member_id)
 
@@ -152,10 +152,10 @@ class BrokerClients:
         answer: RemotingCommand,
         applied: tuple[int, int],
     ) -> int:
-        """Let the rules see an answer; return where to go on.
+        """Show an answer to the rules; return the offset at which to continue.
 
-        `applied` is what the member had applied when it was asked, and in which life: one that has
-        started again may be behind that.
+        `applied` is what the member had applied when it was asked, and in which life: after a
+        restart, it may have applied less.
         """
         if answer.code == ResponseCode.SUCCESS:
             next_offset = _number(answer, "nextBeginOffset")
@@ -192,7 +192,7 @@ class BrokerClients:
             self._committing.discard(key)
 
     def query(self, member_id: str, client: int, place: Place) -> None:
-        """Ask where the client's group continues."""
+        """Query the offset at which the client's group continues."""
         key = OffsetKey(group_of(client), *place)
         gone = self._rules.query_begins(key)
 

@@ -26,7 +26,7 @@ from dledger_sim.runs.coverage import Coverage
 from dledger_sim.runs.transcript import Transcript
 
 REGISTERED_S = 60.0
-"""A name server that comes back is asked 30 s later at most, and answers at once."""
+"""A name server that is up again is asked within 30 s, and answers at once."""
 
 
 class BrokerCluster(SimCluster):
@@ -165,7 +165,7 @@ class BrokerCluster(SimCluster):
     def _has_deleted_files(self) -> bool:
         """Return whether no member's queue files have messages of a topic from before its deletion.
 
-        The damage of a crash may have put them anywhere.
+        Damage by a crash may have moved such messages anywhere.
         """
         log = self.broker_log
         positions = queue_files.positions_of_deleted(log)

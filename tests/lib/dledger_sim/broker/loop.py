@@ -18,12 +18,12 @@ from dledger_sim.broker.wires import Wires
 
 T = TypeVar("T")
 TURN_US: Final = 5
-"""Time until a loop turns that has something to do."""
+"""Time until the next turn of a loop that has work."""
 IMMEDIATELY_US: Final = 1
 
 
 class LoopWorld(Protocol):
-    """What a loop needs of the group."""
+    """The services of the group that a loop needs."""
 
     now_us: int
     event_count: int
@@ -57,7 +57,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Let this be the running loop."""
+        """Make this the running loop until the block ends."""
         before = _get_running_loop()
         _set_running_loop(self)
         try:
@@ -71,11 +71,12 @@ class MemberLoop(asyncio.AbstractEventLoop):
         return self._is_closed
 
     def close(self) -> None:
-        """Run nothing any longer."""
+        """Stop running callbacks."""
         self._is_closed = True
         for task in self._tasks:
             _drop_unbegun(task)
-        self._ready.clear()  # what is ready may be all that holds a task that has not begun
+        # The ready callbacks may hold the only references to tasks that have not begun.
+        self._ready.clear()
 
     # -- asyncio -----------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
 
     def is_closed(self) -> bool:
         """See `asyncio`."""
-        return False  # what a dead member's program still calls has no effect, and is no error
+        return False  # calls by a dead member's program have no effect, but are no errors
 
     def get_debug(self) -> bool:
         """See `asyncio`."""
@@ -211,9 +212,9 @@ class MemberLoop(asyncio.AbstractEventLoop):
             )
 
     def _turn(self) -> None:
-        """Run what is ready, and what that makes ready: other members hardly act meanwhile."""
+        """Run the ready callbacks, and those that they schedule, in one event."""
         self._turn_is_due = True
-        while self._ready:  # nothing is, once the member has died
+        while self._ready:  # empty once the member has died
             handle = self._ready.popleft()
             if not handle.cancelled():
                 with self.running():
@@ -222,7 +223,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
         self._turn_is_due = False
 
     def raise_failure(self) -> None:
-        """Raise the error that nobody has handled."""
+        """Raise the unhandled error, if any."""
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
@@ -239,7 +240,7 @@ def _fail(future: "asyncio.Future[Any]", error: Exception) -> None:
 
 
 def _drop_unbegun(task: "asyncio.Task[Any]") -> None:
-    """Close the coroutine of a task that never began, since Python warns of one nobody awaits."""
+    """Close the coroutine of a task that never began: Python warns if none awaits it."""
     coroutine = task.get_coro()
     assert inspect.iscoroutine(coroutine)
     if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:

@@ -36,7 +36,7 @@ from dledger_sim.judges.history import Asked, Operation
 from dledger_sim.judges.violation import ViolationError
 
 DAMAGE_RATE: Final = 0.5
-"""Probability that the death of a member damages its consume queues, which the log has as well."""
+"""Probability that a crash damages a member's consume queues, which can be rebuilt from the log."""
 
 
 class BrokerWorld(World, LoopWorld, Protocol):
@@ -54,7 +54,7 @@ class BrokerWorld(World, LoopWorld, Protocol):
         """Run a turn of a member's core, with an input."""
 
     def knows_committed(self) -> None:
-        """Take note that the checker knows more committed entries."""
+        """Handle newly committed entries of the checker."""
 
 
 class MemberProgram(Protocol):
@@ -143,7 +143,7 @@ class BrokerKeeper(SimKeeper):
 
 
 class Proof(Operation):
-    """A linearizable read of the broker, which only asks whether its member leads."""
+    """A linearizable read of the broker, which only checks whether its member leads."""
 
     __slots__ = ("_answer",)
 
@@ -173,7 +173,7 @@ class BrokerMember(SimMember):
         self.producers: SimProducers
         self._broker_world = world
         self._last_applied: tuple[StateMachine, int, bool] | None = None
-        """What was applied when the member died; None while it lives."""
+        """The result of `applied` at the member's death; None while the member runs."""
         self._numbers = ProducersFile()
         self._skew_ms = world.choices.number(f"wall {member_id}", -SKEW_MS_MAX, SKEW_MS_MAX, 0)
         self._folder = world.folder / f"dledger-{member_id}" / FOLDER
@@ -194,7 +194,7 @@ class BrokerMember(SimMember):
     def applied(self) -> tuple[StateMachine, int, bool]:
         """The state machine, its applied index, and whether a batch is under way.
 
-        A member may die in the middle of a call from its broker, which then sees what there was.
+        A member may die in the middle of a call from its broker, which then gets the last state.
         """
         if self._last_applied is not None:
             return self._last_applied
@@ -206,7 +206,7 @@ class BrokerMember(SimMember):
         self._broker_world.drive(self.member_id)
 
     def prove(self, answer: Answer) -> None:
-        """Answer once the member has proved that it leads, or cannot."""
+        """Answer once the member has proved that it leads, or has failed to."""
         give = partial(self.read_index, Proof(self._broker_world.now_us, answer))
         self._broker_world.drive(self.member_id, give)
 

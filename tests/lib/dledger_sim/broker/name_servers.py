@@ -29,7 +29,7 @@ PORT: Final = 9876
 UP_S_MAX: Final = 40
 DOWN_S_MAX: Final = 20
 LATE_S_MAX: Final = 15
-"""Later than a member waits for an answer."""
+"""Maximum delay of an answer; a member does not wait that long."""
 GARBAGE: Final = bytes(range(200, 240))
 
 
@@ -40,19 +40,19 @@ class Nature(enum.IntEnum):
     OFTEN_DOWN = 1
     SLOW = 2
     CLOSING = 3
-    """It answers, and then closes the connection."""
+    """The server answers, and then closes the connection."""
     REFUSING = 4
     LYING = 5
-    """It answers another request, or nonsense."""
+    """The server answers another request, or sends nonsense."""
 
     @property
     def is_good(self) -> bool:
-        """Whether it does its work once the faults have ended."""
+        """Whether the server works correctly once the faults have ended."""
         return self in (Nature.GOOD, Nature.OFTEN_DOWN)
 
 
 class World(Protocol):
-    """What name servers need of the group."""
+    """The services of the group that name servers need."""
 
     now_us: int
     choices: Choices
@@ -88,9 +88,9 @@ class SimNameServer:
     def __init__(
         self, number: int, world: World, wires: Wires, us_of: Callable[[float], int]
     ) -> None:
-        """Begin to listen. `us_of` returns a time of the brokers in that of the run."""
+        """Begin to listen. `us_of` converts a duration of the brokers to one of the run."""
         self.table: dict[int, Told] = {}
-        """By broker id."""
+        """The registered brokers by broker id."""
         self.taken = 0
         """Number of registrations that came."""
         self._number = number
@@ -116,7 +116,7 @@ class SimNameServer:
     # -- connections -------------------------------------------------------------------------------
 
     def take(self, line: "NameServerPort", command: RemotingCommand) -> None:
-        """Take a request; answer as it is in the nature of this one."""
+        """Handle a request; answer according to this server's nature."""
         if command.code == RequestCode.REGISTER_BROKER:
             self.taken += 1
             self._register(line, command)
@@ -140,7 +140,7 @@ class SimNameServer:
         self._lines[line] = None
 
     def closed(self, line: "NameServerPort") -> None:
-        """Forget what came over a connection."""
+        """Forget the registrations of a connection."""
         self._lines.pop(line, None)
         for broker_id in [one for one, told in self.table.items() if told.line is line]:
             del self.table[broker_id]

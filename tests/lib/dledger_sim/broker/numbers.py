@@ -1,8 +1,8 @@
 """The table of producers of a simulated log, and its file.
 
-It stands for `LogProducers` of `dledger_node.store.derived`: the same table, which notes what is
-written and undoes what is cut. The file is replaced as a whole, and belongs to the log only if it
-has the entry that the file names.
+The table replaces `LogProducers` of `dledger_node.store.derived`: it is the same table, which
+records written entries and undoes truncated ones. The file is replaced as a whole, and belongs to
+the log only if the log has the entry that the file names.
 """
 
 import copy
@@ -25,7 +25,7 @@ class Image(NamedTuple):
 
 
 class ProducersFile:
-    """What a disk keeps of the table; it survives the lives of its member."""
+    """The table's file on a disk, which survives the crashes of its member."""
 
     image: Image | None = None
 
@@ -39,7 +39,7 @@ class SimProducers:
         self._bodies = bodies
         self._file = file
         self._noted = 0
-        """Entries of the log that the table has."""
+        """Number of entries of the log that the table includes."""
         self.restore()
 
     def restore(self) -> None:
@@ -68,7 +68,7 @@ class SimProducers:
             self.restore()
 
     def save(self) -> bool:
-        """Save the file as of the stable index; False if it cannot be made."""
+        """Save the file as of the stable index; return False if that is impossible."""
         index, log = self.table.stable_index, self._disk.cached
         if not self._disk.begin_index <= index < len(log):
             return False
@@ -78,6 +78,6 @@ class SimProducers:
         return producers is not None
 
     def serves(self, begin_index: int) -> bool:
-        """Return whether the file serves a log that begins with this entry; save it if not."""
+        """Return whether the file suffices for a log that begins here; save it if not."""
         image = self._file.image
         return (image is not None and image.index >= begin_index - 1) or self.save()

@@ -1,4 +1,4 @@
-"""Consumers that consume in order: they lock the queues of a topic, and give them back."""
+"""Consumers that consume in order: they lock the queues of a topic, and unlock them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,9 +24,9 @@ ORDERED: Final = "ordered"
 """The group of these consumers."""
 LOCK_ANSWER_S: Final = 1.0
 LOCK_VALID_S: Final = 30.0
-"""How long a client of RocketMQ counts on its locks after an answer."""
+"""How long a client of RocketMQ relies on its locks after an answer."""
 RENEWAL_S: Final = 20.0
-"""How often a client of RocketMQ asks for its locks again."""
+"""How often a client of RocketMQ renews its locks."""
 
 
 class Clock(Protocol):
@@ -36,25 +36,25 @@ class Clock(Protocol):
 
 
 class OrderedConsumers:
-    """The consumers of ordered messages; each asks for one thing at a time."""
+    """The consumers of ordered messages; each has one request at a time."""
 
     def __init__(
         self, clock: Clock, rules: BrokerRules, ports: Ports, us_of: Callable[[float], int]
     ) -> None:
-        """`us_of` returns a time of the brokers in that of the run."""
+        """`us_of` converts a duration of the brokers to one of the run."""
         self._clock = clock
         self._rules = rules
         self._ports = ports
         self._us_of = us_of
         self._locking: set[int] = set()
-        """Clients with a request about locks on its way."""
+        """Clients with a request about locks in flight."""
         self._renews_us: dict[int, int] = {}
-        """When each client that holds locks asks for them again."""
+        """When each client that holds locks renews them."""
         self._names: Counter[int] = Counter()
-        """How often each client has taken another name."""
+        """How often each client has changed its name."""
 
     def beat(self, member_id: str, client: int) -> None:
-        """Join the group of ordered consumers, or say again that the client is there."""
+        """Send a heartbeat: join the group of ordered consumers, or stay in it."""
         consumer = Consumer(
             group_name=ORDERED, consume_type="CONSUME_PASSIVELY", message_model="CLUSTERING",
             consume_from_where="CONSUME_FROM_FIRST_OFFSET",
@@ -67,8 +67,8 @@ class OrderedConsumers:
         self._ports.ask(client, member_id, ask, lambda _: None)
 
     def lock(self, member_id: str, client: int) -> None:
-        """Lock all queues; the client counts on those of the answer for a while, and locks them
-        again before that ends.
+        """Lock all queues; the client relies on those in the answer for a while, and renews the
+        locks before that ends.
         """
         if client in self._locking or self._clock.now_us < self._renews_us.get(client, 0):
             return
@@ -87,10 +87,10 @@ class OrderedConsumers:
             self._locking.add(client)
 
     def unlock(self, member_id: str, client: int) -> None:
-        """Give all queues back: the client counts on them no longer.
+        """Unlock all queues: the client no longer relies on them.
 
-        If it does not learn whether they are free, it takes another name: the request may still
-        have its effect, after the client has locked them again.
+        If the client does not learn whether they are unlocked, it changes its name: the request may
+        still take effect after the client has locked them again.
         """
         if client in self._locking:
             return

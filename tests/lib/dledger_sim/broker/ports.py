@@ -12,7 +12,7 @@ ANSWER_S: Final = 3.0
 """How long a client of RocketMQ waits for an answer."""
 
 Answered: TypeAlias = Callable[[RemotingCommand | None], None]
-"""Called with the answer, or with None once a client no longer waits for it."""
+"""Called with the answer, or with None once the client stops waiting for it."""
 
 
 class Ask(NamedTuple):
@@ -49,7 +49,7 @@ class Port:
         return self._opaque
 
     def give_up(self, opaque: int) -> None:
-        """Wait for an answer no longer."""
+        """Stop waiting for an answer."""
         answered = self.waiting.pop(opaque, None)
         if answered is not None:
             answered(None)
@@ -80,7 +80,7 @@ class Ports:
     def __init__(
         self, wires: Wires, after: Callable[..., None], us_of: Callable[[float], int]
     ) -> None:
-        """`us_of` returns a time of the brokers in that of the run."""
+        """`us_of` converts a duration of the brokers to one of the run."""
         self._wires = wires
         self._after = after
         self._us_of = us_of
@@ -99,7 +99,7 @@ class Ports:
         answered: Answered,
         answer_s: float = ANSWER_S,
     ) -> bool:
-        """Send a request; False if the member cannot be reached, so that nothing is sent."""
+        """Send a request; return False, without sending, if the member cannot be reached."""
         port = self._ports.get((client, member_id))
         if port is None or not port.is_open:
             port = self._ports[client, member_id] = Port()

@@ -57,7 +57,7 @@ def host_of(member_id: str) -> str:
 
 
 class LeaderTold:
-    """Tells the broker of leaders, as `LeaderWatch` does."""
+    """Notifies the broker of leader changes, as `LeaderWatch` does."""
 
     def __init__(self, core: Raft) -> None:
         self._core = core
@@ -65,7 +65,7 @@ class LeaderTold:
         self._changed = asyncio.Event()
 
     def leader_view(self) -> Any:
-        """Return what a change of the leader changes."""
+        """Return a view whose token differs after each change of the leader."""
         core = self._core
         return SimpleNamespace(token=f"{core.leader_id} {core.term} {core.master}")
 
@@ -75,7 +75,7 @@ class LeaderTold:
             await self._changed.wait()
 
     def on_turn(self, _: int) -> None:
-        """Tell of a change."""
+        """Report a change."""
         token = self.leader_view().token
         if token != self._told:
             self._told = token
@@ -137,7 +137,7 @@ class SimEmbedding(Member):
         return super().read(first_index, last_index, bytes_max)
 
     def read_cached(self, fd: int, buffer: bytearray, at: int) -> int:
-        """See `Member`. Whether the page cache has it depends on the place, so that runs repeat."""
+        """See `Member`. Whether the cache has it depends on the place, for reproducible runs."""
         return os.preadv(fd, [buffer], at) if is_cached(at) else 0
 
 
@@ -199,13 +199,13 @@ class Program:
         return self._counters.values["queue_rebuilds"] > 0
 
     def end(self) -> None:
-        """End with the life of the member: nothing that still runs has an effect."""
+        """End with the life of the member; later calls have no effect."""
         self.loop.close()
         with self.loop.running(), contextlib.suppress(ValueError):  # it may be what ends it
             self._serving.close()
 
     def expire(self) -> None:
-        """End what has waited for too long, and go on with what can be written now."""
+        """End requests that have waited too long, and continue with those that can be written."""
         with self.loop.running():
             now_s = self.loop.time()
             self.idempotent.expire(now_s)
@@ -213,7 +213,7 @@ class Program:
             self.drafts.go_on()
 
     def applied(self) -> None:
-        """Tell the broker that a batch is applied."""
+        """Notify the broker that a batch is applied."""
         with self.loop.running():
             for listener in self.state.listeners:
                 listener(self.state.applied_index)

@@ -1,7 +1,7 @@
-"""Consumers that return messages which they could not use: to be delivered again, or dead letters.
+"""Consumers that return messages that they could not use, for redelivery or as dead letters.
 
-A consumer returns a message that it has pulled, once. Without an answer, it does not know whether
-the message will come back.
+A consumer returns a pulled message at most once. Without an answer, it does not know whether the
+message will be redelivered.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ _UNSURE: Final = (ResponseCode.SYSTEM_ERROR,)
 
 
 class Returners:
-    """The consumers that return messages: what they have pulled, and what they have returned."""
+    """The consumers that return messages, with the messages that they have pulled and returned."""
 
     def __init__(
         self, rules: BrokerRules, ports: Ports, make_group: Callable[[str, str], None]

@@ -1,4 +1,4 @@
-"""What stands under a simulated broker: the log, the state and the room in the log."""
+"""Stand-ins for the services under a simulated broker: log, state and room in the log."""
 
 import contextlib
 import threading
@@ -22,7 +22,7 @@ BODY_BYTES_MAX: Final = 1 << 20
 
 
 def is_cached(at: int) -> bool:
-    """Return whether the page cache has what is stored there: mostly, and the same in each run."""
+    """Return whether the page cache has this position: mostly, and the same in each run."""
     return at % 7 != 1
 
 
@@ -44,7 +44,7 @@ class ProgramMember(Protocol):
         """Run a turn of the core's loop."""
 
     def prove(self, answer: Answer) -> None:
-        """Answer once the member has proved that it leads, or cannot."""
+        """Answer once the member has proved that it leads, or has failed to."""
 
 
 class SimLogStore:

@@ -18,7 +18,7 @@ from dledger_sim.group.network import SHORTEST_US, SimNetwork
 from dledger_sim.runs.choices import Choices
 
 OUTSIDE: Final = ""
-"""Stands for a client, which is no member and always there."""
+"""The id of a client, which is not a member and always reachable."""
 _LINGER: Final = struct.Struct("ii")
 RESET_US: Final = 500
 """Time until the other side of a dead process's connection learns of its end."""
@@ -32,17 +32,17 @@ class Loop(Protocol):
         """Whether the life of its member is over."""
 
     def running(self) -> AbstractContextManager[None]:
-        """Let it be the running loop."""
+        """Make this the running loop until the block ends."""
 
     def raise_failure(self) -> None:
-        """Raise an error that nobody has handled."""
+        """Raise an unhandled error, if any."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object:
         """Call in the next turn."""
 
 
 class WireWorld(Protocol):
-    """What the connections need of the group."""
+    """The services of the group that connections need."""
 
     now_us: int
     conditions: Conditions
@@ -57,7 +57,7 @@ class WireWorld(Protocol):
 
 
 class Listener(NamedTuple):
-    """A port at which a member, or somebody outside, accepts connections."""
+    """A port at which a member, or a program outside the group, accepts connections."""
 
     loop: Loop | None
     factory: Callable[[], Any]
@@ -67,8 +67,8 @@ class Listener(NamedTuple):
 
 
 class EndSocket:
-    """The socket of one side, whose kernel drops what it has not sent if it is told to linger for
-    0 s. Otherwise it goes on sending after the connection was closed, and after the process died.
+    """The socket of one side. With a linger time of 0 s, its kernel drops unsent bytes on close.
+    Otherwise the kernel keeps sending after the connection was closed or the process died.
     """
 
     def __init__(self) -> None:
@@ -93,9 +93,9 @@ class End(asyncio.Transport):
         self.is_closed = False
         self.socket = EndSocket()
         self.is_dropped = False
-        """Whether what this side has sent, and had not arrived, is lost with the connection."""
+        """Whether bytes in transit from this side are lost with the connection."""
         self.last_arrival_us = 0
-        """When the last of what this side has sent arrives."""
+        """When the last bytes that this side has sent arrive."""
         self._wires = wires
         self._loop = loop
         self._name = name
@@ -104,7 +104,7 @@ class End(asyncio.Transport):
         self._unread: list[bytes] = []
 
     def made(self, protocol: Any) -> None:
-        """Begin: the protocol gets what arrives from now on."""
+        """Begin: the protocol receives the data that arrives from now on."""
         self._protocol = protocol
         self.call(lambda: protocol.connection_made(self))
 
@@ -118,7 +118,7 @@ class End(asyncio.Transport):
         self._loop.raise_failure()
 
     def take(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Receive data."""
         if self.is_closed:
             return
         if self._is_paused:
@@ -127,7 +127,7 @@ class End(asyncio.Transport):
         self.call(lambda: self._protocol.data_received(data))
 
     def lose(self) -> None:
-        """End, because the other side has."""
+        """End, because the other side has ended."""
         if not self.is_closed:
             self.is_closed = True
             protocol = self._protocol
@@ -191,18 +191,18 @@ class Wires:
     """All connections of a run."""
 
     def __init__(self, world: WireWorld, hosts: dict[str, str]) -> None:
-        """`hosts` has the member at each address."""
+        """`hosts` maps each address to its member."""
         self._world = world
         self._hosts = hosts
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._ends: defaultdict[str, dict[End, None]] = defaultdict(dict)
         self._held: list[tuple[str, str, Callable[[], None]]] = []
-        """What a cut holds back: sender, receiver, and what arrives then."""
+        """Deliveries that a cut holds back: sender, receiver, and the action on arrival."""
 
     def listen(
         self, loop: Loop | None, member_id: str, port: int, factory: Callable[[], Any]
     ) -> Listener:
-        """Accept connections at a port of a member; without a loop, of somebody outside."""
+        """Accept connections at a port of a member; without a loop, of a program outside."""
         listener = self._listeners[member_id, port] = Listener(loop, factory)
         return listener
 
@@ -289,7 +289,7 @@ class Wires:
                     self._world.when_up(side.member_id, side.lose)
 
     def heal(self) -> None:
-        """Let arrive what cuts have held back."""
+        """Deliver what cuts have held back."""
         held, self._held = self._held, []
         for number, (sender, receiver, action) in enumerate(held, 1):
             self._world.after(number, self._arrive, sender, receiver, action)
@@ -309,7 +309,7 @@ class Wires:
         end: End | None = None,
         extra_us: int = 0,
     ) -> None:
-        """Act when something arrives, after all that this end of a connection has sent before."""
+        """Act when something arrives, after everything that this end has sent before."""
         world = self._world
         travel_us = world.choices.delay_us(f"wire {sender}>{receiver}", world.conditions.delay_us)
         arrival_us = world.now_us + SHORTEST_US + travel_us + extra_us

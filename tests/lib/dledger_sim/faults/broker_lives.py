@@ -18,7 +18,7 @@ FAULTS: Final = (
     "fill_disk",
 )  # fmt: skip
 LOCKS_RATE: Final = 0.35
-"""Share of the seeds in which clients mostly ask for locks."""
+"""Share of the seeds in which clients mostly request locks."""
 DELAYS_RATE: Final = 0.15
 """Share of the seeds in which many messages are delayed, and outcomes often doubtful."""
 BATCH_MAX: Final = 3
@@ -37,7 +37,7 @@ def drawn(rng: random.Random) -> Conditions:
 def _with_locks(drawn: Conditions, rng: random.Random) -> Conditions:
     """Draw conditions under which the leases of locks end: half a minute of a client is a second of
     the run or less, and answers come within the second for which a client waits for a lock. No
-    member is paused for as long as a client counts on its lock.
+    member is paused for as long as a client relies on its lock.
     """
     faults = tuple(fault for fault in drawn.faults if fault != "pause")
     return dataclasses.replace(
@@ -49,7 +49,7 @@ def _with_locks(drawn: Conditions, rng: random.Random) -> Conditions:
 
 def _with_delays(drawn: Conditions, rng: random.Random) -> Conditions:
     """Draw conditions under which a leader often waits for its quorum for longer than a broker
-    does, but leads on: then the broker does not know whether a message was delivered.
+    does, but remains leader: then the broker does not know whether a message was delivered.
     """
     return dataclasses.replace(
         drawn, broker_speed=rng.choice((20, 40)), lock_rate=0.0, delay_rate=0.6,

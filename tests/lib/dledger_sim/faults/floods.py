@@ -15,7 +15,7 @@ CONNECTIONS = (1, 4, 20)
 
 
 def drawn(rng: random.Random) -> Conditions:
-    """Draw conditions of a group that loses nothing and nobody, under floods."""
+    """Draw conditions of a group that loses no messages and no members, under floods."""
     slowness = rng.choice(SLOWNESS)
     return Conditions(
         member_count=rng.choice((3, 3, 5)),
@@ -23,8 +23,8 @@ def drawn(rng: random.Random) -> Conditions:
         election_ticks=30,
         recall_ticks=30,
         push_entries_max=rng.choice((8, 64)),
-        # The group can do what its ordinary clients ask for. Where they ask for little, nothing
-        # but heartbeats shows that the leader is there.
+        # The group can handle its ordinary clients' requests. If these are few, only heartbeats
+        # show that the leader is alive.
         proposal_interval_us=rng.choice((5_000, 20_000, 200_000)) * max(1, slowness // 6),
         reads=0.2,
         delay_us=rng.choice((200, 1_000)),
@@ -38,7 +38,7 @@ def drawn(rng: random.Random) -> Conditions:
 
 
 def flood(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
-    """Let a crowd ask one member, or all, for as much as it can, for some election timeouts."""
+    """Let a crowd flood one member, or all, with requests for some election timeouts."""
     election_us = cluster.conditions.election_ticks * TICK_US
     kind, connections = rng.choice(sorted(KINDS)), rng.choice(CONNECTIONS)
     duration_us = rng.randint(1, 12) * election_us

@@ -79,7 +79,7 @@ def older_disk(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 def power_loss(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     """Let the host of one member lose power and what was not flushed yet. Then its leader may die,
-    once it has told what it remembers, and the others may be alone.
+    once it has reported what it remembers, and the others may be alone.
     """
     victim = rng.choice((target, *peers_of(cluster, target)))
     lost_us = 2 + rng.randrange(UNFLUSHED_US_MAX)
@@ -92,7 +92,7 @@ def power_loss(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
 
 def power_losses(cluster: SimCluster, target: str, rng: random.Random) -> Planned:
     """Let the hosts of a majority lose power at once, but not the target's. Then the target, which
-    may lead, may die once it has told what it remembers.
+    may lead, may die once it has reported what it remembers.
     """
     peers = peers_of(cluster, target)
     victims = rng.sample(peers, len(peers) // 2 + 1)

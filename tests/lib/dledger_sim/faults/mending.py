@@ -23,11 +23,11 @@ from dledger_store_files.folder_peer import FolderPeer
 
 _MEMORY: Final = Path("/dev/shm")
 _FOLDER: Final = str(_MEMORY) if _MEMORY.is_dir() else None
-"""Where files need no disk, if there is such a place."""
+"""A folder in memory, if there is one."""
 
 
 class MendOutcome(enum.Enum):
-    """What became of the damaged ranges of a log."""
+    """The outcome for the damaged ranges of a log."""
 
     DONE = "done"
     LATER = "later"

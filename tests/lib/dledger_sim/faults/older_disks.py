@@ -65,7 +65,7 @@ class OlderDisks:
         if not isinstance(message, PushResponse) or leader.raft is None:
             return
         if message.sender in self._checker.promises.outside:
-            return  # its removal is committed, and the leader pushes to it for a while
+            return  # its removal is committed, but the leader still pushes to it for a while
         if self._checker.reigns(message.receiver, term):
             index = leader.raft.match_indexes().get(message.sender, -1)
             chain = self._disks[message.receiver].cached[index].chain if index >= 0 else 0

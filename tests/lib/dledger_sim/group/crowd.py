@@ -1,7 +1,7 @@
-"""Clients that ask for as much as they can, and what their requests cost the member's event loop.
+"""Clients that request as much as they can, and the cost of their requests for the event loop.
 
-The costs are those that were measured on a member. How much one request may cost is decided by the
-node's own bounds: `services.entries`, `services.ranges`, `protocol.decoding` and the slices of
+The costs were measured on a member. How much one request may cost is limited by the node's own
+bounds: `services.entries`, `services.ranges`, `protocol.decoding` and the slices of
 `InputTurns` and `ReadTurns`.
 """
 
@@ -38,7 +38,7 @@ RANGE_BYTE_US: Final = 0.00015
 LOG_ENTRIES: Final = 250_000
 """Length of the log that the crowd reads; it is not the group's."""
 GREED_BYTES: Final = 1 << 30
-"""What a greedy client asks for, and a greedy frame holds."""
+"""The size that a greedy client requests, and that of a greedy frame."""
 JSON_BYTES: Final = 5 << 20
 HEADER_BYTES: Final = 48
 BODY_BYTES: Final = {"reads of tiny entries": 0, "reads of long entries": 16 << 10}
@@ -50,7 +50,7 @@ TAILS_PER_CONNECTION: Final = 20
 
 
 class _CountingStore:
-    """Stands in for the store of `read_entries`, and notes how much is read."""
+    """Replaces the store of `read_entries`, and counts how much is read."""
 
     def __init__(self, body_bytes: int) -> None:
         self._entry_bytes = HEADER_BYTES + body_bytes
@@ -104,21 +104,21 @@ class CrowdConnection:
     unread_since_s: float | None = None
 
     def __init__(self, kind: str, machine: Machine, until_us: int) -> None:
-        """`kind` is one of KINDS; the client asks until a time."""
+        """`kind` is one of KINDS; the client sends requests until `until_us`."""
         self.reads_waiting = 0
         self._kind = kind
         self._machine = machine
         self._until_us = until_us
 
     def begin(self) -> None:
-        """Send the first requests; or wait for entries, which needs no further input."""
+        """Send the first requests, or wait for entries, which needs no further input."""
         if self._kind == TAILS:
             self._machine.tails.append(self)
             return
         self._machine.input_turns.ready(self)
 
     def take_input(self, until_s: float) -> bool:
-        """See `InputTurns`: what `Connection` does, with requests that never end."""
+        """See `InputTurns`. Act as `Connection` does, with an endless supply of requests."""
         handled, machine = 0, self._machine
         decoded_bytes = min(real_connection.DECODED_BYTES, GREED_BYTES)
         if self._has_input():
@@ -139,7 +139,7 @@ class CrowdConnection:
 
     @property
     def is_there(self) -> bool:
-        """Whether the client still asks."""
+        """Whether the client still sends requests."""
         return not self._machine.is_calm and self._machine.events.now_us < self._until_us
 
     def _has_input(self) -> bool:
@@ -192,7 +192,7 @@ class ModestConnection:
     def __init__(self, machine: Machine) -> None:
         self.reads_waiting = 0
         self.waits = False
-        """Whether its read is not answered yet."""
+        """Whether the client's read is not answered yet."""
         self._machine = machine
         self.requests: deque[tuple[int, Callback]] = deque()
         """The times and the work of the requests that are not handled yet."""

@@ -1,4 +1,4 @@
-"""The event loop of one member in virtual time: one callback after the other, and each takes time.
+"""The event loop of one member in virtual time: callbacks run one at a time, and each takes time.
 
 The node's own `ReadTurns`, `InputTurns` and `TickClock` run on it.
 """
@@ -25,12 +25,12 @@ class EventLoop:
         self._is_planned = False
 
     def call_soon(self, callback: Callback) -> None:
-        """Run a callback after all that wait already."""
+        """Run a callback after all that are already waiting."""
         self._ready.append(callback)
         self._plan()
 
     def work(self, fast_us: float) -> None:
-        """Let the callback that runs now take so much time of a fast machine."""
+        """Let the current callback take this much time of a fast machine."""
         self._worked_us += int(fast_us * self._slowness)
 
     def after(self, fast_us: float, callback: Callable[..., None], *arguments: object) -> None:
@@ -43,12 +43,12 @@ class EventLoop:
         self.call_soon(run)
 
     def now_s(self) -> float:
-        """Return the time in seconds, with what the present callback has worked."""
+        """Return the time in seconds, including the work of the current callback so far."""
         return (self._events.now_us + self._worked_us) / 1e6
 
     @property
     def worked_us(self) -> float:
-        """What the present callback has worked, in time of a fast machine."""
+        """The work of the current callback so far, in time of a fast machine."""
         return self._worked_us / self._slowness
 
     def _plan(self) -> None:

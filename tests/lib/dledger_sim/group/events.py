@@ -13,7 +13,7 @@ Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
 class Events(abc.ABC):
-    """The planned events, and the present time."""
+    """The planned events, and the current time."""
 
     def __init__(self) -> None:
         self.now_us = 0

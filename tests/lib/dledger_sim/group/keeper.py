@@ -1,7 +1,7 @@
 """The keeper of a member's state: applies entries, and saves, fetches and sends snapshots.
 
-It stands for `StateKeeper`, `Applying` and `Installs` of `dledger_node.state_machine`; their
-threads are events here. The node's own `restore`, `fetch`, `send` and `store.log.retention` make
+It replaces `StateKeeper`, `Applying` and `Installs` of `dledger_node.state_machine`; their threads
+are events here. The node's own `restore`, `fetch`, `send` and `store.log.retention` make
 the decisions.
 """
 
@@ -79,7 +79,7 @@ class SimKeeper:
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         """Restore the state from the disk."""
         self.told: Callable[[], Told] = lambda: Told(index=-1, is_settled=False)
-        """Returns what a leader has told this member."""
+        """Returns what this member has learned from a leader."""
         self.snapshots = SimSnapshots(disk, conditions.snapshots_reserved)
         self._member_id = member_id
         self._conditions = conditions
@@ -121,7 +121,7 @@ class SimKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the state is behind the log, as `StateKeeper` tells it."""
+        """Whether the state is behind the log, as `StateKeeper` defines it."""
         return self._catching_up.is_behind
 
     def settle(self, committed_index: int) -> None:
@@ -157,7 +157,7 @@ class SimKeeper:
                 return False
 
     def may_begin_at(self, first_index: int, committed_index: int) -> int:
-        """Return the new front of the log if retention wants to remove all before an entry."""
+        """Return the new front of the log if retention is to remove all entries before one."""
         situation = Situation(
             now_s=0.0,
             local_hour=0,

@@ -1,7 +1,7 @@
-"""A disk under AsyncFlush: what the kernel holds counts, and survives the death of a process.
+"""A disk under AsyncFlush: writes in the kernel count, and survive the death of a process.
 
-Only a loss of power takes it away. The strike `power_loss` copies the disk, which stands for the
-last flush, and rolls the log back to the copy; term and vote are always flushed.
+Only a power loss removes them. The strike `power_loss` copies the disk, as if it were the last
+flush, and rolls the log back to the copy; term and vote are always flushed.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class KernelDisk(SimDisk):
     """Whether the kernel holds writes that no flush has begun to take to the disk."""
 
     in_sync: bool = False
-    """Whether the member runs with SyncFlush, and so confirms only what is flushed."""
+    """Whether the member runs with SyncFlush, and so confirms only flushed entries."""
     flushed_count: int = 0
     """Number of entries that are on the disk; a start flushes the whole log."""
 

@@ -1,4 +1,4 @@
-"""A group whose members' work takes time, under clients that ask for as much as they can."""
+"""A group whose members' work takes time, under clients that request as much as they can."""
 
 import random
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class LoadedCluster(SimCluster):
         super().__init__(conditions, rng, transcript, choices=choices, coverage=coverage)
 
     def flood(self, kind: str, member_id: str, connections: int, duration_us: int) -> None:
-        """Let a crowd ask a member for as much as it can, and a modest client for little."""
+        """Let a crowd flood a member with requests, while a modest client sends few."""
         self._note(member_id, f"is asked for {kind} by {connections} connections")
         self.fault_count += 1
         machine = self._machine(member_id)
@@ -57,7 +57,7 @@ class LoadedCluster(SimCluster):
         self.after(duration_us, self._leave, machine, connections)
 
     def calm(self, conditions: Conditions) -> None:
-        """See `SimCluster`. The crowds leave."""
+        """See `SimCluster`. The crowds disconnect."""
         for machine in self._machines.values():
             machine.is_calm = True
         super().calm(conditions)

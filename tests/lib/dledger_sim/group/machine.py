@@ -1,4 +1,4 @@
-"""What one member's process has besides its core: an event loop, a clock and the turns of clients.
+"""One member's process around its core: an event loop, a clock and the turns of clients.
 
 The clock and the turns are the node's own.
 """
@@ -52,13 +52,13 @@ class Machine:
         return max(0, int((self._clock.due_s - self.events.now_us / 1e6) * 1e6)), elapsed_ticks
 
     def of_clients(self, work: Callable[[], None]) -> None:
-        """Do work that clients cause in the loop, now."""
+        """Do work in the loop now that clients cause."""
         self._before_us = self.loop.worked_us
         work()
         self.judge()
 
     def judge(self) -> None:
-        """Check what clients have caused in this turn so far."""
+        """Check the work that clients have caused in this turn so far."""
         self.rules.worked_for_clients(self.loop.worked_us - self._before_us)
 
     def committed(self) -> None:

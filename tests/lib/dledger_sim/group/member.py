@@ -41,7 +41,7 @@ class SimMember:
         self.disk = disk
         self.raft: Raft | None = None
         self.life = 0
-        """Number of the present incarnation; events planned by an earlier one are dropped."""
+        """Number of the current incarnation; events planned by an earlier one are dropped."""
         self.paused_until_us = 0
         self._counted_us = 0
         """The time up to which `elapsed_ticks` has counted."""
@@ -205,7 +205,7 @@ class SimMember:
             operation.answer(Answer.REFUSED, self._world.now_us)
 
     def read(self, operation: Operation) -> None:
-        """Handle a read of one entry, if this member is the master or serves reads all the same."""
+        """Handle a read of one entry, if this member is the master or serves reads anyway."""
         assert self.raft is not None
         index, now_us = operation.index, self._world.now_us
         serves = self.raft.master or self.follower_reads is not None

@@ -1,7 +1,7 @@
 """A simulated log as the files that a real member would have, rotten bytes included.
 
-Every member stores an entry at the same position, so their files differ only in what has rotted and
-in where they end.
+Every member stores an entry at the same position, so their files differ only in rotten bytes and in
+length.
 """
 
 import random
@@ -22,7 +22,7 @@ _PADDING = 8
 def write_files(disk: SimDisk, root: Path, member_id: str) -> Log:
     """Write the durable log of a disk, and let its rotten entries rot; the folder must not exist.
 
-    The same bytes rot whenever this is called, but other ones on other members.
+    Each call rots the same bytes of a member, and different ones on different members.
     """
     log = write_log(root, [_stored(at, one) for at, one in enumerate(disk.durable)], SHAPE)
     for index in disk.rotten:

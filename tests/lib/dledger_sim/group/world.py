@@ -16,7 +16,7 @@ class World(Protocol):
 
     now_us: int
     conditions: Conditions
-    """The present conditions; calm after the faults have ended."""
+    """The current conditions; calm after the faults have ended."""
     choices: Choices
     checker: Checker
     states: States
@@ -42,4 +42,4 @@ class World(Protocol):
         """Finish a member's flush later, unless the member crashes before."""
 
     def moment(self, moment: Moment, member_id: str) -> None:
-        """Tell the nemesis that a moment has come."""
+        """Notify the nemesis of a moment."""

@@ -1,7 +1,7 @@
 """Judges: the rules that no run may break.
 
 What belongs here: checks of disks, messages and answers. A judge never inspects a core beyond what
-the core tells its shell.
+the core reports to its shell.
 
 - `checker`: the committed log and its leaders; all other judges are parts of it
 - `promise_rules`: terms, votes, and lost or rolled-back disks

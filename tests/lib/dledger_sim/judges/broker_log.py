@@ -1,6 +1,6 @@
 """The committed log of brokers as an outsider reads it: messages, their queues and offsets.
 
-It uses the formats alone, nothing of the broker.
+This module uses only the formats, and no code of the broker.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ class Message(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """What a queue had before its topic was deleted."""
+    """The content of a queue before its topic was deleted."""
 
     index: int  # type: ignore[assignment]  # as in `Message`
     """The index of the entry that deleted it."""
@@ -55,21 +55,21 @@ class Deleted(NamedTuple):
 
 
 def key_of(record: MessageRecord) -> bytes:
-    """Return what tells a message from all others of clients, also once it was returned."""
+    """Return the key that distinguishes a client's message from others, even if returned."""
     times = record.reconsume_times
     return record.body + b" returned %d" % times if times else bytes(record.body)
 
 
 class BrokerLog:
-    """The messages of the committed log, which grows."""
+    """The messages of the growing committed log."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.queues: defaultdict[Place, list[Message]] = defaultdict(list)
         """The messages of each queue, by their queue offsets."""
         self.stored: dict[tuple[bytes, bool], Message] = {}
-        """By body, and whether the message waits for its delivery."""
+        """The messages by body, and whether each waits for its delivery."""
         self.deleted: defaultdict[Place, list[Deleted]] = defaultdict(list)
-        """What each queue had before each deletion of its topic."""
+        """The content of each queue before each deletion of its topic."""
         self.deleted_at: defaultdict[str, list[int]] = defaultdict(list)
         """The indexes of the entries that deleted each topic."""
         self.delayed_count = 0
@@ -117,17 +117,17 @@ class BrokerLog:
             self._delete(change.topic, message.index)
 
     def _delete(self, topic: str, index: int) -> None:
-        """Let a topic of this name begin again."""
+        """Delete a topic; one of the same name begins empty."""
         self.deleted_at[topic].append(index)
         for place in [place for place in self.queues if place.topic == topic]:
             self.deleted[place].append(Deleted(index, self.queues.pop(place)))
 
     def queue(self, place: Place) -> list[Message]:
-        """Return what a queue has; nothing if its topic does not exist, which stays so."""
+        """Return the messages of a queue, without creating one for a missing topic."""
         return self.queues.get(place, [])
 
     def readable(self, place: Place, after_index: int) -> list[list[Message]]:
-        """Return what a queue has, and what it had before deletions after an entry."""
+        """Return the messages of a queue, now and before each deletion after an entry."""
         before = [each.messages for each in self.deleted[place] if each.index > after_index]
         return [self.queue(place), *before]
 
@@ -145,7 +145,7 @@ class BrokerLog:
     def _check_delivery(self, message: Message) -> None:
         """Check that a delayed message was stored before, and is delivered no sooner than due.
 
-        If another leader stored it, the delivery may be early by what their clocks differ.
+        If another leader stored it, the delivery may be early by the difference of their clocks.
         """
         waiting = self.stored.get((message.key, True))
         if waiting is None:

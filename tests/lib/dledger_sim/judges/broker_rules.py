@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class OffsetKey(NamedTuple):
-    """Where a group continues in a queue. Each group here has one client."""
+    """A group and a queue in which it continues. Each group here has one client."""
 
     group: str
     topic: str
@@ -31,14 +31,14 @@ class Commits:
     asked: int = -1
     acknowledged: int = -1
     doubtful: set[int] = field(default_factory=set)
-    """Commits whose end is not known, and which may still have their effect."""
+    """Commits whose outcome is unknown, and which may still take effect."""
     gone: int = -1
     """Commits up to this one were acknowledged before the topic or the group was deleted."""
     perhaps_gone: int = -1
-    """Commits up to this one may have been, since they were asked for before the deletion ended."""
+    """Commits up to this one may be gone, since they were requested before the deletion ended."""
 
     def allows(self, offset: int) -> bool:
-        """Return whether the group may continue there; -1 stands for no offset."""
+        """Return whether the group may continue there; -1 means no offset."""
         if offset < 0:
             return self.acknowledged <= self.perhaps_gone
         if offset in self.doubtful:
@@ -48,7 +48,7 @@ class Commits:
 
 @dataclass(slots=True)
 class Holding:
-    """A client that counts on its lock of a queue."""
+    """A client that relies on its lock of a queue."""
 
     client: int
     until_us: int
@@ -59,14 +59,14 @@ class BrokerRules:
 
     def __init__(self, log: BrokerLog, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
-        """What was checked, by name."""
+        """Numbers of checks, by name."""
         self._log = log
         self._clock = clock
         self._refused: set[bytes] = set()
         self._commits: defaultdict[OffsetKey, Commits] = defaultdict(Commits)
         self._holdings: dict[int, Holding] = {}
         self._perhaps_deleted: set[str] = set()
-        """Topics and groups whose deletion may still have its effect, at any time."""
+        """Topics and groups whose deletion may still take effect at any time."""
 
     # -- sends -------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class BrokerRules:
         self.counts["returns_acknowledged"] += 1
 
     def refused(self, keys: Sequence[bytes]) -> None:
-        """Take note that a client was told that its messages are not stored, and never will be."""
+        """Note a refusal: the messages are not stored, and never will be."""
         self._refused.update(keys)
         self.counts["sends_refused"] += len(keys)
 
@@ -147,7 +147,7 @@ class BrokerRules:
         queue = self._log.queue(place)
         if self._log.deleted_at[place.topic]:
             self.counts["pulls_moved_after_deletions"] += 1
-            return  # a queue of the same name has begun anew
+            return  # a queue of the same name has begun since
         if next_offset < offset:
             raise ViolationError(
                 "a consumer is not sent back", f"from {offset} to {next_offset} of {place}"
@@ -170,7 +170,7 @@ class BrokerRules:
         return commits.asked
 
     def commit_ends(self, key: OffsetKey, offset: int, *, acknowledged: bool) -> None:
-        """Take note of the answer to a commit; without one, it may still have its effect."""
+        """Note the answer to a commit; without one, the commit may still take effect."""
         if acknowledged:
             commits = self._commits[key]
             commits.doubtful.discard(offset)
@@ -178,7 +178,7 @@ class BrokerRules:
             self.counts["commits_acknowledged"] += 1
 
     def query_begins(self, key: OffsetKey) -> int:
-        """Return up to where the offsets of a key are gone with their topic or their group."""
+        """Return the last offset of a key that is gone with its topic or its group."""
         return self._commits[key].gone
 
     def queried(self, key: OffsetKey, offset: int | None, gone: int = -1) -> None:
@@ -195,7 +195,7 @@ class BrokerRules:
         self.counts["offsets_queried"] += 1
 
     def judge_offset(self, key: OffsetKey, offset: int | None) -> None:
-        """Check where a group continues in the end: an acknowledged commit survives."""
+        """Check where a group continues at the end: an acknowledged commit survives."""
         commits = self._commits[key]
         if offset is None and not self._perhaps_deleted.isdisjoint((key.group, key.topic)):
             return
@@ -207,13 +207,13 @@ class BrokerRules:
 
     @property
     def offset_keys(self) -> list[OffsetKey]:
-        """Return all keys of which an offset was committed."""
+        """Return all keys with a committed offset."""
         return [key for key, commits in self._commits.items() if commits.acknowledged >= 0]
 
     # -- deletions ---------------------------------------------------------------------------------
 
     def deletion_begins(self, name: str) -> dict[OffsetKey, int]:
-        """Return the acknowledged offsets that the deletion of a topic or a group takes along."""
+        """Return the acknowledged offsets that the deletion of a topic or a group removes."""
         self._perhaps_deleted.add(name)
         return {
             key: commits.acknowledged
@@ -222,8 +222,8 @@ class BrokerRules:
         }
 
     def deletion_ends(self, name: str, before: dict[OffsetKey, int], *, is_last: bool) -> None:
-        """Take note that a deletion has had its effect. Offsets that were committed meanwhile may
-        be gone with it. `is_last` says that no other deletion of this name may still have one.
+        """Note that a deletion has taken effect. Offsets that were committed meanwhile may be gone
+        with it. `is_last` says that no other deletion of this name may still take effect.
         """
         if is_last:
             self._perhaps_deleted.discard(name)
@@ -237,7 +237,7 @@ class BrokerRules:
     # -- locks -------------------------------------------------------------------------------------
 
     def locked(self, client: int, queue_ids: Sequence[int], valid_us: int) -> None:
-        """Check that no other client counts on its locks of these queues."""
+        """Check that no other client relies on its locks of these queues."""
         now_us = self._clock.now_us
         for queue_id in queue_ids:
             before = self._holdings.get(queue_id)
@@ -250,7 +250,7 @@ class BrokerRules:
         self.counts["locks"] += len(queue_ids)
 
     def unlocked(self, client: int, kept: Sequence[int] = ()) -> None:
-        """Take note that a client counts on its other locks no longer."""
+        """Note that a client no longer relies on its other locks."""
         for queue_id, holding in list(self._holdings.items()):
             if holding.client == client and queue_id not in kept:
                 del self._holdings[queue_id]
@@ -258,7 +258,7 @@ class BrokerRules:
     # -- the end -----------------------------------------------------------------------------------
 
     def judge_end(self) -> None:
-        """Check that nothing is in the log that was refused."""
+        """Check that no refused message is in the log."""
         self.counts["delayed"] += self._log.delayed_count
         for key, waits in self._log.stored:
             if key in self._refused:

@@ -1,4 +1,4 @@
-"""The rules for groups under nothing but the load of clients."""
+"""The rules for groups whose only fault is the load of clients."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ TURN_WALL_US: Final = 4_000
 """The slices of a turn, which are bounds of time on any machine."""
 READS_WAITING_LIMIT: Final = 64
 QUEUES: Final = 2
-"""A request waits for the turn of its input, and a read once more."""
+"""Number of queues: a request waits for the turn of its input, and a read once more."""
 OTHERS: Final = 8
-"""Connections that are not counted."""
+"""Number of further connections, which are not counted."""
 
 
 class LoadRules:

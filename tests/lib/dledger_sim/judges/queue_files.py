@@ -1,5 +1,5 @@
-"""What the files of a member's consume queues still have of deleted topics. They should have none
-of it: the messages of a topic that is created again would lie beside the old ones.
+"""Finds units of deleted topics in the files of a member's consume queues. There should be none:
+the messages of a topic that is created again would be mixed with the old ones.
 """
 
 from collections.abc import Collection

@@ -72,8 +72,8 @@ def settle(cluster: SimCluster) -> None:
 
 def waits_for_outsider(cluster: SimCluster) -> bool:
     """Return whether a voter lost confirmed entries that only running members have which may not
-    lead: learners and removed members (AsyncFlush). By contract the group then waits for a person,
-    because the voter cannot tell whether the entries were committed.
+    lead: learners and removed members (AsyncFlush). By contract the group then waits for an
+    administrator, because the voter cannot know whether the entries were committed.
     """
     able: list[LogEnd] = []
     unable: list[LogEnd] = []

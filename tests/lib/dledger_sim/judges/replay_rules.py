@@ -1,4 +1,4 @@
-"""The judge of members whose state is behind: they lead only if no member that is ready can."""
+"""The judge of members whose state is behind: they lead only if no ready member can."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dledger_sim.judges.violation import ViolationError
 
 
 class ReplayRules:
-    """Follows which members are up, and which of them are behind, by their ticks.
+    """Tracks which members are up, and which of them are behind, by their ticks.
 
     A member is behind, here, until it has applied what it knew to be committed at its start.
     """
@@ -23,7 +23,7 @@ class ReplayRules:
         self._behind: dict[str, bool] = {}
         """Whether each member that is up is behind."""
         self._targets: dict[str, int] = {}
-        """What each member knew to be committed at its start."""
+        """The index that each member knew to be committed at its start."""
         self._leader_id = ""
         self._successors: set[str] = set()
         """Members that were ready when the last leader died, if none has died since."""
@@ -33,7 +33,7 @@ class ReplayRules:
         self._targets[member_id] = committed_index
 
     def ticks(self, member_id: str, applied_index: int) -> None:
-        """Take note of what a member has applied, as its core is told with a tick."""
+        """Note the applied index that a member's core receives with a tick."""
         self._behind[member_id] = applied_index < self._targets[member_id]
 
     def died(self, member_id: str) -> None:
@@ -44,7 +44,7 @@ class ReplayRules:
         self._leader_id = "" if member_id == self._leader_id else self._leader_id
 
     def sending(self, message: Message) -> None:
-        """Check rule 46: no member whose state is behind takes a leadership that it is handed."""
+        """Check rule 46: no member whose state is behind accepts a transferred leadership."""
         match message:
             case VoteRequest(take_leadership=True) if self._is_behind(message.sender):
                 raise ViolationError(
@@ -55,9 +55,9 @@ class ReplayRules:
                 pass
 
     def elected(self, member_id: str) -> None:
-        """Check rule 47: a member that is ready, and has as much, leads before one that is behind.
+        """Check rule 47: a ready member with the same log leads before one that is behind.
 
-        Only calm groups keep it: elsewhere, the one that is ready may be cut off.
+        Only calm groups keep this rule: in others, the ready member may be cut off.
         """
         successors, self._successors = self._successors, set()
         self._leader_id = member_id

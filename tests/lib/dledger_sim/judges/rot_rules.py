@@ -30,7 +30,7 @@ class RotRules:
     def mended(self, member_id: str, wrong: Sequence[int], *, is_done: bool) -> None:
         """Check rule 35 after a member has mended its log: it is as it was before it rotted.
 
-        `wrong` are the entries that differ; `is_done` tells whether the member believes that all
+        `wrong` are the entries that differ; `is_done` says whether the member believes that all
         are mended.
         """
         rotten = self._disks[member_id].rotten

@@ -61,7 +61,7 @@ class StateRules:
     def removes_front(self, member_id: str, first_index: int) -> None:
         """Check rule 29: every intact snapshot includes the entries that the log front loses.
 
-        A member that has not noticed that all of its snapshots are damaged goes by those.
+        A member that has not noticed that all of its snapshots are damaged relies on them.
         """
         self.counts["fronts_removed"] += 1
         snapshots = self._disks[member_id].snapshots

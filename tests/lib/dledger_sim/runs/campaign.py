@@ -54,9 +54,9 @@ class Totals:
     replay_counts: Counter[str] = field(default_factory=Counter)
     """Elections by whether the leader's state was behind."""
     load_counts: Counter[str] = field(default_factory=Counter)
-    """What the rules for the load of clients have checked."""
+    """Checks of the rules for the load of clients, by name."""
     broker_counts: Counter[str] = field(default_factory=Counter)
-    """What the rules for brokers have checked."""
+    """Checks of the rules for brokers, by name."""
 
     def add(self, other: "Totals") -> None:
         """Add the counts of another part."""

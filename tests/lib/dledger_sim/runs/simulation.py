@@ -43,9 +43,9 @@ class Summary:
     replay_counts: Counter[str]
     """Elections by whether the leader's state was behind."""
     load_counts: Counter[str]
-    """What the rules for the load of clients have checked; empty if work takes no time."""
+    """Checks of the rules for the load of clients; empty if work takes no time."""
     broker_counts: Counter[str]
-    """What the rules for brokers have checked; empty without brokers."""
+    """Checks of the rules for brokers; empty without brokers."""
 
 
 @dataclass(slots=True, kw_only=True)

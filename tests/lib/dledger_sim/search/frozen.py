@@ -1,4 +1,4 @@
-"""A member's state as a value: with time taken out of it, as a key, and as bytes to go on from."""
+"""A member's state as a value: without time, as a key, and as bytes from which to continue."""
 
 import io
 import pickle
@@ -18,18 +18,18 @@ from dledger_node.raft.ready import HardState
 LONG_TICKS = 1_000_000
 TIME_SUFFIXES = ("_tick", "_ticks", "_due", "_since", "deadline")
 SAME_FOR_ALL = ("config", "randint", "refusals", "elections", "last_election")
-"""What a member's states do not differ in."""
+"""Attributes that are the same in all states of a member."""
 
 
 def lowest(low: int, high: int) -> int:
-    """Stand for chance: how long anything takes is not looked at."""
+    """Replace random choices of durations, which the search does not explore."""
     return low
 
 
 def stop_clock(member: Any, *, marks: bool) -> None:
-    """Set all that is a time to the same moment, and all that only counts to nothing: neither how
-    long ago something was is explored, nor how often. `marks` tells whether anybody may ask for
-    them; who does not restart, or does not ask, needs none.
+    """Set all times to the same moment, and all mere counters to zero: neither how long ago nor how
+    often something happened is explored. `marks` says whether any member may ask for marks; if no
+    member restarts, or none asks, marks are not needed.
     """
     member.refusals.clear()
     member.marks = dict(sorted(member.marks.items())) if marks else {}
@@ -50,37 +50,37 @@ def stop_clock(member: Any, *, marks: bool) -> None:
 
 
 def rank(member: Any) -> int:
-    """How far a member has come: a sum of what hardly ever goes back within a term."""
+    """Return a member's progress: a sum of values that rarely decrease within a term."""
     role_state = member.role_state
-    told = 3 * member.term + 4 * (
+    total = 3 * member.term + 4 * (
         member.log.end_index + member.committed_index + member.durable_index
     )
     if isinstance(role_state, Leader):
-        told += role_state.heartbeat_round
+        total += role_state.heartbeat_round
         for one in role_state.progress.values():
-            told += 2 * one.probe + 6 * one.match_index + one.next_index + one.answered_round
-            told += one.state is PushState.APPEND
+            total += 2 * one.probe + 6 * one.match_index + one.next_index + one.answered_round
+            total += one.state is PushState.APPEND
     elif isinstance(role_state, Follower):
-        told += 2 * (role_state.verified_index + role_state.acknowledged_index) + 3 * bool(
+        total += 2 * (role_state.verified_index + role_state.acknowledged_index) + 3 * bool(
             role_state.leader_id
         )
     else:
-        told += len(role_state.votes)
-    return int(told)
+        total += len(role_state.votes)
+    return int(total)
 
 
 # -- bytes -----------------------------------------------------------------------------------------
 
 
 class Bytes:
-    """Cores as bytes. What never changes is shared between all that are made of them."""
+    """Cores as bytes. Values that never change are shared between all cores made of them."""
 
     def __init__(self) -> None:
         self._shared: list[Any] = []
         self._numbers: dict[Any, int] = {}
 
     def of(self, raft: Raft) -> bytes:
-        """Keep a core."""
+        """Return a core as bytes."""
         file = io.BytesIO()
         pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
         pickler.persistent_id = self._number  # type: ignore[method-assign]
@@ -88,7 +88,7 @@ class Bytes:
         return file.getvalue()
 
     def raft(self, blob: bytes) -> Raft:
-        """Make a core as it was kept."""
+        """Recreate a core from its bytes."""
         unpickler = pickle.Unpickler(io.BytesIO(blob))
         unpickler.persistent_load = self._shared.__getitem__  # type: ignore[method-assign]
         raft = unpickler.load()
@@ -110,7 +110,7 @@ class Bytes:
 
 @dataclass
 class _Mutable:
-    """Stands for all that is no frozen dataclass."""
+    """A mutable dataclass, whose parameters are the default for other types."""
 
 
 _MUTABLE = _Mutable.__dataclass_params__  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ _TIMES: dict[type, tuple[str, ...]] = {}
 
 
 def frozen(value: Any) -> Any:
-    """A value with the same contents that can be a key."""
+    """Return a value with the same content that can be a key."""
     kind = type(value)
     how = _HOW.get(kind)
     if how is None:

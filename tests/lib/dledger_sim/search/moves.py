@@ -47,7 +47,7 @@ class MoveTable:
         self.relevant: list[int] = []
         """For each state of a member, the set of all messages that may have an effect."""
         self.kinds: list[int] = []
-        """For each state of a member, a number for what the judge sees of it."""
+        """For each state of a member, a number for the part that the judge sees."""
         self._members = members
         self._shifts = shifts
         self._crash_shift = crash_shift
@@ -55,7 +55,7 @@ class MoveTable:
         self._kept_count = 0
 
     def add(self, state: int) -> None:
-        """Make room for what is kept for a new state of a member."""
+        """Make room for the moves of a new state of a member."""
         seen, whose = self._members.seen[state], self._members.whose[state]
         self.kinds.append(self._kind_numbers.setdefault(seen, len(self._kind_numbers)))
         self.relevant.append(self._members.addressed[whose])

@@ -38,7 +38,7 @@ class CoreDriver:
     """The core of n0 in a group of n0, n1 and so on.
 
     `terms` are the terms of the durable entries at the start. The disk says by default that the
-    member has always run in its present flush mode.
+    member has always run in its current flush mode.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Script:
 
 
 def performed(text: str) -> str:
-    """Perform a script; return its text with the present effect below each command."""
+    """Perform a script; return its text with the current effect below each command."""
     script, lines, head = Script(), [], True
     for line in text.splitlines():
         if line.startswith("> "):
