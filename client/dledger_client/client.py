@@ -299,7 +299,7 @@ class DLedgerClient:
 
         `term` is the leader's term; only Java servers, which do not report it, need it. Raises
         RefusedError if the member does not exist, lags too far behind or did not take over in
-        time, also when tried again; OutcomeUnknownError if the response was lost and the member is
+        time, even when retried; OutcomeUnknownError if the response was lost and the member is
         not the leader yet, or if it took over and no member names it as the leader afterwards.
         """
         given.check_text(transferee_id, "transferee_id")

@@ -73,7 +73,7 @@ class BadAnswerError(ClientError):
 class OutcomeUnknownError(ClientError):
     """The request may have had its effect, or may still have it.
 
-    An append that is sent again may be in the log twice. A membership change may be repeated.
+    An append that is resent may be in the log twice. A membership change may be repeated.
     """
 
 

@@ -1,4 +1,4 @@
-"""Opening files that may make the opener wait: a named pipe waits for its other end."""
+"""Opening files without blocking the event loop: a named pipe waits for its other end."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ async def open_file(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file and return its descriptor. Raises OSError.
 
     A daemon thread opens it, so that a cancellation ends the wait. The thread then ends with the
-    process, or closes what it has opened too late.
+    process, or closes a file that it opened too late.
     """
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[int] = loop.create_future()

@@ -251,7 +251,7 @@ class Producer:
         self._send_waiting()
 
     def _has_ended(self, call: Call) -> bool:
-        """Whether the dispatcher would end the call instead of sending it."""
+        """Return whether the dispatcher would end the call instead of sending it."""
         return call.answer.done() or call.deadline_s <= self._loop.time()
 
 

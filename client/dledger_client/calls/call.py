@@ -135,7 +135,7 @@ _SPLIT_CODES: Final = (DLedgerResponseCode.UNSUPPORTED, DLedgerResponseCode.SEQU
 
 
 def must_be_split(kind: CallKind, answer: "Message | ClientError") -> bool:
-    """Whether a member refused a batch whose bodies it may accept one by one."""
+    """Return whether a member refused a batch whose bodies it may accept one by one."""
     return (
         kind in (APPEND_BATCH, APPEND_IDEMPOTENT_BATCH)
         and isinstance(answer, RefusedError)

@@ -66,9 +66,9 @@ class MemberReads:
         self._waiting: deque[Call] = deque()
         self._choice: asyncio.Task[None] | None = None
         self._avoided: dict[tuple[str, int], float] = {}
-        """Until when a member gets no read, by host and port."""
+        """Time until which a member gets no read, by host and port."""
         self._leader_until_s = 0.0
-        """Until when the leader gets all reads, since no other member answers."""
+        """Time until which the leader gets all reads, since no other member answers."""
         dispatcher.on_stall = self._stalled
 
     @property

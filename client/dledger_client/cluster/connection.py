@@ -34,7 +34,7 @@ class Reply(Protocol):
     """When to stop waiting, on the loop's clock."""
 
     due_at_s: float
-    """When the response is due, on the loop's clock; until then, silence is no stall."""
+    """When the response is due, on the loop's clock; until then, silence is not a stall."""
 
     def answered(self, command: RemotingCommand) -> None:
         """Process the response."""
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         return now_s - self._last_activity_s >= self._stall_s
 
     def _has_nothing_due(self, now_s: float) -> bool:
-        """Whether no response is due yet. Stops at the first one that is."""
+        """Return whether no response is due yet; stop checking at the first one that is."""
         return all(reply.due_at_s > now_s for reply in self._pending.values())
 
     def _flush(self) -> None:

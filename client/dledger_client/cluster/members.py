@@ -38,7 +38,7 @@ class Timing:
     follow_margin_s: float = 0.25
     """How much later than `follow_wait_s` that response may arrive before it is due."""
     service_wait_s: float = 10.0
-    """How long an append without `follow_leader` is sent again to servers that name another leader:
+    """How long an append without `follow_leader` is resent to servers that name another leader:
     a Service points to a new leader later than the members elect it.
     """
 

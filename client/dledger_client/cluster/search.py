@@ -77,7 +77,7 @@ class LeaderSearch:
     def _is_acceptable(
         self, address: ServerAddress, connection: Connection, response: MetadataResponse
     ) -> bool:
-        """Whether a member reports that it leads itself, in a term that is not outdated."""
+        """Return whether a member reports that it leads itself, in a term that is not outdated."""
         members = self._members
         if not members.follow_leader:
             return True

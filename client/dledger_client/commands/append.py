@@ -162,7 +162,7 @@ async def _run(arguments: argparse.Namespace, output: streams.Output) -> int:
 
 
 def _is_broken(problem: Exception | None) -> bool:
-    """Whether the input could not be read to its end, so that its rest was not appended."""
+    """Return whether the input could not be read to its end, so its rest was not appended."""
     return isinstance(problem, InputError) and not isinstance(problem, OpenInputError)
 
 

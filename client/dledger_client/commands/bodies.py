@@ -94,7 +94,7 @@ def _all_regular(found: list[os.stat_result]) -> bool:
 
 
 def is_terminal(arguments: argparse.Namespace) -> bool:
-    """Whether a person types the bodies."""
+    """Return whether the bodies are read from a terminal."""
     is_read = arguments.body is None and (not arguments.files or STANDARD_INPUT in arguments.files)
     return is_read and sys.stdin is not None and sys.stdin.isatty()
 

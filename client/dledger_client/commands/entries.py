@@ -84,7 +84,7 @@ def selected_format(arguments: argparse.Namespace) -> Format:
 
 
 def unescape(text: str) -> bytes:
-    r"""Turn \n, \t, \r, \0 and \\ into the bytes that they stand for, for argparse."""
+    r"""Convert \n, \t, \r, \0 and \\ to the bytes that they mean, for argparse."""
     parts = text.split("\\")
     found, rest = os.fsencode(parts[0]), iter(parts[1:])
     for part in rest:

@@ -1,7 +1,7 @@
 """A notice on standard error while a command waits for its group.
 
-On a terminal, it is one line that is overwritten and erased in the end; a progress bar gives way to
-it. Elsewhere, it is one line for each time that the group cannot be used.
+On a terminal, the notice is one line that is overwritten, and erased at the end; it hides a
+progress bar. Elsewhere, it is one line for each time that the group cannot be used.
 """
 
 import asyncio

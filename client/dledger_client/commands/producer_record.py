@@ -17,7 +17,7 @@ NAME_BYTES_MAX: Final = 80
 
 
 class RecordError(Exception):
-    """The record of a producer cannot be saved; run the command again to go on."""
+    """The record of a producer cannot be saved; run the command again to continue."""
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ class Bar(tqdm):  # type: ignore[type-arg]  # the class takes no argument at run
         return not self.disable and self.last_print_t >= self.start_t + (self.delay or 0)
 
     def expect(self, total: int) -> None:
-        """Set the total of a bar that was begun without one."""
+        """Set the total of a bar that was created without one."""
         self.total = total
 
 

@@ -56,7 +56,7 @@ class Output:
             await self._file.flush()
 
     def close(self) -> None:
-        """Drop what is not written."""
+        """Drop unwritten content and close the output."""
         if self._file is not None:
             self._file.close()
 
@@ -123,5 +123,5 @@ def _reader_gone() -> "asyncio.Future[None]":
 
 
 def is_utf8() -> bool:
-    """Whether standard output can express every character."""
+    """Return whether standard output can represent every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -20,7 +20,7 @@ from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensErro
 FILE_NAME: Final = "admin-token"
 AUDIT_FILE_NAME: Final = "audit-token"
 READ_AGAIN_S: Final = 1.0
-"""How often the file with the administration token is read again, as members do."""
+"""Interval at which the file with the administration token is reread, as members do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TokenTrouble:
 
 
 def keep_token(folder: Path) -> Path:
-    """Return the file in the group's folder; make it if there is none.
+    """Return the file in the group's folder; create it if it is missing.
 
     The caller must hold the folder's lock. Raises LocalGroupError if it cannot be written.
     """

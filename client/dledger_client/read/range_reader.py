@@ -80,7 +80,7 @@ class _Ahead:
         self._calls: deque[tuple[int, Call]] = deque()
 
     def starts_with(self, start: Start) -> bool:
-        """Whether this function starts the requests."""
+        """Return whether this function starts the requests."""
         return self._start is start
 
     async def answer(self, wanted: int) -> tuple[int, Message | ClientError]:

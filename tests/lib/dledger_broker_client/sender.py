@@ -18,7 +18,7 @@ class Sender(threading.Thread):
         self._sends = sends
         self._address, self.topic = address, topic
         self.sent = threading.Event()
-        """Set once a third of the sends is begun."""
+        """Set once a third of the sends have begun."""
         self.answers: list[RemotingCommand] = []
 
     def run(self) -> None:

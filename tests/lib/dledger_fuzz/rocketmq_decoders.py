@@ -224,7 +224,7 @@ def state_changes() -> tuple[list[bytes], Feed]:
 
 
 def short_records() -> tuple[list[bytes], Feed]:
-    """Records that a state machine reads: what is decoded is decoded the same a second time."""
+    """Records that a state machine reads: decoding one twice gives the same result."""
 
     def feed(raw: bytes) -> None:
         try:
@@ -261,7 +261,7 @@ def broker_states() -> tuple[list[bytes], Feed]:
 
 
 def broker_entries() -> tuple[list[bytes], Feed]:
-    """Entries of a log: the state refuses what is no message, and the builder of queues, too."""
+    """Entries of a log: the state and the builder of queues refuse all but messages."""
 
     def feed(raw: bytes) -> None:
         state = BrokerState()

@@ -31,7 +31,7 @@ class Cluster(Operated):
         return name in [item["metadata"]["name"] for item in found["items"]]
 
     def service_uid(self, name: str) -> str:
-        """The uid of a Service; empty while it does not exist."""
+        """Return the uid of a Service; empty while it does not exist."""
         services = self.namespace.get("services")["items"]
         uids = {each["metadata"]["name"]: str(each["metadata"]["uid"]) for each in services}
         return uids.get(name, "")

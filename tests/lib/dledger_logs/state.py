@@ -30,7 +30,7 @@ def register_after(entries: Sequence[Entry], index: int) -> bytes:
 
 
 def write_snapshot(root: Path, index: int, term: int, data: bytes) -> HeldSnapshot:
-    """Write a snapshot into a member's folder, as the member does; it replaces what is there."""
+    """Write a snapshot into a member's folder, as the member does; it replaces an earlier one."""
     meta = SnapshotMeta(
         last_included_index=index,
         last_included_term=term,

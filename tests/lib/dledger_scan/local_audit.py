@@ -194,9 +194,9 @@ def local_audit(
 ) -> AuditSummary:
     """Audit the logs as members of one group; `says` replaces manifests.
 
-    `later` replaces them whenever the members are asked again; None stands for no answer. `serves`
-    is what a member serves, if it is not what its manifest says. `second` are the logs that members
-    have instead of theirs when disputed pieces are read.
+    `later` replaces them whenever the members are asked again; None means no answer. `serves`
+    has the manifests by which members serve files, if those differ from the reported ones. `second`
+    has the logs that members have instead of theirs when disputed pieces are read.
     """
     manifests = {member: manifest(log, member, peers=logs) for member, log in logs.items()}
     manifests |= says or {}

@@ -4,7 +4,7 @@ An attribute that is assigned outside of constructors is shared by the threads t
 its object. A line that loads or assigns such an attribute, or the line after one, is a place where
 another thread may see or make a half-done change. There are far fewer of them than lines. A few
 schedules show which threads come to which places; then each pair of a thread and a place is chosen
-as often as any other of that thread, however seldom it is met.
+as often as any other of that thread, however rarely it is met.
 """
 
 import dis

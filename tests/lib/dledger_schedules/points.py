@@ -1,4 +1,4 @@
-"""The points of a store at which another thread may go on: its locks, its IO calls, its lines.
+"""The points of a store at which another thread may run: its locks, its IO calls, its lines.
 
 A store's locks are replaced while it is opened. Its IO calls are functions of `os`, which are
 wrapped while schedules run; calls of threads that are not scheduled go through unchanged. Lines are

@@ -126,7 +126,7 @@ class Schedules:
     def _strategy(
         self, how: int, choices: random.Random
     ) -> tuple[Strategy[Task], Callable[..., Any] | None]:
-        """Return which threads go on, and the trace function that stops them at lines."""
+        """Return which threads continue, and the trace function that stops them at lines."""
         if how == AT_PLACES:
             return Holds(choices), self._hold_at(self._meetings(choices))
         strategy: Strategy[Task] = strategy_of(choices, at_lines=how == AT_LINES)

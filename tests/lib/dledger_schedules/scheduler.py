@@ -1,4 +1,4 @@
-"""Runs threads one at a time; at each point a strategy chooses which one goes on.
+"""Runs threads one at a time; at each point a strategy chooses which one continues.
 
 The threads are real ones, so the code under test is unchanged. Only the current one runs; each of
 the others waits at its gate. A thread that waits for a lock or for another thread is not runnable.
@@ -267,7 +267,7 @@ class ScheduledLock:
             self._scheduler.point("release a lock")
 
     def locked(self) -> bool:
-        """Whether a thread holds the lock."""
+        """Return whether a thread holds the lock."""
         return self._is_held
 
     __enter__ = acquire

@@ -163,7 +163,7 @@ def _broken_by_log(
 
 
 def _may_be_cut(store: Reference, corruption: Corruption) -> bool:
-    """Whether recovery may take the damage for a torn tail, as it may without a checkpoint."""
+    """Return whether recovery may mistake the damage for a torn tail, as without a checkpoint."""
     return not store.checkpointed and corruption.path.startswith("data/")
 
 

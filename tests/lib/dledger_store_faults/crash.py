@@ -153,7 +153,7 @@ def images(disk: DiskState, choices: random.Random) -> Iterator[Image]:
 
 
 def is_new(image: Image, seen: set[bytes]) -> bool:
-    """Whether an image is new; add it to `seen`."""
+    """Return whether an image is new, and add it to `seen`."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(image):
         digest.update(f"{path} {len(image[path])} ".encode())

@@ -153,7 +153,7 @@ async def make_template(folder: Path) -> Template:
 
 
 async def _have_new_snapshots(group: LocalMembers, members: Sequence[Member]) -> bool:
-    """Whether the newest snapshots are so recent that a restart takes no new ones."""
+    """Return whether the newest snapshots are so recent that a restart takes no new ones."""
 
     def lags() -> list[int]:
         return [_lag_of_snapshot(member) for member in members]

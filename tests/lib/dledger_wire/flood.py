@@ -76,7 +76,7 @@ class Crowd:
 
 async def main(host: str, port: int, seconds: float) -> None:
     """Run the crowd."""
-    os.nice(10)  # it stands for other machines, and must not take this one's processor
+    os.nice(10)  # it simulates other machines, and must not use up this machine's processor
     crowd = Crowd(host, port)
     kinds = ["slow"] * SLOW + ["greedy"] * GREEDY + ["lie"] * LIARS
     tasks = [asyncio.create_task(crowd.for_ever(kind)) for kind in kinds]

@@ -6,12 +6,12 @@ from api_server.objects import Object
 
 
 def sidecar(**parts: Any) -> Object:
-    """A spec with one sidecar, called proxy by default."""
+    """Return a spec with one sidecar, called proxy by default."""
     return {"sidecars": {"containers": [{"name": "proxy", "image": "proxy:1", **parts}]}}
 
 
 def master(**parts: Any) -> Object:
-    """A spec with these parts of the master Service."""
+    """Return a spec with these parts of the master Service."""
     return {"services": {"master": parts}}
 
 

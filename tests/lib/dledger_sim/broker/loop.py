@@ -198,7 +198,7 @@ class MemberLoop(asyncio.AbstractEventLoop):
     def _due(self, timer: asyncio.TimerHandle) -> None:
         if not (self._is_closed or timer.cancelled()):
             self._ready.append(timer)
-            self._world.event_count -= 1  # a clock that ticks is no event
+            self._world.event_count -= 1  # a tick of the clock is not an event
             self._world.when_awake(self._member_id, self._life, self._turn)
 
     def _put(self, handle: asyncio.Handle) -> None:

@@ -92,7 +92,7 @@ class SimNameServer:
         self.table: dict[int, Told] = {}
         """The registered brokers by broker id."""
         self.taken = 0
-        """Number of registrations that came."""
+        """Number of registrations that were received."""
         self._number = number
         self._world = world
         self._wires = wires
@@ -242,7 +242,7 @@ class NameServers:
 
     @property
     def taken(self) -> int:
-        """Number of registrations that came."""
+        """Number of registrations that were received."""
         return sum(server.taken for server in self._servers)
 
     def calm(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs in which logs are cut and replaced slowly, in a thread, while the group goes on."""
+"""Runs in which logs are cut and replaced slowly, in a thread, while the group continues."""
 
 import dataclasses
 import random

@@ -12,7 +12,7 @@ RECALL_FOREVER_TICKS = 1_000_000
 CLOCK_DRIFT_MAX = 100
 """In thousandths: a member's clock runs at 0.9 to 1.1 of true time."""
 SKEW_MS_MAX = 2000
-"""The wall clock of a broker is wrong by at most so much."""
+"""Maximum error of the wall clock of a broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Conditions:
     admin_rate: float = 0.0
     """Share of the brokers' requests that create or delete a topic or a consumer group."""
     return_rate: float = 0.0
-    """Share of them that return a message, or pull what was returned."""
+    """Share of the brokers' requests that return a message, or pull returned messages."""
     name_servers: int = 0
     """Number of name servers; they are good, slow, lying or down for a while."""
     thread_us: int = 200

@@ -111,7 +111,7 @@ class SimDisk:
     """The durable log at each loss of the volume, until the member is a voter again."""
     forgotten: list[Entry] | None = None
     """On a rolled-back disk: the log that the member had confirmed, until the member joins, or
-    makes a promise and thereby treats the disk as intact.
+    makes a promise, which treats the disk as intact.
     """
     membership_indexes: list[int] = field(default_factory=list)
     """Indexes of the cached entries that hold a membership."""

@@ -14,7 +14,7 @@ class KernelDisk(SimDisk):
     """A disk whose writes are kept by the kernel at once."""
 
     _unflushed: bool = False
-    """Whether the kernel holds writes that no flush has begun to take to the disk."""
+    """Whether the kernel holds writes that are in no flush yet."""
 
     in_sync: bool = False
     """Whether the member runs with SyncFlush, and so confirms only flushed entries."""

@@ -1,7 +1,7 @@
 """One member: a production core and loop, with a simulated disk, links and clients.
 
 Real members run the same loop, `dledger_node.shell.loop.CoreLoop`, and their requests wait in the
-same `dledger_node.services.waiting.CommitWaiters`. This module stands in for the services around
+same `dledger_node.services.waiting.CommitWaiters`. This module replaces the services around
 them.
 """
 

@@ -315,7 +315,7 @@ class RunningGroup(Events):
         self.crash(member.member_id, down_us=HARD_STATE_US, told=told)
 
     def _notice_link(self, member_id: str, *, lost: bool) -> None:
-        """Tell the peers of a member, and a starting member itself, about its connections."""
+        """Notify the peers of a member, and a starting member itself, of its connections."""
         for peer_id in self.conditions.member_ids:
             if peer_id != member_id:
                 self._tell_link(peer_id, member_id, lost=lost)

@@ -68,7 +68,7 @@ class Members:
         self._blobs: list[bytes] = []
         self._numbers: dict[Any, int] = {}
         self._message_numbers: dict[Message, int] = {}
-        self._message_counts = [1] * scope.member_count  # bit 0 is no message's
+        self._message_counts = [1] * scope.member_count  # bit 0 belongs to no message
         self._starts: dict[int, tuple[Start, ...]] = {}
         self._restarted: dict[tuple[int, int, Image], Start] = {}
         self._at_hand: tuple[int, Raft] | None = None

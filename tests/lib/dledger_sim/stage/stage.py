@@ -181,7 +181,7 @@ class Stage:
         self._work(member_id, _answered(f"is asked to {kind} {changed_id}", answer))
 
     def link(self, member_id: str, peer_id: str, *, lost: bool) -> None:
-        """Tell a member that its connection to a peer was lost or restored."""
+        """Notify a member that its connection to a peer was lost or restored."""
         raft = self._raft(member_id)
         (raft.link_lost if lost else raft.link_restored)(peer_id)
         self._work(member_id, f"{'loses' if lost else 'has'} its connection to {peer_id}")
