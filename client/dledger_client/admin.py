@@ -231,7 +231,7 @@ def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
 
 
 def _names_successor(answer: MetadataResponse, request: LeadershipTransferRequest) -> bool:
-    """Return whether an answer names the transferee as the leader of a term after the transfer."""
+    """Return whether the transferee leads a later term, or one that is not reported (Java)."""
     return answer.leader_id == request.transferee_id and (
         answer.term < 0 or answer.term > request.term
     )
