@@ -29,7 +29,7 @@ from dledger_formats.protocol.frames import RemotingCommand
 AVOID_S: Final = 3.0
 """How long a member that did not answer a read gets no further reads."""
 REFUSED_S: Final = 0.5
-"""How long a member that refused a read gets no more; it may not know the next leader yet."""
+"""How long a member that refused a read gets none; it may not know the next leader yet."""
 
 
 class ReadFrom(enum.Enum):
