@@ -13,7 +13,7 @@ from dledger_node.errors import StoreFullError
 from dledger_node.healing.set_aside import list_set_aside, set_aside_log, survey
 from dledger_node.raft.ready import HardState
 from dledger_node.store.log.log_store import LogStore
-from dledger_node.store.small_files import ballast
+from dledger_node.store.small_files import ballast, lock
 from dledger_node.store.small_files.hard_state import load_hard_state, save_hard_state
 from dledger_store_files.damage import flip
 from dledger_store_files.root import AS_ROOT
@@ -136,6 +136,20 @@ def test_the_tail_is_cut_on_a_volume_without_a_free_block(
     store.close()
 
     assert open_store(small_volume / "store").end_index == 34
+
+
+@AS_ROOT
+def test_a_store_opens_on_a_volume_without_a_free_block_for_its_lock_file(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    folder = small_volume / "store"
+    store = open_store(folder)
+    store.append_bodies([bytes(500)] * 40, term=1)
+    store.close()
+    (folder / lock.FILE_NAME).write_bytes(b"")  # as after a start without room
+    leave_no_room(small_volume)
+
+    assert open_store(folder).end_index == 39
 
 
 @AS_ROOT

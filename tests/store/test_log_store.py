@@ -205,6 +205,20 @@ def test_a_store_can_be_opened_only_once(open_store: OpenStore, folder: Path) ->
         open_store()
 
 
+def test_a_disk_that_refuses_the_lock_file_does_not_leave_the_store_in_use(
+    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_fd: int, _size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", fail)
+        with pytest.raises(StoreError, match=f"cannot write {folder}/lock: .*Input/output error"):
+            open_store()
+
+    assert open_store().end_index == -1
+
+
 def test_a_closed_store_can_be_opened(open_store: OpenStore) -> None:
     open_store().close()
 
