@@ -182,6 +182,21 @@ async def test_tokens_are_replaced_while_a_member_is_out_of_service(file: Path) 
     assert (await member.ask(SEGMENT, new))[0] == 404
 
 
+def test_a_token_file_that_is_lost_again_is_logged_again(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens, away = TokenFile(str(file)), file.with_name("away")
+
+    for _ in range(2):
+        file.rename(away)
+        tokens.read()
+        tokens.read()
+        away.rename(file)
+        tokens.read()
+
+    assert caplog.text.count("cannot read the administration tokens") == 2
+
+
 class Dns:
     """Tells the addresses of hosts, or fails, or hangs."""
 

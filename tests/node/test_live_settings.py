@@ -106,6 +106,20 @@ async def test_a_file_that_is_missing_is_reported_and_read_once_it_exists(file: 
     assert (changed.retention_bytes, live.problem) == (9000, "")
 
 
+async def test_a_problem_ends_when_the_same_file_is_there_again(file: Path) -> None:
+    replace(file, "DLEDGER_RETENTION_BYTES=9000")
+    live = LiveSettings(settings_with(file))
+    away = file.with_name("away")
+
+    async with watched(live):
+        await asyncio.to_thread(file.rename, away)
+        await asyncio.to_thread(wait_for, lambda: bool(live.problem), "the loss is reported")
+        await asyncio.to_thread(away.rename, file)
+        await asyncio.to_thread(wait_for, lambda: not live.problem, "the problem has ended")
+
+    assert live.current.retention_bytes == 9000
+
+
 @pytest.mark.group
 def test_a_running_member_takes_limits_and_reports_what_is_in_force(tmp_path: Path) -> None:
     file = tmp_path / "live"

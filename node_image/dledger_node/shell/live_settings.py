@@ -71,12 +71,12 @@ class LiveSettings:
         self._read()
 
     def _read(self) -> None:
-        """Read the file if it has changed since the last time; blocks."""
+        """Read the file if it has changed since the last time, or could not be read; blocks."""
         if self._path is None:
             return
         try:
             seen = _identity(self._path)
-            if seen == self._seen:
+            if seen == self._seen and not self.problem:
                 return
             with self._path.open("rb") as file:
                 raw = file.read(live_settings.FILE_BYTES_MAX + 1)

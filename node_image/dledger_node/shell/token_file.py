@@ -71,14 +71,14 @@ class TokenFile:
         return self._tokens.version if self._tokens else ""
 
     def read(self) -> None:
-        """Read the file if it has changed since the last time; blocks."""
+        """Read the file if it has changed since the last time, or could not be read; blocks."""
         if self._path is None:
             return
         try:
             with self._path.open("rb") as file:
                 found = os.fstat(file.fileno())
                 seen = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-                if seen == self._seen:
+                if seen == self._seen and not self._problem:
                     return
                 tokens = AdminTokens.parse(file.read(FILE_BYTES_MAX + 1))
         except (OSError, TokensError) as error:
