@@ -103,6 +103,24 @@ async def test_a_request_that_waits_for_its_answer_does_not_time_out() -> None:
         assert opened.limited.closed == 2
 
 
+async def test_a_connection_that_is_lost_before_its_answer_is_not_timed_afterwards() -> None:
+    async with site(idle_s=0.2) as opened:
+        hasty = await opened.connect()
+        hasty[1].write(REQUEST)
+        await until(lambda: opened.asked == 1)
+        hasty[1].transport.abort()
+        await until(lambda: opened.limited.connections == 0)
+        patient = await opened.connect()
+        patient[1].write(REQUEST)
+        await until(lambda: opened.asked == 2)
+
+        opened.answer.set()
+
+        assert await asyncio.wait_for(patient[0].readuntil(b"answered"), 20)
+        assert await is_cut(patient), "a timer of the lost connection would fire before this one"
+        assert opened.limited.closed == 1
+
+
 # Places.
 
 

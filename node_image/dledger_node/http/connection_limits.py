@@ -209,7 +209,9 @@ class LimitedConnection(asyncio.Protocol):
             self._timer.cancel()
 
     def next_request(self, seconds: float) -> None:
-        """Expect the next request within this time."""
+        """Expect the next request within this time; do nothing on a lost connection."""
+        if self._transport is None:  # aiohttp goes on with a request whose connection is lost
+            return
         self._head = b""
         self.stop_timer()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._start_grace)
