@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 REPLICA_TERMS: Final = LeaseTerms(
     duration_s=4, hold_s=3.2, renew_s=1.2, look_s=0.8, request_s_max=1.6
 )
-"""Another replica acts at most 4.8 s after the holder has died: `look_s` plus the duration.
+"""Another replica acts at most 4.8 s after the holder has died: `look_s` plus the duration, and the
+time that its requests take.
 
 Renewals are a large part of what an idle operator costs, so they are rare. A renewal that the API
 server does not answer times out 2.8 s after the last one began, which leaves 0.4 s for a GET and a

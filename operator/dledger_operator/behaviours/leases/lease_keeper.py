@@ -113,7 +113,9 @@ class LeaseKeeper:
 
     async def _look(self, began_s: float) -> float:
         lease = self._lease or await self._api.get(self._namespace, self._name)
-        step, duration_s = self._watch.step(lease, began_s), self._terms.duration_s
+        # A holder counts from before its request, and others count from after theirs: the renewal
+        # that a GET returns may have begun while the GET was on its way.
+        step, duration_s = self._watch.step(lease, self._clock()), self._terms.duration_s
         if lease is None or step is LeaseStep.CREATE:
             lease = await self._api.create(
                 self._namespace,

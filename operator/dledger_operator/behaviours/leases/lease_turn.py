@@ -51,7 +51,10 @@ class LeaseWatch:
         self._seen_s = 0.0
 
     def step(self, lease: LeaseView | None, now_s: float) -> LeaseStep:
-        """Return what to do with a Lease that was just read; `lease` is None if there is none."""
+        """Return what to do with a Lease that was just read; `lease` is None if there is none.
+
+        `now_s` is a time after the answer, so that no renewal of this version began later.
+        """
         if lease is None:
             return LeaseStep.CREATE
         if lease.resource_version != self._seen_version:
