@@ -49,8 +49,10 @@ class CuttableGroup(NodeGroup):
     def cut(self, senders: list[str], receivers: list[str]) -> Iterator[None]:
         """Drop all packets from the senders to the receivers; the caller reaches all of them."""
         self._rule("add", senders, receivers)
-        yield
-        self._rule("delete", senders, receivers)
+        try:
+            yield
+        finally:
+            self._rule("delete", senders, receivers)
 
     def _rule(self, what: str, senders: list[str], receivers: list[str]) -> None:
         for sender, receiver in product(senders, receivers):
