@@ -1,5 +1,7 @@
 """Which process holds the lock of a file."""
 
+import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -13,7 +15,22 @@ def holder_of(path: Path) -> int | None:
         locks = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None
+    return holder_among(locks, found.st_dev, found.st_ino)
+
+
+def holder_among(locks: Iterable[str], device: int, inode: int) -> int | None:
+    """Return the process that holds the lock of a file, by the lines of /proc/locks.
+
+    A lock of the same inode on another device counts if there is no better one: on overlayfs or
+    Btrfs the device in /proc/locks is not the one that `stat` returns.
+    """
+    place = f"{os.major(device):02x}:{os.minor(device):02x}"
+    other = None
     for words in map(str.split, locks):
-        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(found.st_ino):
+        found_place, _, found_inode = words[5].rpartition(":")
+        if words[1] != "FLOCK" or found_inode != str(inode):
+            continue
+        if found_place == place:
             return int(words[4])
-    return None
+        other = other or int(words[4])
+    return other
