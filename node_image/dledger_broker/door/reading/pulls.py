@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.reading.held_pulls import HeldPulls
@@ -26,7 +27,6 @@ from dledger_broker.door.reading.pull_answers import EndedPulls, answer_found, a
 from dledger_broker.door.reading.pull_requests import Pull, PullRequests
 from dledger_broker.door.reading.pulled_messages import LoopReads, find, find_cached
 from dledger_broker.door.reading.thread_turns import ThreadTurns
-from dledger_broker.errors import QueueFilesError
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.builder import QueueId
@@ -35,12 +35,10 @@ from dledger_broker.queues.errors import (
     NotBuiltError,
     UnitRefusedError,
     UnprovedError,
-    UnreadableError,
 )
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import Found, MessageReader
 from dledger_formats.rocketmq.codes import PullSysFlag, ResponseCode
-from dledger_node.errors import StoreError
 from dledger_node.remoting.limits import Reason
 from dledger_node.slices import Slices, in_slices
 
@@ -243,6 +241,8 @@ class Pulls:
         line = pull.call.line
         try:
             await self._read(pull)
+        except Exception as error:  # whatever it is, the client gets an answer
+            pull.call.refuse(refusal_of(error))
         finally:
             line.reads_waiting -= 1
             line.go_on()
@@ -272,9 +272,6 @@ class Pulls:
                 return
             self._feed.rebuild(str(error), rebuilds)
             self._hold(pull)
-            return
-        except (UnreadableError, QueueFilesError, StoreError, IndexError, OSError) as error:
-            pull.call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
             return
         if created_index != self._owner.created_index(pull.queue.topic):
             self._serve_again(pull)

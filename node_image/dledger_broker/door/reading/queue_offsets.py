@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
@@ -15,7 +16,6 @@ from dledger_broker.queues.errors import (
     NotBuiltError,
     UnitRefusedError,
     UnprovedError,
-    UnreadableError,
 )
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
@@ -181,10 +181,8 @@ class QueueOffsets:
         except TimeoutError:
             remark = "the consume queues are being built, or cannot be read in time; try again"
             call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
-        except (UnreadableError, OSError) as error:
-            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except RefusedError as error:
-            call.refuse(error)
+        except Exception as error:  # whatever it is, the client gets an answer
+            call.refuse(refusal_of(error))
         else:
             call.answer(ResponseCode.SUCCESS, found)
         finally:
@@ -194,7 +192,7 @@ class QueueOffsets:
     async def _try(self, fields: QueueFields, look: Look) -> ExtFields | None:
         """Look once; return None if the queue lacks units that will come.
 
-        Raises RefusedError and UnreadableError.
+        Raises RefusedError, UnreadableError, QueueFilesError, StoreError, IndexError and OSError.
         """
         queue, end_offset = QueueId(fields.topic, fields.queue_id), self._end_offset(fields)
         has_all, created_index = self._feed.has_all, self._owner.created_index(fields.topic)

@@ -4,9 +4,9 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.queues.errors import UnreadableError
 from dledger_broker.queues.reader import MessageReader
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.offsets import ViewMessageFields
@@ -34,8 +34,8 @@ class MessageViews:
     async def _read_and_answer(self, call: Call, offset: int) -> None:
         try:
             raw = await self._loop.run_in_executor(self._threads, self._reader.raw_at, offset)
-        except (UnreadableError, OSError) as error:
-            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except Exception as error:  # whatever it is, the client gets an answer
+            call.refuse(refusal_of(error))
         else:
             call.answer(ResponseCode.SUCCESS, body=raw)
         finally:

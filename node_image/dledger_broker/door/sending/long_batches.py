@@ -15,6 +15,7 @@ from typing import Final
 
 from dledger_broker.door.between_members.door_numbers import COUNT_MAX
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq import message_batch
@@ -85,10 +86,8 @@ class LongBatches:
                 records = await self._loop.run_in_executor(self._thread, encode)
             call.check_age(self._loop.time())
             propose(records)
-        except RefusedError as refusal:
-            call.refuse(refusal)
-        except FormatError as error:
-            call.refuse(RefusedError(ResponseCode.SYSTEM_ERROR, str(error)))
+        except Exception as error:  # whatever it is, the client gets an answer
+            call.refuse(refusal_of(error))
         finally:
             self._bytes -= len(call.command.body)
             call.line.reads_waiting -= READS_WAITING_MAX

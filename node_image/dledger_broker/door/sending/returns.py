@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.door.sending import repeats
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.leading.log_owner import LogOwner
@@ -18,7 +19,6 @@ from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.leading.state_changes import not_committed
 from dledger_broker.messages import delays, retries, send_checks
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.queues.errors import UnreadableError
 from dledger_broker.queues.reader import MessageReader
 from dledger_formats.rocketmq import topic_names
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -64,16 +64,14 @@ class Returns:
             record = await self._loop.run_in_executor(self._threads, self._reader.at, fields.offset)
             call.check_age(self._loop.time())
             self._store(call, fields, record)
-        except (UnreadableError, OSError) as error:
-            call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except RefusedError as error:
-            call.refuse(error)
+        except Exception as error:  # whatever it is, the client gets an answer
+            call.refuse(refusal_of(error))
         finally:
             call.line.reads_waiting -= 1
             call.line.go_on()
 
     def _store(self, call: Call, fields: SendBackFields, record: MessageRecord) -> None:
-        """Propose the message once more. Raises RefusedError."""
+        """Propose the message once more. Raises RefusedError and FormatError."""
         owner = self._owner
         config = owner.state.tables.groups.configs.get(fields.group)
         is_applied = record.queue_offset < owner.state.next_offset(record.topic, record.queue_id)

@@ -289,9 +289,11 @@ class Sends:
             records = await self._loop.run_in_executor(
                 self._threads, repeats.stored_records, self._member, indexes
             )
-        except LookupError:
+        except Exception as error:  # whatever it is, the log has the messages: the door asks again
             draft.call.turned(Way.IN_DOUBT)
-            return
+            if isinstance(error, LookupError):
+                return
+            raise
         draft.positions = [record.physical_offset - ENTRY_HEADER_SIZE for record in records]
         draft.first_offset = records[0].queue_offset
         draft.call.note_stored()

@@ -1,0 +1,141 @@
+"""Requests whose task raises: each is answered, whatever it raises, and its connection goes on."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dledger_broker.door.between_members.door_frames import Way
+from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulls import Pulls
+from dledger_broker.door.reading.queue_offsets import QueueOffsets
+from dledger_broker.door.reading.views import MessageViews
+from dledger_broker.door.sending.long_batches import LongBatches
+from dledger_broker.door.sending.returns import Returns
+from dledger_broker.door.sending.sends import Sends
+from dledger_broker.errors import QueueFilesError
+from dledger_broker.metrics import BrokerCounters
+from dledger_broker.queues.errors import UnreadableError
+from dledger_broker_client.answer_keeper import AnswerKeeper
+from dledger_broker_client.client import pull_ext
+from dledger_formats.json_objects import FormatError
+from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_node.errors import StoreError
+
+Code = RequestCode
+QUEUE = {"topic": "t", "queueId": "0"}
+ERRORS = [
+    QueueFilesError("cannot read units"),
+    StoreError("cannot read the log"),
+    UnreadableError("cannot read an entry"),
+    IndexError("cannot read what was removed"),
+    OSError("cannot read at all"),
+    FormatError("cannot read the form"),
+    RuntimeError("cannot happen"),
+]
+REQUESTS = {
+    Code.GET_MIN_OFFSET: QUEUE,
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: {**QUEUE, "timestamp": "1"},
+    Code.GET_EARLIEST_MSG_STORETIME: QUEUE,
+    Code.QUERY_CONSUMER_OFFSET: QUEUE,
+    Code.VIEW_MESSAGE_BY_ID: {"offset": "0"},
+    Code.CONSUMER_SEND_MSG_BACK: {"offset": "0", "group": "g", "delayLevel": "0"},
+    Code.PULL_MESSAGE: pull_ext("t", 0),
+    Code.SEND_BATCH_MESSAGE: {},
+}
+
+
+class Member:
+    """A leader that a quorum confirms at once."""
+
+    leader_id = "n0"
+    readable_index = applied_index = 5
+
+    def prove(self, done: Callable[[bool], object]) -> None:
+        done(True)
+
+
+def serve(call: Call, threads: ThreadPoolExecutor, error: Exception) -> None:
+    """Serve a request with a reader that raises."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    topics = SimpleNamespace(
+        has_queue=lambda *_: True, by_name={"t": SimpleNamespace(config=None, next_offsets=[5])}
+    )
+    groups = SimpleNamespace(configs={"g": object()})
+    tables = SimpleNamespace(topics=topics, groups=groups, last_physical_offset=1000)
+    state = SimpleNamespace(tables=tables, next_offset=lambda *_: 5)
+    owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0, is_proven=True)
+    feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
+    kept = SimpleNamespace(kept_offset=fail, min_offset=fail)
+    reader: Any = SimpleNamespace(kept=kept, at=fail, raw_at=fail)
+    nothing: Any = None
+    proofs = Proofs(Member())
+    offsets = QueueOffsets(owner, feed, reader, proofs, threads, young_bytes=900)
+    match RequestCode(call.command.code):
+        case Code.GET_MIN_OFFSET:
+            offsets.min_offset(call)
+        case Code.SEARCH_OFFSET_BY_TIMESTAMP:
+            offsets.search(call)
+        case Code.GET_EARLIEST_MSG_STORETIME:
+            offsets.earliest(call)
+        case Code.QUERY_CONSUMER_OFFSET:
+            offsets.first_if_young(call, SimpleNamespace(topic="t", queue_id=0))  # type: ignore[arg-type]
+        case Code.VIEW_MESSAGE_BY_ID:
+            MessageViews(owner, reader, threads).message(call)
+        case Code.CONSUMER_SEND_MSG_BACK:
+            Returns(nothing, owner, reader, nothing, threads, lambda: bytes(8)).take(call)
+        case Code.PULL_MESSAGE:
+            pulls = Pulls(owner, nothing, feed, reader, threads, Member(), proofs, fail)
+            pulls._requests.check_queue = print  # type: ignore[assignment,method-assign]
+            pulls.pull(call)
+        case _:
+            LongBatches(threads).take(call, fail, fail)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("code", REQUESTS, ids=lambda code: code.name)
+async def test_a_request_is_answered_whatever_its_task_raises(
+    code: RequestCode, error: Exception
+) -> None:
+    line: Any = AnswerKeeper()
+    went_on = asyncio.Event()
+    line.go_on = lambda: went_on.set() if line.reads_waiting == 0 else None
+    door: Any = SimpleNamespace(counters=BrokerCounters())
+    command = RemotingCommand(code=int(code), opaque=1, ext_fields=REQUESTS[code])
+    with ThreadPoolExecutor(1) as threads:
+        serve(Call(line, command, door, asyncio.get_running_loop().time()), threads, error)
+        async with asyncio.timeout(10):
+            await line.answered.wait()
+            while line.reads_waiting:
+                went_on.clear()
+                await went_on.wait()
+
+    [answer] = line.answers
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "cannot" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("error", [LookupError("gone"), RuntimeError("cannot happen")])
+async def test_a_repeated_send_stays_in_doubt_whatever_its_look_up_raises(error: Exception) -> None:
+    """Its messages are in the log, so a refusal would let the client send them again."""
+
+    def fail(*_: object) -> Any:
+        raise error
+
+    ways: list[Way] = []
+    draft: Any = SimpleNamespace(call=SimpleNamespace(turned=ways.append))
+    member: Any = SimpleNamespace(read=fail)
+    nothing: Any = None
+    with ThreadPoolExecutor(1) as threads:
+        sends = Sends(nothing, member, nothing, nothing, threads, threads, lambda: bytes(8))
+        await asyncio.wait([asyncio.ensure_future(sends._look_up(draft, [1]))])
+
+    assert ways == [Way.IN_DOUBT]
