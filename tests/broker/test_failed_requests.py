@@ -1,6 +1,7 @@
 """Requests whose task raises: each is answered, whatever it raises, and its connection goes on."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dledger_broker.door.administration.tables import TableRequests
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
 from dledger_broker.door.reading.proofs import Proofs
@@ -20,6 +22,7 @@ from dledger_broker.door.sending.sends import Sends
 from dledger_broker.errors import QueueFilesError
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.errors import UnreadableError
+from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import pull_ext
 from dledger_formats.json_objects import FormatError
@@ -139,3 +142,30 @@ async def test_a_repeated_send_stays_in_doubt_whatever_its_look_up_raises(error:
         await asyncio.wait([asyncio.ensure_future(sends._look_up(draft, [1]))])
 
     assert ways == [Way.IN_DOUBT]
+
+
+async def test_a_table_that_cannot_be_made_is_answered_and_the_next_ones_are_made() -> None:
+    line: Any = AnswerKeeper()
+    door: Any = SimpleNamespace(counters=BrokerCounters())
+    owner: Any = SimpleNamespace(state=BrokerState())
+    nothing: Any = None
+    with ThreadPoolExecutor(1) as threads:
+        tables = TableRequests(nothing, nothing, owner, threads, Counter())
+
+        def fail(_: object) -> Any:
+            raise RuntimeError("cannot happen")
+
+        tables._topics = fail  # type: ignore[assignment,method-assign]
+        codes = Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_CONSUMER_OFFSET
+        for opaque, code in enumerate(codes):
+            call = Call(line, RemotingCommand(code=int(code), opaque=opaque), door, 0.0)
+            serve_table = tables.topics if code == codes[0] else tables.consumer_offsets
+            serve_table(call)
+        async with asyncio.timeout(10):
+            while line.reads_waiting:
+                line.answered.clear()
+                await line.answered.wait()
+
+    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in line.answers]
+    failed = ResponseCode.SYSTEM_ERROR
+    assert answers == [(0, failed), (1, failed), (2, ResponseCode.SUCCESS)]

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.failures import refusal_of
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.registration import routes
@@ -152,17 +153,23 @@ class TableRequests:
             while self._waiting:
                 table = next(iter(self._waiting))
                 calls = self._waiting.pop(table)
-                made = await self._loop.run_in_executor(
-                    self._threads, _made, table, self._owner.state.tables
-                )
+                made: bytes | RefusedError
+                try:
+                    made = await self._loop.run_in_executor(
+                        self._threads, _made, table, self._owner.state.tables
+                    )
+                except Exception as error:  # whatever it is, the clients get an answer
+                    made = refusal_of(error)
                 for call in calls:
                     self._answer(call, made)
                     await asyncio.sleep(0)  # a table may be long: one copy in each turn
         finally:
             self._is_making = False
 
-    def _answer(self, call: Call, made: bytes) -> None:
-        if len(made) > BODY_BYTES_MAX:
+    def _answer(self, call: Call, made: bytes | RefusedError) -> None:
+        if isinstance(made, RefusedError):
+            call.refuse(made)
+        elif len(made) > BODY_BYTES_MAX:
             name = RequestCode(call.command.code).name
             remark = (
                 f"the answer to {name} would have {len(made)} bytes; a frame holds at most "
