@@ -20,6 +20,7 @@ from dledger_formats.rocketmq import consume_queue, message_record
 from dledger_formats.rocketmq.consume_queue import Unit
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_formats.rocketmq.topic_names import SCHEDULE_TOPIC
+from dledger_node.errors import StoreError
 
 FIRST_SEEN = 3
 
@@ -68,6 +69,16 @@ async def test_queues_that_have_all_messages_and_contradict_the_log_are_built_ag
 
     assert feed.reasons == ["a unit contradicts the log"] * has_all
     assert covered == -1, "the log keeps what may wait"
+
+
+@pytest.mark.parametrize("error", [StoreError("a rotten block"), IndexError(7), OSError(5, "EIO")])
+async def test_the_log_keeps_what_may_wait_while_the_queues_cannot_be_read(
+    error: Exception,
+) -> None:
+    def fails(*_: object, **__: object) -> int:
+        raise error
+
+    assert await looked(Feed(has_all=True), fails) == -1
 
 
 async def test_the_log_keeps_the_first_message_that_waits() -> None:

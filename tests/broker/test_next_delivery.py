@@ -11,6 +11,7 @@ import pytest
 
 from dledger_broker.leading.delay_walker import RETRY_S, DelayWalker
 from dledger_broker.queues.reader import Due
+from dledger_node.errors import StoreError
 from dledger_wire.listener import until
 
 NOW_MS = 1_000_000
@@ -37,12 +38,14 @@ class Owner:
 class Reader:
     """Finds that no message is due before a time; 0 if it finds none at all."""
 
-    def __init__(self, next_ms: int) -> None:
-        self.next_ms = next_ms
+    def __init__(self, next_ms: int, error: Exception | None = None) -> None:
+        self.next_ms, self.error = next_ms, error
         self.may_read = threading.Event()
 
     def due(self, *_: object, **__: object) -> Due:
         self.may_read.wait()
+        if self.error:
+            raise self.error
         return Due([], self.next_ms)
 
 
@@ -93,6 +96,15 @@ async def test_a_leader_that_could_not_read_a_message_looks_again_after_a_pause(
     thread: ThreadPoolExecutor,
 ) -> None:
     found_s = await due_in_s(Owner(waiting=1), Reader(0), thread)
+
+    assert 0 < found_s <= RETRY_S
+
+
+@pytest.mark.parametrize("error", [StoreError("a rotten block"), IndexError(7), OSError(5, "EIO")])
+async def test_a_leader_whose_queues_or_log_cannot_be_read_looks_again_after_a_pause(
+    thread: ThreadPoolExecutor, error: Exception
+) -> None:
+    found_s = await due_in_s(Owner(waiting=1), Reader(0, error), thread)
 
     assert 0 < found_s <= RETRY_S
 

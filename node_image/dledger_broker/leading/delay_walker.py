@@ -13,12 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_broker.errors import QueueFilesError
 from dledger_broker.leading.log_owner import NO_TERM, LogOwner
 from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.messages import delays, send_checks
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
+from dledger_broker.queues.errors import READ_ERRORS, UnitRefusedError
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import Due, MessageReader
 from dledger_formats.rocketmq import delay_levels, topic_names
@@ -124,7 +123,7 @@ class DelayWalker:
             due = await self._loop.run_in_executor(
                 self._threads, self._read, level.queue, waiting, now_ms, has_all, waited_end
             )
-        except (UnitRefusedError, UnreadableError, QueueFilesError, OSError) as error:
+        except (UnitRefusedError, *READ_ERRORS) as error:
             if has_all and isinstance(error, UnitRefusedError):
                 self._feed.rebuild(str(error), rebuilds)
             level.pause_until_s = self._loop.time() + RETRY_S

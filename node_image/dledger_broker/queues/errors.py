@@ -1,5 +1,10 @@
 """Why a message cannot be read from its queue."""
 
+from typing import Final
+
+from dledger_broker.errors import QueueFilesError
+from dledger_node.errors import StoreError
+
 
 class UnitRefusedError(Exception):
     """A unit contradicts the log, or is missing; the queues must be built again."""
@@ -23,3 +28,9 @@ class NotCachedError(UnreadableError):
 
 class DeletedError(UnreadableError):
     """The message belongs to a topic that was deleted; there may be another of the same name."""
+
+
+READ_ERRORS: Final = UnreadableError, QueueFilesError, StoreError, IndexError, OSError
+"""What reading a queue or the log may raise, beside UnitRefusedError; the next attempt may succeed.
+An IndexError says that the log has just lost the entry.
+"""

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues.builder import QueueId
-from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
+from dledger_broker.queues.errors import READ_ERRORS, UnitRefusedError
 from dledger_broker.queues.feed import QueueFeed
 from dledger_broker.queues.reader import MessageReader
 from dledger_broker.state.broker_state import BrokerState
@@ -68,7 +67,7 @@ class UndeliveredMessages:
         except UnitRefusedError as error:
             if has_all:
                 self._feed.rebuild(str(error), rebuilds)
-        except (UnreadableError, QueueFilesError, OSError):
+        except READ_ERRORS:
             pass  # the queues are not complete; the older index holds
         else:
             self.covered_index = min(applied_index, first_index - 1)

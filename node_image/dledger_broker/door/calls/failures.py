@@ -7,17 +7,15 @@ raised. See `_serve` in `dispatcher` for the requests that are served at once.
 import logging
 from typing import Final
 
-from dledger_broker.errors import QueueFilesError
 from dledger_broker.messages.send_checks import RefusedError
-from dledger_broker.queues.errors import UnreadableError
+from dledger_broker.queues.errors import READ_ERRORS
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq.codes import ResponseCode
-from dledger_node.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-_WORDED: Final = FormatError, UnreadableError, QueueFilesError, StoreError, IndexError, OSError
-"""Errors of requests and of files. An IndexError says that the log has just lost an entry."""
+_WORDED: Final = FormatError, *READ_ERRORS
+"""The errors of requests and of files, whose messages are for the client."""
 
 
 def refusal_of(error: Exception) -> RefusedError:

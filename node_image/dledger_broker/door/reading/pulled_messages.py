@@ -3,9 +3,8 @@
 from typing import Final, NamedTuple
 
 from dledger_broker.door.reading.pull_requests import Pull
-from dledger_broker.errors import QueueFilesError
 from dledger_broker.queues import cached_reads
-from dledger_broker.queues.errors import UnitRefusedError, UnreadableError
+from dledger_broker.queues.errors import READ_ERRORS, UnitRefusedError
 from dledger_broker.queues.reader import Found, MessageReader, Wanted
 from dledger_node.remoting.read_turns import ReadTurns
 
@@ -55,7 +54,7 @@ def find_cached(reader: MessageReader, pull: Pull, end_offset: int) -> Pulled | 
         if offset < min_offset:
             return None
         found = reader.pull_sound(pull.queue, offset, end_offset, wanted)
-    except (UnitRefusedError, UnreadableError, QueueFilesError, OSError):
+    except (UnitRefusedError, *READ_ERRORS):
         return None
     if found is None:
         return None
