@@ -165,12 +165,14 @@ def proxy_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(layout.pki / "kube-proxy.kubeconfig")},
-        "mode": "iptables",
+        # kube-router writes the whole iptables table "filter" again and again. In its mode iptables,
+        # kube-proxy would lose rules there, now and then for as long as no Service changes.
+        "mode": "nftables",
         "clusterCIDR": layout.pods_and_nodes_range,
         "hostnameOverride": node.name,
         # Zero keeps the size of the connection table, which belongs to the machine.
         "conntrack": {"maxPerCore": 0},
-        "iptables": {"minSyncPeriod": "100ms", "syncPeriod": "30s"},
+        "nftables": {"minSyncPeriod": "100ms", "syncPeriod": "30s"},
     }
 
 

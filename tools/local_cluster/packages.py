@@ -16,6 +16,7 @@ FOR_CLUSTER = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "iptables": "iptables",
+    "nftables": "nft",
     "ipset": "ipset",
     "conntrack": "conntrack",
     "iproute2": "ip",
