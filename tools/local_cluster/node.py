@@ -165,8 +165,8 @@ def proxy_config(layout: Layout, node: NodeLayout) -> dict[str, Any]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(layout.pki / "kube-proxy.kubeconfig")},
-        # kube-router writes the whole iptables table "filter" again and again. In its mode iptables,
-        # kube-proxy would lose rules there, now and then for as long as no Service changes.
+        # kube-router saves and restores the whole iptables table "filter". A kube-proxy in its mode
+        # iptables would lose rules there, and fail to write others until a Service changes.
         "mode": "nftables",
         "clusterCIDR": layout.pods_and_nodes_range,
         "hostnameOverride": node.name,
