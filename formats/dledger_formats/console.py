@@ -82,8 +82,8 @@ def prepare(*, needs_output: bool = False) -> None:
 class _ErrorFile(io.FileIO):
     """Standard error, which drops what a full device or a reader that has gone does not accept.
 
-    An error would replace the exit code, which tells callers what happened, even at the end of the
-    process, when Python flushes what an earlier error left in the buffer.
+    An error would replace the exit code, by which callers know what happened. That includes an
+    error at the end of the process, when Python flushes what an earlier one left in the buffer.
     """
 
     def write(self, content: Any) -> int:

@@ -1,4 +1,4 @@
-"""Wait until no request or no connection is left, when a member stops."""
+"""Wait until no request, or no connection, is left when a member stops."""
 
 import asyncio
 

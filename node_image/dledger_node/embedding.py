@@ -98,7 +98,7 @@ class Member:
 
     @property
     def leader_token(self) -> str:
-        """A text that changes with the term, the leader, and whether this member is master."""
+        """A text that changes with the term and the leader, and once this member is master."""
         return self._server.view.leader_view().token
 
     async def leader_changed(self, token: str) -> None:

@@ -27,7 +27,7 @@ _RESIDENT: Final = 1
 
 def read(fd: int, start: int, size: int) -> bytes:
     """Read up to `size` bytes at `start`; blocks. The descriptor must be used for nothing else:
-    this turns off its read-ahead, which would fill the page cache.
+    the kernel's read-ahead, which would fill the page cache, stays turned off for it.
     """
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
     first = start - start % PAGE_BYTES

@@ -1,8 +1,8 @@
 """The body of a request that is too long to be parsed as JSON.
 
 Only the value of the key `body` may be long: one string of base64, or one array of numbers. It is
-found without a parser and replaced by a sample, and the short rest is parsed strictly. If the
-parsed body then equals each sample, the value was the body's.
+found without a parser and replaced by one sample, then by another, and the short request is parsed
+strictly. If the parsed body equals the sample both times, the value was the body's.
 """
 
 import re

@@ -43,7 +43,7 @@ class ClosedLog:
     def __init__(self, shape: LogShape) -> None:
         self._shape = shape
         self._listed: tuple[object, Listing] = (None, NO_LISTING)
-        """The last listing, after the values that it was made of."""
+        """The values that the last listing was made of, and that listing."""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return committed bytes of a data file, sound or not; blocks.

@@ -33,7 +33,7 @@ from dledger_node.store.small_files.checkpoint import Checkpoint
 logger = logging.getLogger(__name__)
 
 NEARBY_BYTES: Final = 8 << 20
-"""How far beyond damage that a read found more damage is searched for at once."""
+"""Bytes after damage that a read found in which more damage is searched for at once."""
 UNEXPLAINED_MAX: Final = 3
 """How often reads may report damage that is not in the data, until some is mended or a pass has
 read the whole log.
@@ -55,8 +55,9 @@ class LiveMender:
     def mend_near(self, damage: StoreDamagedError) -> None:
         """Mend the range that a read found, and others soon after it.
 
-        Searches the whole log if the damage has no place. Raises CannotMendError, also if it has
-        found no damage too often. Returns early once the log is cut, replaced or closed.
+        Searches the whole log if the damage has no place. Raises CannotMendError, also if too many
+        searches, or one for a wrong index, found no damage. Returns early once the log is cut,
+        replaced or closed.
         """
         for _ in self.search(damage):
             pass
@@ -130,7 +131,7 @@ class LiveMender:
     def _place_of(self, damage: StoreDamagedError, checkpoint: Checkpoint) -> tuple[Cursor, bool]:
         """Return a place before the damage, and whether the place is near the damage.
 
-        That is the log's beginning if the place of the damage is not known.
+        The place is the log's beginning if it is not known where the damage is.
         """
         first, end = beginning(self._shape, checkpoint)
         if first is None:
@@ -165,7 +166,7 @@ class LiveMender:
             yield generation == self._store.generation
 
     def _was_removed(self, damaged: DamagedRange, generation: int) -> bool:
-        """Return whether the log was replaced, or the range was removed, while it was read."""
+        """Return whether the log was replaced, or retention removed the range, during the read."""
         return generation != self._store.generation or damaged.start.index < self._store.begin_index
 
     def _note_unexplained(self, damage: StoreDamagedError) -> None:

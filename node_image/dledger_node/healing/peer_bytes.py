@@ -233,7 +233,7 @@ class PeerBytes:
         return b"".join(parts)
 
     def keep(self, pos: int) -> None:
-        """Fix the givers of the bytes before `pos`, which have proved right."""
+        """Keep the peers that give the bytes before `pos`, which have proved right."""
         self._kept_pos = max(self._kept_pos, pos)
 
     def reject(self, pos: int, why: str = "its bytes fail the checksums") -> None:

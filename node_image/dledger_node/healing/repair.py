@@ -112,7 +112,7 @@ class StoreRepair:
         return ""
 
     def _mend_all(self, peers: Mapping[str, Peer]) -> None:
-        """Mend every range that can be mended; then raise CannotMendError if others are left."""
+        """Mend every range that can be mended; raise CannotMendError for the first that cannot."""
         checkpoint = load_checkpoint(self._folder)
         if checkpoint is None:
             return

@@ -9,7 +9,7 @@ the disk, the deputy accepts the connections: it answers that the process lives,
 not ready, and nothing else. The loop waits for the disk while its thread is in an uninterruptible
 sleep, which only IO in the kernel causes, or while it sleeps and another thread is in such a sleep:
 an append waits for the lock of a thread that writes zeros ahead of it (`segments.zero_ahead`). If
-the loop is late for any other reason, for example because it never ends, the deputy does not
+the loop is late for any other reason, such as a callback that never ends, the deputy does not
 answer, and the kubelet kills the member, as it should.
 
 The thread sleeps until a connection arrives, so it does not wake an idle member.

@@ -10,12 +10,15 @@ class CommitMoves:
     _index: int = -1
     """The committed index when it was last counted."""
     _at_ticks: int = 0
-    """The tick that `_moves` counts, in ticks of elapsed time."""
+    """The tick whose moves `_moves` counts, by a clock that includes pauses."""
     _moves: int = 0
     _moves_before: int = 0
 
     def per_tick(self, committed_index: int, now_ticks: int) -> int:
-        """Count a move if the index is new, and return the number of moves per tick."""
+        """Count a move if the index has risen, and return the moves in a tick.
+
+        They are those of this tick or of the last one, whichever are more.
+        """
         if self._at_ticks != now_ticks:
             self._moves_before = self._moves if self._at_ticks == now_ticks - 1 else 0
             self._at_ticks, self._moves = now_ticks, 0

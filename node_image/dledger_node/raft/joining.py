@@ -180,7 +180,9 @@ def become_voter_if_safe(member: MemberState, joining: Joining) -> None:
 
 
 def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -> bool:
-    """Return whether the sender is a leader that began alike, and its members have answered."""
+    """Return whether the sender is a leader that began alike, and all members that it names have
+    answered.
+    """
     return (
         known.leading
         and began_alike(joining, known)
@@ -189,7 +191,9 @@ def _may_be_heeded(member: MemberState, joining: Joining, known: JoinResponse) -
 
 
 def began_alike(joining: Joining, known: JoinResponse) -> bool:
-    """Return whether the sender began with this member's archive; True if this member has none."""
+    """Return whether the sender began with the archive whose log is all that this member has; True
+    if this member has no such archive.
+    """
     return joining.seed is None or known.seed_sha256 == joining.seed.sha256
 
 

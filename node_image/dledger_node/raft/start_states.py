@@ -15,7 +15,7 @@ class Joining:
     reason: str = ""
     """Human-readable reason why this member does not trust its disk; empty for an empty disk."""
     seed: Seed | None = None
-    """The archive whose log is all that this member has; None if it has none."""
+    """The archive whose log is all that this member has; None if there is no such archive."""
     answers: dict[str, JoinResponse] = field(default_factory=dict)
     """The last answer of each peer, by its id."""
     ask_due: int = 0

@@ -326,7 +326,7 @@ class _Connection(asyncio.Protocol):
         return push.after(last_index)
 
     def _read(self, push: Push) -> Entries | None:
-        """Return a push's first entries; None if it is out of date, or is queued until a fetch."""
+        """Return a push's first entries; None if it is out of date, or now waits for a fetch."""
         try:
             return self._owner.read_entries(push, PUSH_BYTES_MAX)
         except OnDiskError:

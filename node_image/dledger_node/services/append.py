@@ -68,7 +68,7 @@ class Appends:
         self._progress = QuorumProgress(core)
         self._next = NextProposal()
         self._held_until_s = math.inf
-        """The time until which `_next` waits for the log; infinite if it does not wait."""
+        """When `_next` stops waiting for the log to take entries; infinite if it does not wait."""
         self._waiters = CommitWaiters[ClientCall](settings.pending_requests_max)
         self._by_address = PendingByAddress(settings.client_pending_appends_max)
         self._is_draining = False

@@ -39,7 +39,7 @@ class QuorumProgress:
         return DLedgerResponseCode.LEADER_NOT_READY if self.is_stuck(now_s) else None
 
     def is_stuck(self, now_s: float) -> bool:
-        """Return whether entries have waited for `ANSWER_WAIT_S`, and none was committed."""
+        """Return whether entries have waited for `ANSWER_WAIT_S` while none was committed."""
         core = self._core
         seen = (core.term, core.readable_index)
         if seen != self._seen or core.ledger_end_index == core.readable_index:

@@ -191,7 +191,10 @@ class ClientService:
         await self.drafts.drained()
 
     def give_up(self) -> None:
-        """Answer every request that still waits, because this member stops. Drop reads."""
+        """Answer every request that still waits, because this member stops.
+
+        Only reads that wait for their turn get no answer: they are dropped.
+        """
         self.read_turns.close()
         for service in self._timed:
             service.give_up()

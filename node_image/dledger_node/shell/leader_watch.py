@@ -60,7 +60,7 @@ class LeaderWatch:
     def _log_leader(self) -> None:
         """Log which leader this member knows, unless that would repeat the last line.
 
-        A new leader may not say yet that it leads.
+        Until a new leader is master, its line is the same as without a leader.
         """
         text = describe_leader(self.leader_view())
         if text != self._told_leader:

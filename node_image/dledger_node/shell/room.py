@@ -58,8 +58,9 @@ class LogRoom:
         return 0.0 if self._making is None else self._loop.time() - self._began_s
 
     def begin(self, body_sizes: Sequence[int]) -> bool:
-        """Begin to make room for bodies of these sizes in bytes. Return False if no
-        room is to be made: there is enough, or the volume is full.
+        """Begin to make room for bodies of these sizes in bytes.
+
+        Return False if no room is to be made: there is enough, or the volume is full.
         """
         if self._health.full or self._health.nearly_full or self._store.room.fits(body_sizes):
             return False

@@ -20,7 +20,7 @@ from typing import Final
 from dledger_node.raft.yielding import Told
 
 FEW_ENTRIES: Final = 4096
-"""A starting state is behind if at least so many entries that may be committed wait to be applied.
+"""A starting state is behind if at least this many entries that may be committed are not applied.
 One batch of the state machine takes as many.
 """
 

@@ -24,8 +24,8 @@ async def ask_others(
     """Return what each member's host answers, by member id; empty for a member that is not up.
 
     `addresses` and `pages` are the members' host:port for requests and for HTTP. A member that is
-    out of service answers only HTTP. An answer that cannot be understood counts, too: a member is
-    not up only if its host cannot be reached, or answers for a group of another name.
+    out of service answers only HTTP. An answer that cannot be understood counts, too: a member
+    counts as up unless its host cannot be reached, or answers for a group of another name.
     """
     asked = [_ask(group, addresses[one], pages[one]) for one in addresses]
     return dict(zip(addresses, await asyncio.gather(*asked), strict=True))

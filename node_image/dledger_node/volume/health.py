@@ -108,7 +108,7 @@ class VolumeHealth:
     def repeat_transfer(self, attempt: int, pause_s: float) -> None:
         """Make this attempt of a leader without room again after a pause.
 
-        The first try does not count, since no peer was willing to take over.
+        The declined try does not count, since no peer was willing to take over.
         """
         self._transfer_due_s = self._monotonic() + pause_s
         self._transfer_count = min(self._transfer_count, attempt)

@@ -59,7 +59,7 @@ MENDABLE: Final = frozenset({Damage.BAD_ENTRY, Damage.UNREADABLE, Damage.WRONG_I
 
 
 class Scrub:
-    """Reads and mends the log of one member in service; `leave` receives unmended damage."""
+    """Reads and mends the log of one member in service; `leave` receives unmendable damage."""
 
     def __init__(
         self,

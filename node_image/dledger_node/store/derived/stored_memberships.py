@@ -83,7 +83,9 @@ class StoredMemberships:
         self._entries = self._entries[: _count(self._entries, first_index)]
 
     def last_index(self, committed_index: int) -> int:
-        """Return the index of the last membership that a checkpoint covers; -1 for none."""
+        """Return the index of the last membership entry that a checkpoint at this index covers; -1
+        for none.
+        """
         entries = self._covered_by(committed_index)
         return entries[-1].index if entries else -1
 

@@ -288,7 +288,7 @@ class LogFiles:
     def _read(self, files: SegmentList, start: int, end: int) -> bytes | bytearray:
         """Read the bytes from `start` to `end`; within one segment, with one system call.
 
-        Unless `wait` is set, raises NotCachedError if the page cache or one segment lacks some.
+        Unless `wait` is set, raises NotCachedError if they are not in one segment and all cached.
         """
         if self.wait:
             return files.read(start, end)

@@ -55,7 +55,7 @@ class FolderOwner:
 
 
 class GroupFile:
-    """The content of one folder's file, and its replacement."""
+    """The file of one folder: what it holds, and how to replace it."""
 
     def __init__(self, folder: Path, owner: FolderOwner) -> None:
         self.owner = owner
