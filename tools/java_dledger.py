@@ -64,7 +64,7 @@ def _make(version: str, folder: Path) -> None:
 
 
 def install_build_tools() -> bool:
-    """Install the JDK and Maven if they are missing; if that is impossible, return False."""
+    """Install the JDK and Maven if they are missing; if not possible, say so and return False."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     return not missing or install_packages(missing)
 

@@ -154,7 +154,7 @@ class CreationFailure:
     pod: str
     message: str
     at: datetime | None = field(default=None, compare=False)
-    """When the last refusal was; None if that is not known. A repetition is the same failure."""
+    """When the pod was last refused; None if not known. A repetition is the same failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ class StatefulSetView:
     template: Manifest = field(default_factory=dict)
     """The pod template."""
     revision: Revision | None = None
-    """The revision of pods that the template creates; None for one of an earlier release."""
+    """The revision of pods made from the template; None for a template of an earlier release."""
     template_hash: str = ""
     """The StatefulSet's own revision of the template; empty until its controller has seen it."""
     applied_spec: AppliedSpec | None = None

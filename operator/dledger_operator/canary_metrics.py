@@ -29,7 +29,7 @@ class Outcome(enum.StrEnum):
     LOST = "lost"
     """An acknowledged canary is no longer in the log."""
     UNSUPPORTED = "unsupported"
-    """The leader's release does not support canaries, so nothing is known about the group."""
+    """The leader's release does not support canaries, which says nothing about the group."""
 
 
 class CanaryMetrics:

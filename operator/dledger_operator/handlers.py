@@ -93,7 +93,7 @@ def watch_nodes() -> None:
 
 
 async def node_event(event: kopf.RawEvent, memo: kopf.Memo, **_: Any) -> None:
-    """Check where leaders run: the node may be about to be drained."""
+    """Check where leaders run: somebody may be draining the node."""
     memo.workers.node_changed(event["type"], event["object"])
 
 

@@ -198,7 +198,7 @@ class OperatorMetrics(Collector):
 
 
 def _info(known: Sequence[ObservedGroup]) -> Metric:
-    """Return what the leader runs; if it does not answer, what the first that answers runs."""
+    """Return what the leader runs or, without its answer, the first member that answers."""
     info = GaugeMetricFamily(
         "dledger_group_info",
         "What the leader runs, as labels; the value is always 1.",

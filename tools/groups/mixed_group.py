@@ -25,10 +25,10 @@ class MixedGroup(NodeGroup):
         super().__init__(folder, members, addable=addable, **settings)
         self.earlier = earlier
         self.members_of_earlier = {*self.peers, *self.addable}
-        """The members that run the earlier release after their next start."""
+        """The members that run the earlier release from their next start on."""
 
     def swap_release(self, member: str) -> None:
-        """Let a member run the other release after its next start."""
+        """Let a member run the other release from its next start on."""
         self.members_of_earlier ^= {member}
 
     def _spawn(self, member: str, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -99,7 +99,7 @@ class Api:
         )
 
     def request(self, method: str, path: str, body: Object | None = None) -> Object:
-        """Send a request and return the object in the response. Raises OSError for an error."""
+        """Send a request and return the object in the response. Raises OSError if it is refused."""
         connection = self.connection()
         try:
             connection.request(

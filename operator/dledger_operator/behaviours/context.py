@@ -59,7 +59,7 @@ class Context:
         return AuthorizedRequests(self.leader_requests, self.api.tokens, namespace, group)
 
     def count_failure(self, behaviour: str, error: Exception) -> None:
-        """Count a failed run of a control loop, or a conflict with another client separately."""
+        """Count a failed run of a control loop; conflicts with other clients count separately."""
         conflict = isinstance(error, ConflictError)
         counter = self.metrics.conflicts if conflict else self.metrics.failures
         counter.labels(behaviour).inc()

@@ -3,8 +3,8 @@
 A watch can be silent although objects change: its connection hangs, or the server's cache does.
 Bookmarks would show that, but kopf does not pass them on. So the operator lists the objects at
 intervals, and compares their versions with those that the watch has reported. A LIST returns the
-newest version. If the watch has reported another version of an object, and nothing about the object
-since the LIST began, the watch is behind until its next event of that object.
+newest version. If the watch has reported another version of an object, or none, and nothing about
+the object since the LIST began, the watch is behind until its next event of that object.
 
 Only these kinds depend on their watch. Whatever is read from other kinds is read again at
 intervals, or at each step.

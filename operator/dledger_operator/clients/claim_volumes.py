@@ -43,7 +43,7 @@ def volume_fields(claim: PersistentVolumeClaim) -> dict[str, Any]:
 
 
 def _grown_at(annotations: Mapping[str, str]) -> datetime | None:
-    """Return when the operator last grew a claim automatically; None for any other text."""
+    """Return when the operator last grew a claim automatically; None if that is no valid time."""
     try:
         found = datetime.fromisoformat(annotations.get(names.GROWN_AT_ANNOTATION, ""))
     except ValueError:

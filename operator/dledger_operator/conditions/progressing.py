@@ -1,4 +1,4 @@
-"""Progressing: the group does not have, or does not run, what its spec asks for yet."""
+"""Progressing: the members, their pods, settings or volumes are not yet what the spec asks for."""
 
 from typing import Final
 

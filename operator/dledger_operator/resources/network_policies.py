@@ -56,7 +56,9 @@ def build_members(group: Group) -> Manifest:
 
 
 def build_audits(group: Group) -> Manifest:
-    """Build the policy of the audits' pods: nothing reaches them, and they reach only members."""
+    """Build the policy of the audits' pods: nothing may connect to them, and they may connect only
+    to members and DNS.
+    """
     dns: list[Manifest] = [
         {"protocol": protocol, "port": port} for port in DNS_PORTS for protocol in ("UDP", "TCP")
     ]

@@ -75,7 +75,7 @@ def build(group: Group, shape: Shape) -> Manifest:
 
 
 def pod_revision(group: Group, shape: Shape) -> Revision:
-    """Return the revision of the pods that the template creates.
+    """Return the revision of the pods that are made from the template.
 
     The identity is left out: members learn it when they restart, and need not restart for it. So
     are the initial group state, which a member ignores once the group is founded, and the archive

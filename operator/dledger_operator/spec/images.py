@@ -1,4 +1,4 @@
-"""The default images from the operator's settings. Imports no library: `--help` needs it."""
+"""The default images from the operator's settings. Imports no library, since `--help` reads it."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -59,7 +59,9 @@ class AuthorizedRequests:
         return await requests.transfer(ip, group, leader, to, identity=identity)
 
     async def _authorized(self) -> MemberRemotingClient:
-        """Return a client with the current token, or without one if there is none to read."""
+        """Return a client with the token to send now, or without one if there is none, or the
+        operator may not read it.
+        """
         try:
             token = await self._tokens.token(self._namespace, self._group)
         except (NotFoundError, RefusedError) as error:

@@ -93,7 +93,9 @@ class GroupTokens:
     async def _write(
         self, found: TokenSecretView | None, namespace: str, entry: TokenEntry
     ) -> bool:
-        """Write the group's entry and drop those of deleted groups. Return False if it is gone."""
+        """Write the group's entry and drop those of deleted groups. Return False if the group
+        itself is gone.
+        """
         api, name = self._context.api, self._snapshot.name
         groups = await api.custom_objects(names.GROUP_KIND, namespace)
         live = {each["metadata"]["name"]: each["metadata"]["uid"] for each in groups}

@@ -33,9 +33,9 @@ class GroupReconcile:
         on_newer: Callable[[Mapping[str, Any]], None],
         on_outcome: Callable[[], None],
     ) -> None:
-        """Create. `status` returns the current status of an object; `on_newer` is called with a
-        version of it whose spec differs from the one to reconcile; `on_outcome` is called with
-        each outcome in the snapshot.
+        """Create; nothing is reconciled yet. `status` returns the current status of an object;
+        `on_newer` is called with a version of it whose spec differs from the one to reconcile;
+        `on_outcome` is called with each outcome in the snapshot.
         """
         self._context = context
         self._snapshot = snapshot

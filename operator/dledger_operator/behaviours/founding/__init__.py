@@ -1,3 +1,3 @@
 """How a group begins: which members vote first, its identity, and founding it again before it has
-begun. `volumes` takes care of the volume claims that record the founding.
+begun. `volumes` sets the owners of the volume claims that record the founding, and grows them.
 """

@@ -52,7 +52,7 @@ class Unbegun:
     """What is known of a group that never had a leader.
 
     The parts were read in this order: the StatefulSet, the pods and claims, and the members'
-    answers, twice. A member has read what reached its host before its first answer by its second.
+    answers, twice. By its second answer, a member has read what reached its host before the first.
     """
 
     is_seen: bool
@@ -98,9 +98,10 @@ class Watch:
 
 
 def applies(replicas: int, shape: Shape) -> bool:
-    """Return whether a group that never had a leader is to begin with `replicas`, fewer voters.
+    """Return whether a group that never had a leader is to begin with fewer first voters.
 
-    A group that is to have more begins as it was founded, and then grows.
+    `replicas` is their new number. A group that is to have more begins as it was founded, and then
+    grows.
     """
     return shape.state is GroupState.NEW and replicas < shape.first_voters
 

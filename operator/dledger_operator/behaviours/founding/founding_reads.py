@@ -35,7 +35,9 @@ class FoundingApi(Protocol):
 async def read_founding_records(
     api: FoundingApi, group: Group, status: Mapping[str, Any], claims: Sequence[VolumeClaimView]
 ) -> FoundingRecords:
-    """Read the objects that record a group's founding; claims count only if one is missing."""
+    """Read the objects that record a group's founding. Claims count only if the ConfigMap or the
+    StatefulSet is missing.
+    """
     settings = await api.settings(group.namespace, names.settings_config_map(group.name))
     stateful_set = await api.stateful_set(group.namespace, names.stateful_set(group.name))
     return FoundingRecords(

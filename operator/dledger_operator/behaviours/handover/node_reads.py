@@ -24,7 +24,7 @@ class NodeApi(Protocol):
     """The API request of this behavior."""
 
     async def nodes(self) -> Sequence[Mapping[str, Any]]:
-        """List all Nodes as they are in etcd, not from a cache."""
+        """List all Nodes, as new as etcd."""
 
 
 class NodeReads:

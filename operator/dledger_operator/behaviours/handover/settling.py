@@ -1,10 +1,10 @@
 """How long a preferred leader must have been able to lead before it gets the leadership. Pure.
 
 A member that fails again and again, each time after it has led for a while, would take the
-leadership back after each failure, and every round costs the group an election. So each time that
-the member has lost the leadership within the last hours multiplies the required time by four, up to
-an hour. The losses are read from the leader changes in the group's status, which survive a restart
-of the operator.
+leadership back after each failure, and every round costs the group an election. So each
+leadership that the member has lost within the last hours multiplies its required time by four, up
+to an hour. The losses are read from the leader changes in the group's status, which survive a
+restart of the operator.
 """
 
 from collections import Counter
@@ -39,6 +39,6 @@ def recent_losses(changes: Sequence[LeaderChange], now: datetime) -> Mapping[str
 
 
 def settle_s(stable_for_s: float, losses: int) -> float:
-    """Return how long a member that lost the leadership `losses` times must be able to lead."""
+    """Return for how long a member with `losses` losses must have been able to lead."""
     longer_s = stable_for_s * FACTOR ** min(losses, CHANGES_MAX)
     return max(stable_for_s, min(longer_s, SETTLE_S_MAX))

@@ -121,7 +121,9 @@ def _timed_out(state: SwitchoverState) -> End:
 
 
 def _refusal(state: SwitchoverState) -> Problem | None:
-    """Return why the leader is not asked; None if the target can lead, as far as is known."""
+    """Return why the leader is not asked; None if the target can lead, as far as is known without a
+    leader.
+    """
     if state.paused:
         message = (
             "spec.paused is true, so the operator changes nothing in the group; resume it first, "

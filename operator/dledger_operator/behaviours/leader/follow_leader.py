@@ -93,7 +93,7 @@ class FollowResult:
 
     @property
     def awaits_labels(self) -> bool:
-        """Whether the master Service does not select the leader, so no member may be removed."""
+        """Whether the master Service does not select the leader yet, so no member may go."""
         return self.leader not in (None, self.labeled)
 
 

@@ -20,7 +20,7 @@ ANSWER_GAP_S: Final = 0.01
 SILENT_GAP_S_MIN: Final = 0.05
 SILENT_GAP_S_MAX: Final = 1.0
 TOLD_MS_MAX: Final = 100 * 365 * 24 * 3_600_000
-"""A century in milliseconds. A longer time is rejected, since it could exceed the dates."""
+"""A century in milliseconds. A longer time, of which no date could be made, is rejected."""
 
 
 class LeaderPollClient(Protocol):

@@ -100,7 +100,9 @@ async def unbegun(
 async def unwanted_claims(
     api: ClaimApi, group: Group, pods: Sequence[PodView]
 ) -> list[VolumeClaimView]:
-    """Return the claims that may be deleted with their members, since no pod uses them."""
+    """Return the claims that may be deleted with their members: those without a pod, not even one
+    that is leaving.
+    """
     if group.storage.when_scaled != DELETE:
         return []
     claims = await api.volume_claims(group.namespace, group.name)

@@ -66,7 +66,7 @@ class StatefulSetApi(Protocol):
         """Delete a claim. Raises ConflictError if it has changed since its read."""
 
     async def delete_stateful_set(self, stateful_set: StatefulSetView) -> None:
-        """Delete a StatefulSet and its pods. Raises ConflictError if it has changed."""
+        """Delete a StatefulSet and its pods. Raises ConflictError if it changed since its read."""
 
     async def settings(self, namespace: str, config_map: str) -> SettingsView | None:
         """Get the ConfigMap with a group's settings; None if it does not exist."""

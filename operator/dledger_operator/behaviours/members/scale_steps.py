@@ -61,7 +61,7 @@ class ScaleState:
     rolling: bool = False
     """Whether pods are to be replaced."""
     roll_halt: Problem | None = None
-    """Why that waits for a person or for a window."""
+    """Why no pod is replaced before somebody acts or a window opens."""
     held_back: Problem | None = None
     """Why no member may be removed yet. Pods that are not members may be removed."""
     emptied: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from dledger_operator.behaviours.steps import FoundAgain, HandOver, SetPods, Wai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMember:
-    """Ask the leader for a membership change; a removed member's pod is deleted afterwards."""
+    """Ask the leader for a membership change; the step also deletes a removed member's pod."""
 
     kind: ChangeKind
     member_id: str

@@ -12,7 +12,7 @@ from dledger_operator.clients.errors import KubeError
 
 USUAL_S: Final = GROUP_PACES["observe"].interval_s
 SLACK_S: Final = 0.5
-"""How much too early a read may take place, so that it need not wait for the next round."""
+"""How early a read may take place, so that it need not wait for the next round."""
 CLOCKS_DIFFER_MAX: Final = timedelta(seconds=30)
 """By how much the clock of the StatefulSet controller may be behind."""
 

@@ -20,7 +20,7 @@ class GroupCounts:
         report: Callable[[], None],
     ) -> None:
         """Create the counts. `key` is the group's namespace and name. `acts` returns whether this
-        replica acts for the group; others export nothing about it. `report` causes another report.
+        replica acts for the group; others export nothing about it. `report` has the status written.
         """
         self._metrics = metrics
         self._key = key

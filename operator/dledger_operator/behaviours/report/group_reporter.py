@@ -83,7 +83,7 @@ class GroupReporter:
         now, previous = self._context.now(), self.status(body)
         status = build_status(observed, history, generation=generation, previous=previous, now=now)
         self._pending_events += self._endpoint_events.on_report(status["conditions"], now)
-        if observed.pods_known:  # pods that are not known must raise no alert
+        if observed.pods_known:  # what is not known must raise no alert
             self._context.metrics.update_group(observed, status["conditions"])
         await self._writer.report(body, status)
         # A status that could not be written must not count as the previous one.

@@ -8,9 +8,9 @@ A healthy member is replaced only while enough others are healthy, and only once
 already of the wanted revision has been ready for a while and has nearly all entries. So a revision
 with which a member does not become ready costs one pod; the roll then halts until the spec is
 corrected. A pod whose container does not run can be replaced without a leader: the member is down
-anyway. So can running members that could elect a leader but have not for long: the group commits
-nothing as it is, and each log is on its volume. They are replaced one at a time, until those of the
-wanted revision are a majority and elect a leader.
+anyway. So can running members that are enough to elect a leader but have long not elected one: the
+group commits nothing as it is, and each log is on its volume. They are replaced one at a time,
+until those of the wanted revision are a majority and elect a leader.
 
 A pod that was made from the current template and still differs from it would differ again: somebody
 else, for example an admission webhook, changes new pods. The roll halts and names the pod.
