@@ -5,8 +5,8 @@ Java reads, checks and links thousands of classes at each start of Spark, unless
 Java and the same jars in the same order, with the same sizes and times. Java checks that itself,
 and starts as usual if the file does not fit.
 
-This module, `session` and `make_class_data` import only each other and `interrupts`: an image's
-file is made before the rest of the project is copied to it.
+Of the project, this module, `session` and `make_class_data` import only each other and
+`interrupts`: an image's file is made before the rest of the project is copied to it.
 """
 
 import os

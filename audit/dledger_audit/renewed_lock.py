@@ -3,8 +3,8 @@
 The file names its holder and a number, which rises with each renewal. Another run is refused as
 soon as it sees the number change. It takes the lock over once the number has stayed the same for
 `STALE_S`, because then the holder was killed. No clocks of two machines are compared. A holder that
-was paused for that long and continues notices that it has lost the lock, at the latest right before
-it writes, renames or removes something.
+continues after so long a pause notices that it has lost the lock, at the latest right before it
+writes, renames or removes something.
 """
 
 import contextlib

@@ -5,7 +5,8 @@
                                 member is asked again for a bounded time; without a token there is
                                 no wait
 
-Each wait is logged with the member's progress. If the wait fails, the error has both as well.
+Each wait is logged with the member's progress. If the wait fails, the error has the progress, too,
+and says how long the wait was.
 """
 
 import argparse
@@ -87,7 +88,10 @@ class _Awaited:
             _LOG.info("%s", error)
 
     def _asked(self, ask: Callable[[], T], later: type[ReadError], s_max: float) -> tuple[T, bool]:
-        """Repeat `ask` while it raises `later`, for `s_max`; also return whether it waited."""
+        """Repeat `ask` while it raises `later`; also return whether that took a wait.
+
+        Raises `later` after `s_max` seconds.
+        """
         waits = self._waits
         began_s = waits.clock()
         logged_s, has_waited = began_s - LOGGED_EVERY_S, False

@@ -51,7 +51,7 @@ class Context:
     term_max: int | None = None
     """The member's own term."""
     has_bodies: bool = True
-    """Whether the view holds the bodies; otherwise their checksums are not verified."""
+    """Whether the view holds the bodies; otherwise the stored checksums are used unverified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

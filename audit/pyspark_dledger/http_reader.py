@@ -241,7 +241,7 @@ class HttpFiles:
             silence.waited(began_s)
 
     def _begin(self, path: str, *, is_manifest: bool) -> float:
-        """Return an attempt's start and bound its time. Raises ReadError if silent for too long."""
+        """Return when an attempt begins; bound its time. Raises ReadError after a long silence."""
         if self._patience is None:
             return 0.0
         left_s = self._patience.left_s(for_manifest=is_manifest)

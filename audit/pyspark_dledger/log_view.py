@@ -136,7 +136,7 @@ class LogView:
 
 
 def _removed_before(found: Group, copies: Sequence[Copy]) -> int:
-    """Return the index before which the members of all copies have removed their entries.
+    """Return the index before which the members of all copies have removed their entries by now.
 
     Return 0 if one of them does not report its entries.
     """

@@ -11,8 +11,7 @@ from pyspark_dledger.files import Files, Window
 from pyspark_dledger.layout import Longs, Records
 
 SKIPPED_BYTES_MIN: Final = 64 << 10
-"""Bodies of at least this size are skipped. One more request costs as much as about so many bytes.
-"""
+"""Bodies of at least this size are skipped. One more request costs about as much as these bytes."""
 
 UnitsFrom = Callable[[int], Records]
 """Returns the index units of the entries from an offset in the file on, maybe none."""

@@ -120,7 +120,7 @@ def _divided(
 
 
 class _UntilSilent:
-    """Files that are not requested again once they did not answer: each attempt may take long."""
+    """Files of a member that is not asked again once it did not answer: each try takes long."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

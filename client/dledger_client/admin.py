@@ -172,8 +172,8 @@ class GroupAdmin:
     async def _successor(self, request: LeadershipTransferRequest, until_s: float) -> GroupMetadata:
         """Return the group once a member names the transferee as the leader of a newer term.
 
-        Raises OutcomeUnknownError if none does in time, or if one names another leader,
-        which was elected since.
+        Raises OutcomeUnknownError if none does in time, or if one names another leader, which was
+        elected since.
         """
         handed_over = f"the leader handed over to {request.transferee_id}"
         try:
@@ -222,7 +222,10 @@ class GroupAdmin:
 
 
 def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
-    """Return the error of a server that does not lead; the transferee answers UNKNOWN_MEMBER."""
+    """Return the error if the only server to ask does not lead and is not the transferee.
+
+    The transferee itself answers UNKNOWN_MEMBER.
+    """
     leader = group.leader_id or "unknown"
     return NotLeaderError(
         f"only the leader can transfer the leadership; the leader is {leader} ({error})",
@@ -231,7 +234,7 @@ def _not_led(error: NotLeaderError, group: GroupMetadata) -> NotLeaderError:
 
 
 def _names_successor(answer: MetadataResponse, request: LeadershipTransferRequest) -> bool:
-    """Return whether the transferee leads a later term, or one that is not reported (Java)."""
+    """Return whether a member names the transferee as leader, in a later or (Java) unknown term."""
     return answer.leader_id == request.transferee_id and (
         answer.term < 0 or answer.term > request.term
     )

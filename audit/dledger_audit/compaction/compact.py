@@ -308,7 +308,10 @@ def _check_previous(
 
 
 def _by_begin(members: Sequence[Copy]) -> tuple[Copy, ...]:
-    """Sort copies by their first index; among equal ones, the leader comes last."""
+    """Sort copies by their first index; among equal ones, the leader comes last.
+
+    Before it, the copies with the highest committed index come first.
+    """
 
     def rank(copy: Copy) -> tuple[int, bool, int]:
         return copy.first_index, copy.leads, -copy.committed_index

@@ -15,7 +15,9 @@ POD_NAME: Final = "DLEDGER_AUDIT_POD_NAME"
 POD_NAMESPACE: Final = "DLEDGER_AUDIT_POD_NAMESPACE"
 POD_IP: Final = "DLEDGER_AUDIT_POD_IP"
 ACCOUNT: Final = "DLEDGER_AUDIT_ACCOUNT"
-"""The environment variable with the folder of the pod's token, if that is not the usual one."""
+"""The environment variable with the folder of the pod's token; without it, the token is where
+Kubernetes puts it.
+"""
 EXECUTOR_POD: Final = "DLEDGER_AUDIT_EXECUTOR_POD"
 """The environment variable with an executor's pod, as JSON: what Spark does not set itself."""
 

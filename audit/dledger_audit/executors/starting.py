@@ -26,7 +26,7 @@ from pyspark_dledger import bearer, pace, patience
 def started(options: argparse.Namespace, tasks: int | None = None) -> Iterator[SparkContext]:
     """Start Spark as the options say, and stop it after the block.
 
-    At most as many executors start as `tasks` tasks keep busy; it is None if not known. Raises
+    At most as many executors start as `tasks` tasks keep busy (None if that is not known). Raises
     NoExecutorsError if there are none for `options.executors_within` seconds, or one is refused.
     """
     master = options.master or workers.master()

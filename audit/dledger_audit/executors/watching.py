@@ -17,7 +17,7 @@ INTERVAL_S: Final = 1.0
 ASK_S: Final = 10.0
 """How often a cause is asked for while work has no executor."""
 ALL_REGISTERED_S_MAX: Final = 60.0
-"""How long the first tasks wait for all executors. After that, the running ones get all tasks."""
+"""How long the first tasks wait for all executors. After that, tasks go to those that run."""
 
 TELL_S: Final = 5.0
 """How often the wait for executors is reported."""
@@ -46,10 +46,11 @@ class Patience:
 
 @contextmanager
 def watched(context: SparkContext, within_s: float, why: Callable[[], str]) -> Iterator[None]:
-    """Raise NoExecutorsError if work of this block has no executor for `within_s`, or Spark ends.
+    """Raise NoExecutorsError if work of this block has no executor for `within_s` seconds.
 
-    A lost executor does not count if another one runs or starts in time. `why` is called while work
-    has no executor, because Spark soon removes a pod that failed.
+    The error is also raised if Spark ended before the work was done. A lost executor does not count
+    if another one runs or starts in time. `why` is called while work has no executor, because Spark
+    soon removes a pod that failed.
     """
     causes = Causes(why)
     reasons: list[str] = []

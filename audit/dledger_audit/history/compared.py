@@ -4,7 +4,7 @@ What was committed never changes, so a known chunk that reads differently now co
 earlier audits. But a copy that differs from those of a majority of the voters was never committed,
 whether or not its checksums are right, and its member is to be rebuilt. So
 
-    it is not learned         unless no other copy contradicts it, or a majority has it
+    it is learned             only if no other copy contradicts it, or a majority has it
     it may be replaced        by what a majority of the voters was known to have: it is mended
 
 A chain CRC covers all entries before it, so the copies after a wrong entry differ, too.
@@ -93,7 +93,7 @@ def _differs(these: Chunks, others: Chunks) -> Bools:
 
 
 def _is_contradicted(now: Chunks) -> Bools:
-    """Return which copies differ from any other copy."""
+    """Return which copies differ from at least one other copy."""
     found = np.zeros(now.has.shape, np.bool_)
     for row in range(len(now.has)):
         found |= _differs(now, now.of_member(row))

@@ -43,8 +43,7 @@ async def append_stream(
     has fetched the outcome of the first of them. An error of `bodies` is raised after the outcomes
     of the bodies before it, and so is GroupUnreachableError if the client is closed meanwhile. If
     the caller closes the generator early, it gets no outcome of the remaining bodies, and those
-    that were not sent yet are dropped. Raises TypeError or ValueError if the deadline
-    is invalid.
+    that were not sent yet are dropped. Raises TypeError or ValueError if the deadline is invalid.
     """
     if deadline_s is not None:
         check_seconds(deadline_s, "deadline_s")

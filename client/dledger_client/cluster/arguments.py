@@ -50,7 +50,7 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_function(value: Function, name: str) -> Function:
-    """Return a function."""
+    """Return a function or another callable object."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, not {type(value).__name__}")
     return value

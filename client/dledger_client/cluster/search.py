@@ -100,8 +100,8 @@ async def ask_all_members(
     """Ask all members once for METADATA.
 
     Returns the first wanted response; without `is_wanted`, the first that names a leader and whose
-    term is not outdated. If there is none, returns the response with the highest term, preferably
-    one that names a leader, or else an error.
+    term is not outdated. If there is none, returns the response with the highest term of those that
+    name a leader, else of the other responses, or else an error.
     """
 
     def ends(answer: MetadataResponse | ClientError) -> bool:

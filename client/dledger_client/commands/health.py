@@ -162,7 +162,7 @@ async def _members_problems(
         )
         problems.append(f"{whose} at {answer.address}: {answer.problem}")
     if unnamed := voters - pages.keys() - {answer.address.member_id for answer in answers}:
-        # A page that did not answer, and whose member --http does not name, may belong to these.
+        # A page without an answer whose member --http does not name may belong to one of these.
         may_be_silent = any(answer.address.member_id is None for answer in silent)
         cure = "" if may_be_silent else "; give its address in --http"
         problems.append(f"no page has answered for {', '.join(sorted(unnamed))}{cure}")

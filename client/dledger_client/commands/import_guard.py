@@ -45,7 +45,7 @@ async def require_own_entries(
 async def _foreign_entry(
     client: DLedgerClient, first: int, last: int, number: int | None
 ) -> int | None:
-    """Return the index of the first entry of a client without this producer's number."""
+    """Return the index of the first normal entry without this producer's number."""
     if first > last:
         return None
     async with contextlib.aclosing(client.get_range(first, last)) as entries:

@@ -8,10 +8,11 @@
     http = "orders-0:40912,orders-1:40912"    # optional
     admin_token_file = "/run/secrets/orders.token"    # optional
 
-Options come first, then a profile that is named, then the variables, and the default profile last.
-Variables do not complete a named profile, and the default profile is used only if no option and no
-variable selects anything, so that the servers of one group are never combined with the name of
-another. With `--servers`, only `--http` says where the pages are.
+All that selects a group comes from one place: from options first, then from a profile that is
+named, then from the variables, and from the default profile last. Variables do not complete a named
+profile, and the default profile is used only if no option and no variable selects anything, so that
+the servers of one group are never combined with the name of another. With `--servers`, only
+`--http` says where the pages are.
 """
 
 import argparse

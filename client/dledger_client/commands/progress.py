@@ -11,7 +11,7 @@ DELAY_S: Final = 1.0
 SECONDS: Final = " s"
 """The unit of a bar that shows time; a rate would make no sense."""
 WIDE_COLUMNS: Final = 70
-"""From this width on, a bar shows more than the percentage and the time left."""
+"""From this terminal width on, a bar shows more than the percentage and the time left."""
 _COUNTS: Final = "{n_fmt} of {total_fmt}{unit}, "
 _UNKNOWN: Final = "{desc}{n_fmt}{unit} in {elapsed}, {rate_noinv_fmt}{postfix}"
 

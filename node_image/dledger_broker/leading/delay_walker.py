@@ -1,9 +1,9 @@
 """Delivers delayed messages that are due, while this member leads.
 
-A delivered message names its delayed one, from which the state counts the progress: the delivery
-and the progress are one entry. A leader begins with the progress of the state, once it has applied
-every entry before its term. It proposes a message again only if the entry was refused, so each is
-in the log once.
+A delivered message names the delayed one that it was, and the state takes the progress from there:
+the delivery and the progress are one entry. A leader begins with the progress of the state, once it
+has applied every entry before its term. It proposes a message again only if the entry was refused,
+so each is in the log once.
 """
 
 import asyncio

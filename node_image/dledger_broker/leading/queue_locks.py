@@ -175,7 +175,7 @@ class QueueLocks:
         return self._until_s.get(queue, self._adopted_until_s)
 
     def _holder(self, queue: Queue) -> str | None:
-        """Return the client that holds a queue after all proposals; None if none does."""
+        """Return the client that holds a queue once all proposals are applied; None if none."""
         pending = self._pending_change(queue)
         return pending.holder if pending else self._owner.state.holder(*queue)
 

@@ -69,9 +69,7 @@ class FirstMessages:
         """Index of the first entry that was not read for all queues."""
         self._firsts: dict[QueueId, _First] = {}
         self._lost: dict[QueueId, int] = {}
-        """Queues whose first message was removed, and the index from which the next one is
-        searched.
-        """
+        """Queues whose first message was removed, and the index from which to look for the next."""
         self._wanted: dict[QueueId, None] = {}
 
     @property

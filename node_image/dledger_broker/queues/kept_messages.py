@@ -66,9 +66,9 @@ class KeptMessages:
     def min_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
         """Return the offset of the first message that the log still has; the end if it has none.
 
-        The units say so, which may be damaged (`kept_offset`). Only a queue that has all messages,
-        as `has_all` says, can show that none is left. Raises NotBuiltError if the first one may not
-        be built yet.
+        The answer is that of the units, which may be damaged (`kept_offset`). Only a queue that has
+        all messages, as `has_all` says, can show that none is left. Raises NotBuiltError if the
+        first one may not be built yet.
         """
         begin_pos = self._begin_pos()
         if begin_pos == 0:
@@ -91,10 +91,10 @@ class KeptMessages:
         return first
 
     def kept_offset(self, queue: QueueId, end_offset: int, *, has_all: bool) -> int:
-        """Return the offset of the first message that the log itself shows; the end if it has none.
+        """Return the offset of the first message that the log still has; the end if it has none.
 
-        Raises UnitRefusedError if the units say otherwise, UnprovedError if the log must be read
-        further, and as `min_offset` does.
+        The log itself has shown that it has no earlier one. Raises UnitRefusedError if the units
+        say otherwise, UnprovedError if the log must be read further, and as `min_offset` does.
         """
         first = self.min_offset(queue, end_offset, has_all=has_all)
         if first == 0:

@@ -146,7 +146,7 @@ class MessageReader:
         self, queue: QueueId, offset: int, end_offset: int, wanted: Wanted
     ) -> Found | None:
         """Return messages up to one that needs a closer look, or that would be too much; None if
-        the first one does. See `pull`.
+        that is the first one. See `pull`.
         """
         created_index = self._created_index(queue.topic)
         records: list[bytes] = []

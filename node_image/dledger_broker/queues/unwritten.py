@@ -55,7 +55,7 @@ class UnwrittenUnits:
 
     def taken(self) -> list[tuple[QueueId, Run]]:
         """Return a copy of all that is here; any thread may call it."""
-        # `dict.copy` is atomic. A list of the items is not: making it may start a collection.
+        # `dict.copy` is atomic. Making a list of the items is not: garbage collection may start.
         return [(queue, run.copy()) for queue, run in self._runs.copy().items()]
 
     def forget(self, written: list[tuple[QueueId, Run]]) -> None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class NameServers:
-    """Keeps this member registered, and in its turn the address of all members."""
+    """Keeps this member registered, and the address of all members if that is its turn."""
 
     def __init__(
         self,

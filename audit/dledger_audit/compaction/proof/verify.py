@@ -119,9 +119,9 @@ def _check_previous(archive: Archive, previous: Archive) -> None:
 def entries(sources: Sources, first: int, last: int) -> Iterator[SourceEntry]:
     """Yield the entries `first` to `last` of the sources, in order.
 
-    Only entries that the members no longer have are read from the archive before: entries that it
-    lost would not be missed. The members have everything after their first entry, also the
-    tombstones that the archive before has dropped, so the two can be joined there.
+    Only entries that the members no longer have are read from the archive before: if more were, the
+    entries that it has lost would not be missed. The members have everything after their first
+    entry, also the tombstones that the archive before has dropped, so the two can be joined there.
     """
     begin, previous = max(first, sources.members_begin), sources.previous
     with Reader() as reader:

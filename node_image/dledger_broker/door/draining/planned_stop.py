@@ -2,8 +2,8 @@
 
 The member has handed its leadership over. Behind a Service, clients may still be routed to it until
 every node knows that it stops; for that time it goes on as a door. If no other member could lead,
-it still leads, takes no messages, and nobody is elected before it ends. Then it does not go on as a
-door.
+it still leads, takes no messages, and nobody is elected before it ends. In that case it does not go
+on as a door.
 
 Next it accepts no further clients and answers the pulls that it holds. Clients above 5.3.1 get
 GO_AWAY for whatever they ask from then on: they connect again and ask there. From other clients

@@ -101,7 +101,7 @@ class Turns:
                 thing.later -= 1
 
     def is_overtaken(self, waiting: WaitingRequest) -> bool:
-        """Return whether a newer request was sent before; if not, count this one as sent."""
+        """Return whether a newer request was already sent; if not, count this one as sent."""
         thing = self._things.get(waiting.thing)
         if thing is None:
             return False

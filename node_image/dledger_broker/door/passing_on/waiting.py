@@ -112,7 +112,7 @@ class WaitingRequest:
         )  # fmt: skip
 
     def end(self, refused: RefusedError) -> bytes:
-        """Return the answer without the leader: `refused`, unless it may take effect.
+        """Return the answer without the leader: `refused`, unless the request may take effect.
 
         The answer is empty if the client wants none, or if another member answers the client.
         """

@@ -132,7 +132,7 @@ class Pulls:
         return len(answered) == count
 
     def cut_off(self, arrived_until_s: float) -> None:
-        """Cut the connections of pulls that came by then: this member has no leader."""
+        """Cut the connections of pulls that came up to this time: this member has no leader."""
         self._cut_off_until_s = arrived_until_s
         self._cutting.begin()
 
