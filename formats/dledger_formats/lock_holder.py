@@ -21,8 +21,9 @@ def holder_of(path: Path) -> int | None:
 def holder_among(locks: Iterable[str], device: int, inode: int) -> int | None:
     """Return the process that holds the lock of a file, by the lines of /proc/locks.
 
-    A lock of the same inode on another device counts if there is no better one: on overlayfs or
-    Btrfs the device in /proc/locks is not the one that `stat` returns.
+    On a file system with an anonymous device (major number 0), such as overlayfs or Btrfs, the
+    device in /proc/locks may not be the one that `stat` returns. So a lock of the same inode on
+    another device counts there if there is no better one. On a real device it is of another file.
     """
     place = f"{os.major(device):02x}:{os.minor(device):02x}"
     other = None
@@ -33,4 +34,4 @@ def holder_among(locks: Iterable[str], device: int, inode: int) -> int | None:
         if found_place == place:
             return int(words[4])
         other = other or int(words[4])
-    return other
+    return other if os.major(device) == 0 else None

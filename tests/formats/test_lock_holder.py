@@ -22,11 +22,12 @@ LOCKS = (
         (os.makedev(0xFE, 0), 12, 101),
         (os.makedev(0x103, 0x0A), 12, 102),
         (os.makedev(0, 0x2B), 12, 101),
+        (os.makedev(0xFE, 0x10), 12, None),
         (os.makedev(0x103, 0x0A), 13, None),
         (os.makedev(0xFE, 0), 2, None),
     ],
 )
-def test_a_lock_on_the_files_device_comes_before_one_of_the_same_inode_elsewhere(
+def test_a_lock_of_the_same_inode_elsewhere_counts_only_for_a_file_on_an_anonymous_device(
     device: int, inode: int, holder: int | None
 ) -> None:
     assert holder_among(LOCKS, device, inode) == holder
