@@ -1,6 +1,7 @@
 """Real volumes that fill up."""
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -150,6 +151,21 @@ def test_a_store_opens_on_a_volume_without_a_free_block_for_its_lock_file(
     leave_no_room(small_volume)
 
     assert open_store(folder).end_index == 39
+
+
+@AS_ROOT
+def test_a_volume_without_room_to_create_the_lock_file_is_full(
+    small_volume: Path, open_store: OpenStore
+) -> None:
+    folder = small_volume / "store"
+    open_store(folder).close()
+    (folder / lock.FILE_NAME).unlink()
+    volume = os.statvfs(small_volume)
+    used = volume.f_files - volume.f_ffree
+    mount("-o", f"remount,nr_inodes={used}", str(small_volume))
+
+    with pytest.raises(StoreFullError, match=f"cannot lock {folder}: .*No space left"):
+        open_store(folder)
 
 
 @AS_ROOT

@@ -205,15 +205,29 @@ def test_a_store_can_be_opened_only_once(open_store: OpenStore, folder: Path) ->
         open_store()
 
 
+@pytest.mark.parametrize(
+    ("call", "code", "error", "what"),
+    [
+        ("fcntl.flock", errno.ENOLCK, StoreError, "cannot lock {folder}: .*No locks available"),
+        ("fcntl.flock", errno.EACCES, PermissionError, "Permission denied"),
+        ("os.ftruncate", errno.EIO, StoreError, "cannot write {folder}/lock: .*put error"),
+    ],
+)
 def test_a_disk_that_refuses_the_lock_file_does_not_leave_the_store_in_use(
-    open_store: OpenStore, folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    code: int,
+    error: type[Exception],
+    what: str,
 ) -> None:
-    def fail(_fd: int, _size: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    def fail(_fd: int, _what: int) -> None:
+        raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", fail)
-        with pytest.raises(StoreError, match=f"cannot write {folder}/lock: .*Input/output error"):
+        patched.setattr(call, fail)
+        with pytest.raises(error, match=what.format(folder=folder)):
             open_store()
 
     assert open_store().end_index == -1

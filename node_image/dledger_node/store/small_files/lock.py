@@ -18,13 +18,20 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         """Take the lock without waiting. Raises StoreInUseError if another process holds it.
 
-        Raises StoreError if the disk fails.
+        Raises StoreError if the disk fails, StoreFullError if it has no room to create the file,
+        and PermissionError.
         """
         path = folder / FILE_NAME
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+        self._fd = -1
         # A lock that stayed would refuse this process's own next attempt.
         with closed_on_error(self.close):
-            self._take(folder)
+            try:
+                self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
+                self._take(folder)
+            except PermissionError:  # no fault of the disk: the commands name another user
+                raise
+            except OSError as error:
+                raise disk_error(f"cannot lock {folder}", error) from error
             self._name_holder(path)
 
     def close(self) -> None:
