@@ -48,18 +48,18 @@ class CuttableGroup(NodeGroup):
     @contextlib.contextmanager
     def cut(self, senders: list[str], receivers: list[str]) -> Iterator[None]:
         """Drop all packets from the senders to the receivers; the caller reaches all of them."""
-        self._rule("add", senders, receivers)
-        try:
+        # A rule that cannot be added or deleted must not leave the others in place.
+        with contextlib.ExitStack() as rules:
+            for sender, receiver in product(senders, receivers):
+                self._rule("add", sender, receiver)
+                rules.callback(self._rule, "delete", sender, receiver)
             yield
-        finally:
-            self._rule("delete", senders, receivers)
 
-    def _rule(self, what: str, senders: list[str], receivers: list[str]) -> None:
-        for sender, receiver in product(senders, receivers):
-            _ip(
-                *("-netns", receiver, "rule", what, "preference", _CUTS),
-                *("from", self.host(sender), "blackhole"),
-            )
+    def _rule(self, what: str, sender: str, receiver: str) -> None:
+        _ip(
+            *("-netns", receiver, "rule", what, "preference", _CUTS),
+            *("from", self.host(sender), "blackhole"),
+        )
 
 
 def lay_network(members: int = 3) -> None:
