@@ -22,9 +22,12 @@ READ_BACK_BYTES_MAX = 64 << 20
 """Maximum bytes of bodies that are read back by one command."""
 PENDING_MAX = 2_000
 """Maximum number of appends without an outcome, so that none pile up in a pipe."""
-TO_THE_END_OF_INPUT = '"$@"; code=$?; cat > /dev/null; exit $code'
-"""Runs a command, and reads what it leaves of its input. `kubectl exec` does not return while the
-input of a command that has ended fills the pipes.
+TO_THE_END_OF_INPUT = (
+    '"$@"; code=$?; echo "dledger append has ended with exit code $code" >&2; '
+    "cat > /dev/null; exit $code"
+)
+"""Runs `dledger append`, says that it has ended, and reads what it leaves of its input: `kubectl
+exec` does not return while the input of a command that has ended fills the pipes.
 """
 
 
