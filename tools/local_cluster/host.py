@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from .layout import clusters_folder
 _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
 _CONTROLLERS = ("cpu", "memory", "pids")
+# In its mode nftables, kube-proxy refuses to start with an older one.
+_LINUX_MIN = (5, 13)
 
 
 def why_not() -> str | None:
@@ -24,7 +27,7 @@ def why_not() -> str | None:
         return reason
     if platform.machine() not in ("x86_64", "aarch64"):
         return f"a local cluster needs x86_64 or aarch64, this is {platform.machine()}"
-    return _why_no_cgroups()
+    return _why_too_old(platform.release()) or _why_no_cgroups()
 
 
 def why_no_networks() -> str | None:
@@ -45,6 +48,15 @@ def _effective_capabilities() -> int:
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)
     return 0
+
+
+def _why_too_old(release: str) -> str | None:
+    """Return why this release of Linux, as in 6.1.0-30-amd64, is too old; None if it is not."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    if found is None or (int(found[1]), int(found[2])) >= _LINUX_MIN:
+        return None
+    needed = ".".join(map(str, _LINUX_MIN))
+    return f"kube-proxy needs Linux {needed} or newer for nftables, this is {release}"
 
 
 def _why_no_cgroups() -> str | None:
