@@ -1,6 +1,7 @@
 """Pages with bodies: a group that has an administration token gives them to auditors alone."""
 
 import http.client
+import logging
 import re
 import socket
 import threading
@@ -182,9 +183,10 @@ async def test_tokens_are_replaced_while_a_member_is_out_of_service(file: Path) 
     assert (await member.ask(SEGMENT, new))[0] == 404
 
 
-def test_a_token_file_that_is_lost_again_is_logged_again(
+def test_a_token_file_that_is_lost_again_is_logged_again_and_so_is_its_return(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     tokens, away = TokenFile(str(file)), file.with_name("away")
 
     for _ in range(2):
@@ -195,6 +197,7 @@ def test_a_token_file_that_is_lost_again_is_logged_again(
         tokens.read()
 
     assert caplog.text.count("cannot read the administration tokens") == 2
+    assert caplog.text.count(f"{file} is valid again") == 2
 
 
 class Dns:

@@ -87,6 +87,8 @@ class TokenFile:
         if tokens != self._tokens:
             logger.info("accepts the administration tokens of version %s", tokens.version or "-")
             self._audit_tokens = tokens.for_audits()
+        if self._problem:
+            logger.info("%s is valid again", self._path)
         self._tokens, self._seen, self._problem = tokens, seen, ""
 
     def accepts_audit_token(self, token: str) -> bool | None:
