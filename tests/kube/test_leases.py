@@ -96,7 +96,7 @@ async def test_a_dead_holders_lease_is_taken_within_five_seconds() -> None:
 
 
 async def test_a_lease_that_was_renewed_during_a_slow_get_is_not_taken_too_early() -> None:
-    """The second one counted from the begin of its GET, which was before that of the renewal."""
+    """The second one counted from the beginning of its GET, which was before the renewal's."""
     store = FaultyStore()
     first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
     await first.keeper.turn()
