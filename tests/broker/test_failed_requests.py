@@ -11,7 +11,9 @@ import pytest
 
 from dledger_broker.door.administration.tables import TableRequests
 from dledger_broker.door.between_members.door_frames import Way
+from dledger_broker.door.between_members.door_numbers import COUNT_MAX
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.passing_on import waiting
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.reading.queue_offsets import QueueOffsets
@@ -20,15 +22,23 @@ from dledger_broker.door.sending.long_batches import LongBatches
 from dledger_broker.door.sending.returns import Returns
 from dledger_broker.door.sending.sends import Sends
 from dledger_broker.errors import QueueFilesError
+from dledger_broker.leading.record_draft import RecordDraft
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.errors import UnreadableError
+from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
-from dledger_broker_client.client import pull_ext
+from dledger_broker_client.client import pull_ext, send_ext
+from dledger_broker_client.proposing_leaders import HOST, ProposingLeader, message_draft
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
+from dledger_formats.rocketmq.message_batch import BatchMessage
+from dledger_formats.rocketmq.state_records import TopicSet
+from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.errors import StoreError
+from dledger_node.services.drafts import Outcome
 
 Code = RequestCode
 QUEUE = {"topic": "t", "queueId": "0"}
@@ -142,6 +152,58 @@ async def test_a_repeated_send_stays_in_doubt_whatever_its_look_up_raises(error:
         await asyncio.wait([asyncio.ensure_future(sends._look_up(draft, [1]))])
 
     assert ways == [Way.IN_DOUBT]
+
+
+class FailingLeader(ProposingLeader):
+    """A leader whose member fails while it proposes what is written all the same."""
+
+    body_bytes_max, entries_max = 1 << 20, 10_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.member.body_bytes_max = self.body_bytes_max
+        self.member.drafts.entries_max = self.entries_max
+
+    def propose(self, draft: RecordDraft) -> None:
+        super().propose(draft)
+        raise RuntimeError("cannot happen")
+
+
+def test_a_draft_whose_proposal_fails_ends_once_and_as_unknown() -> None:
+    leader, outcomes = FailingLeader(), list[Outcome]()
+
+    leader.owner.propose(message_draft(("t", 0), outcomes))
+    leader.write()
+
+    assert outcomes == [Outcome.UNKNOWN]
+
+
+async def test_a_long_batch_whose_proposal_fails_has_one_answer_which_leaves_it_in_doubt() -> None:
+    """It was refused, and its end was a second answer."""
+    leader, line = FailingLeader(), AnswerKeeper()
+    config = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
+    changes.make(leader.state.tables, TopicSet(config=config), 0, 1)
+    door: Any = SimpleNamespace(
+        counters=BrokerCounters(), turned=lambda turned, _: waiting.in_doubt(turned)
+    )
+    line.born_host = HOST  # type: ignore[attr-defined]
+    command = RemotingCommand(
+        code=int(Code.SEND_BATCH_MESSAGE), opaque=1, ext_fields=send_ext("t", m="true"),
+        body=message_batch.encode(BatchMessage(0, b"x", b"") for _ in range(COUNT_MAX + 1)),
+    )  # fmt: skip
+    nothing: Any = None
+    member: Any = leader.member
+    with ThreadPoolExecutor(1) as thread:
+        sends = Sends(nothing, member, leader.owner, nothing, thread, thread, lambda: HOST)
+        sends.send(Call(line, command, door, asyncio.get_running_loop().time()))  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await line.answered.wait()
+        leader.write()
+        await asyncio.sleep(0)  # the answers of a turn are written together
+
+    [answer] = line.answers
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "may be stored" in (answer.remark or "")
 
 
 async def test_a_table_that_cannot_be_made_is_answered_and_the_next_ones_are_made() -> None:

@@ -132,7 +132,7 @@ class LogOwner(Stamper):
         """Call what waits for the end of each draft."""
         for draft in drafts:
             assert isinstance(draft, RecordDraft)
-            draft.ended(draft, outcome)
+            draft.end(outcome)
 
     def propose(self, draft: RecordDraft, arrived_s: float | None = None) -> None:
         """Propose records whose request came at `arrived_s`, or comes now.
@@ -142,20 +142,27 @@ class LogOwner(Stamper):
         A draft with a place that the state would not take ends as refused. If it were in the log,
         no member could ever apply the log again, even after a restart. So does a draft for a topic
         that is being deleted.
+
+        The proposal itself raises nothing. If it fails unexpectedly, the draft ends as unknown,
+        since it may be written.
         """
         topics, deletions = self.state.tables.topics, self.topics.deletions
         for place in draft.places or (draft.place,):
             if place[0] in deletions:
-                draft.ended(draft, Outcome.REFUSED)
+                draft.end(Outcome.REFUSED)
                 return
             refusal = topics.refusal_of_place(*place)
             if refusal is not None:
                 logger.error(
                     "a record is not written, because no member could apply it: %s", refusal
                 )
-                draft.ended(draft, Outcome.REFUSED)
+                draft.end(Outcome.REFUSED)
                 return
-        self._member.drafts.propose(draft, arrived_s)
+        try:
+            self._member.drafts.propose(draft, arrived_s)
+        except Exception:  # whatever it is: a refusal would let a client send again what is stored
+            logger.exception("a proposal failed unexpectedly; its records may be written")
+            draft.end(Outcome.UNKNOWN)
 
     # -- topics ------------------------------------------------------------------------------------
 

@@ -41,11 +41,24 @@ class RecordDraft(Draft):
         self.positions: Sequence[int] = ()
         """The positions of the messages' entries, once they are stamped."""
 
+    def end(self, outcome: Outcome) -> None:
+        """Call `ended`, the first time only.
+
+        A draft whose proposal failed unexpectedly has ended as unknown, and its request may be
+        answered. The end of what was written nevertheless changes nothing.
+        """
+        ended, self.ended = self.ended, _has_ended
+        ended(self, outcome)
+
     def is_applied(self, applied_offset: int) -> bool:
         """Return whether the leader that proposed this has applied it; `applied_offset` is the
         physical offset of the last record that it has applied.
         """
         return bool(self.positions) and self.positions[-1] + ENTRY_HEADER_SIZE <= applied_offset
+
+
+def _has_ended(draft: RecordDraft, outcome: Outcome) -> None:
+    """Do nothing."""
 
 
 def state_record(change: AnyStateRecord, born_ms: int, host: bytes) -> bytearray:

@@ -59,8 +59,8 @@ class LongBatches:
     ) -> None:
         """Let the thread `encode` a batch, then `propose` its records.
 
-        Both may raise FormatError and RefusedError, with which the client is answered. Raises
-        RefusedError if too much waits for the thread.
+        The client is answered with what either of them raises; `propose` must raise nothing once
+        it may have proposed records. Raises RefusedError if too much waits for the thread.
         """
         size = len(call.command.body)
         if self._bytes + size > BYTES_MAX:
@@ -86,7 +86,7 @@ class LongBatches:
                 records = await self._loop.run_in_executor(self._thread, encode)
             call.check_age(self._loop.time())
             propose(records)
-        except Exception as error:  # whatever it is, the client gets an answer
+        except Exception as error:  # raised before the proposal, which raises nothing
             call.refuse(refusal_of(error))
         finally:
             self._bytes -= len(call.command.body)

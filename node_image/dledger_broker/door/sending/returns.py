@@ -64,7 +64,7 @@ class Returns:
             record = await self._loop.run_in_executor(self._threads, self._reader.at, fields.offset)
             call.check_age(self._loop.time())
             self._store(call, fields, record)
-        except Exception as error:  # whatever it is, the client gets an answer
+        except Exception as error:  # raised before the proposal, which raises nothing
             call.refuse(refusal_of(error))
         finally:
             call.line.reads_waiting -= 1
