@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from dledger_broker.leading.delay_walker import RETRY_S, DelayWalker
+from dledger_broker.messages import delays
 from dledger_broker.queues.reader import Due
+from dledger_formats.rocketmq import topic_names
+from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_node.errors import StoreError
 from dledger_wire.listener import until
 
@@ -23,6 +26,7 @@ class Owner:
 
     def __init__(self, waiting: int) -> None:
         self.is_proven, self.term, self.state = True, 1, self
+        self.tables = SimpleNamespace(topics=None)
         self.waiting = waiting
 
     def wall_ms(self) -> int:
@@ -36,17 +40,19 @@ class Owner:
 
 
 class Reader:
-    """Finds that no message is due before a time; 0 if it finds none at all."""
+    """Finds records that are due, and that no other is before a time; 0 if it finds no other."""
 
-    def __init__(self, next_ms: int, error: Exception | None = None) -> None:
-        self.next_ms, self.error = next_ms, error
+    def __init__(
+        self, next_ms: int, error: Exception | None = None, records: Sequence[MessageRecord] = ()
+    ) -> None:
+        self.next_ms, self.error, self.records = next_ms, error, list(records)
         self.may_read = threading.Event()
 
     def due(self, *_: object, **__: object) -> Due:
         self.may_read.wait()
         if self.error:
             raise self.error
-        return Due([], self.next_ms)
+        return Due(self.records, self.next_ms)
 
 
 @pytest.fixture
@@ -100,11 +106,31 @@ async def test_a_leader_that_could_not_read_a_message_looks_again_after_a_pause(
     assert 0 < found_s <= RETRY_S
 
 
-@pytest.mark.parametrize("error", [StoreError("a rotten block"), IndexError(7), OSError(5, "EIO")])
+@pytest.mark.parametrize(
+    "error",
+    [StoreError("a rotten block"), IndexError(7), OSError(5, "EIO"), RuntimeError("unexpected")],
+    ids=lambda error: type(error).__name__,
+)
 async def test_a_leader_whose_queues_or_log_cannot_be_read_looks_again_after_a_pause(
     thread: ThreadPoolExecutor, error: Exception
 ) -> None:
     found_s = await due_in_s(Owner(waiting=1), Reader(0, error), thread)
+
+    assert 0 < found_s <= RETRY_S
+
+
+async def test_a_leader_that_fails_to_propose_a_message_looks_again_after_a_pause(
+    thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The level stood still until the next leader."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(delays, "delivered", fail)
+    record = MessageRecord(topic_names.SCHEDULE_TOPIC, LEVEL - 1, 0, 0, b"x")
+
+    found_s = await due_in_s(Owner(waiting=1), Reader(0, records=[record]), thread)
 
     assert 0 < found_s <= RETRY_S
 

@@ -48,6 +48,19 @@ def test_reading_outside_the_log_raises_index_error(open_store: OpenStore, index
             ask(index)
 
 
+def test_positions_in_a_segment_that_was_just_closed_raise_index_error(
+    open_store: OpenStore,
+) -> None:
+    """They raised a ValueError, after which a broker no longer looked for delayed messages."""
+    store = open_store()
+    store.append_bodies([b"x"], term=1)
+    store.append_bodies([b"y"], term=1)
+    store.close()
+
+    with pytest.raises(IndexError, match="is closed"):
+        store.positions(0, 0)
+
+
 def test_a_range_is_read_as_stored_in_one_run_per_segment(open_store: OpenStore) -> None:
     store = open_store()
     store.append_bodies(BODIES, term=1)

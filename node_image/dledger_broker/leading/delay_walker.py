@@ -7,6 +7,7 @@ so each is in the log once.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,8 @@ from dledger_broker.queues.reader import Due, MessageReader
 from dledger_formats.rocketmq import delay_levels, topic_names
 from dledger_formats.rocketmq.message_record import MessageRecord
 from dledger_node.services.drafts import Outcome
+
+logger = logging.getLogger(__name__)
 
 MESSAGES_MAX: Final = 64
 BYTES_MAX: Final = 1024 * 1024
@@ -116,19 +119,27 @@ class DelayWalker:
         return range(position, self._owner.state.next_offset(*level.queue))
 
     async def _deliver(self, level: Level, waiting: range, now_ms: int, *, has_all: bool) -> None:
-        """Read the messages of a level that are due, and propose them."""
-        term, rebuilds = self._term, self._feed.rebuilds
-        waited_end = level.seen_end if now_ms >= level.waited_ms else 0
+        """Read the messages of a level that are due, and propose them; pause after any error."""
+        rebuilds = self._feed.rebuilds
         try:
-            due = await self._loop.run_in_executor(
-                self._threads, self._read, level.queue, waiting, now_ms, has_all, waited_end
-            )
-        except (UnitRefusedError, *READ_ERRORS) as error:
-            if has_all and isinstance(error, UnitRefusedError):
-                self._feed.rebuild(str(error), rebuilds)
+            await self._read_and_propose(level, waiting, now_ms, has_all=has_all)
+        except Exception as error:  # whatever it is, the level is looked at again
             level.pause_until_s = self._loop.time() + RETRY_S
             level.busy = False
-            return
+            if isinstance(error, UnitRefusedError):
+                if has_all:
+                    self._feed.rebuild(str(error), rebuilds)
+            elif not isinstance(error, READ_ERRORS):
+                logger.exception("delayed messages of %s are not delivered now", level.queue)
+
+    async def _read_and_propose(
+        self, level: Level, waiting: range, now_ms: int, *, has_all: bool
+    ) -> None:
+        term = self._term
+        waited_end = level.seen_end if now_ms >= level.waited_ms else 0
+        due = await self._loop.run_in_executor(
+            self._threads, self._read, level.queue, waiting, now_ms, has_all, waited_end
+        )
         if term != self._owner.term or not self._owner.is_proven:
             level.busy = False
             return
@@ -149,6 +160,7 @@ class DelayWalker:
         )  # fmt: skip
 
     def _propose(self, level: Level, records: list[MessageRecord]) -> None:
+        """Propose messages. Whatever raises here does so before they can be written."""
         topics = self._owner.state.tables.topics
         messages = []
         for record in records:
@@ -156,7 +168,7 @@ class DelayWalker:
             if not topics.has_queue(message.topic, message.queue_id):
                 message = delays.undelivered(message)
             messages.append(send_checks.stored_by(message, self._store_host()))
-        before, level.proposed = level.proposed, records[-1].queue_offset + 1
+        before = level.proposed
 
         def ended(_: RecordDraft, outcome: Outcome) -> None:
             level.busy = False
@@ -165,7 +177,9 @@ class DelayWalker:
                 level.pause_until_s = self._loop.time() + RETRY_S
 
         places = [(message.topic, message.queue_id) for message in messages]
-        self._owner.propose(RecordDraft((), send_checks.encode(messages), places[0], ended, places))
+        draft = RecordDraft((), send_checks.encode(messages), places[0], ended, places)
+        level.proposed = records[-1].queue_offset + 1
+        self._owner.propose(draft)
 
 
 def _limit(level: Level, waiting: range, now_ms: int, delay_ms: int) -> None:

@@ -80,10 +80,15 @@ class LogReader:
             raise
 
     def positions(self, first_index: int, last_index: int) -> list[int]:
-        """Return where entries begin in the data files. Raises IndexError outside the log."""
+        """Return where entries begin in the data files.
+
+        Raises IndexError outside the log, or if it was just cut off or closed.
+        """
         self._check_range(first_index, last_index)
         try:
             return self._log.positions(first_index, last_index)
+        except ValueError as error:
+            raise IndexError(str(error)) from error
         except StoreDamagedError as error:
             self.note_damage(error, first_index)
             raise
