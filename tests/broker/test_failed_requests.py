@@ -1,9 +1,11 @@
-"""Requests whose task raises: each is answered, whatever it raises, and its connection goes on."""
+"""Requests whose service raises: each is answered once, and its connection goes on."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +15,12 @@ from dledger_broker.door.administration.tables import TableRequests
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.between_members.door_numbers import COUNT_MAX
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.calls.dispatcher import BrokerRequests
+from dledger_broker.door.calls.failures import answered
+from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.passing_on import waiting
 from dledger_broker.door.reading.proofs import Proofs
+from dledger_broker.door.reading.pulled_messages import LoopReads
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.reading.queue_offsets import QueueOffsets
 from dledger_broker.door.reading.views import MessageViews
@@ -38,6 +44,7 @@ from dledger_formats.rocketmq.message_batch import BatchMessage
 from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.errors import StoreError
+from dledger_node.remoting.read_turns import ReadTurns
 from dledger_node.services.drafts import Outcome
 
 Code = RequestCode
@@ -134,6 +141,124 @@ async def test_a_request_is_answered_whatever_its_task_raises(
     [answer] = line.answers
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "cannot" in (answer.remark or "")
+
+
+class Connection(AnswerKeeper, BrokerConnection):  # type: ignore[misc]
+    """A client's own connection, which keeps its answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread_since_s, self.client_version = None, 0
+
+
+def fail(*_: object, **__: object) -> Any:
+    raise RuntimeError("cannot happen")
+
+
+def new_call(line: Any, code: RequestCode, ext_fields: dict[str, str]) -> Call:
+    door: Any = SimpleNamespace(counters=BrokerCounters())
+    command = RemotingCommand(code=int(code), opaque=1, ext_fields=ext_fields)
+    return Call(line, command, door, asyncio.get_running_loop().time())
+
+
+async def test_the_requests_after_one_whose_service_raises_are_answered_too() -> None:
+    line: Any = Connection()
+    door: Any = SimpleNamespace(counters=BrokerCounters())
+    services = {1: fail, 2: lambda call: call.answer(ResponseCode.SUCCESS)}
+    requests = BrokerRequests(services, {}, {}, door, lambda: None)
+
+    commands = [RemotingCommand(code=code, opaque=code) for code in (1, 2, 1)]
+    requests.dispatch(commands, line, None, math.inf)
+
+    answers = [(answer.opaque, ResponseCode(answer.code)) for answer in line.answers]
+    failed = ResponseCode.SYSTEM_ERROR
+    assert answers == [(1, failed), (2, ResponseCode.SUCCESS), (1, failed)]
+
+
+async def test_a_service_that_raises_after_its_answer_gives_no_second_one() -> None:
+    line = AnswerKeeper()
+
+    def serve_and_fail(call: Call) -> None:
+        call.answer(ResponseCode.SUCCESS)
+        fail()
+
+    call = new_call(line, Code.GET_MIN_OFFSET, QUEUE)
+    answered(call, partial(serve_and_fail, call))
+
+    assert [answer.code for answer in line.answers] == [ResponseCode.SUCCESS]
+
+
+async def test_a_request_whose_answer_cannot_be_encoded_is_refused() -> None:
+    line = AnswerKeeper()
+    unreadable: Any = SimpleNamespace(to_ext=fail)
+    call = new_call(line, Code.GET_MIN_OFFSET, QUEUE)
+
+    answered(call, partial(call.answer, ResponseCode.SUCCESS, unreadable))
+
+    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
+
+
+async def test_a_pull_that_the_event_loop_reads_is_answered_whatever_that_raises() -> None:
+    line = Connection()
+    topics = SimpleNamespace(by_name={"t": SimpleNamespace(config=None, next_offsets=[5])})
+    tables = SimpleNamespace(topics=topics, groups=SimpleNamespace(configs={}))
+    owner: Any = SimpleNamespace(state=SimpleNamespace(tables=tables, next_offset=lambda *_: 5))
+    reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=fail))
+    turns = ReadTurns(asyncio.get_running_loop().call_soon)
+    nothing: Any = None
+    pulls = Pulls(
+        owner, nothing, nothing, reader, nothing, Member(), Proofs(Member()), fail,
+        LoopReads(reader, turns),
+    )  # fmt: skip
+
+    pulls.pull(new_call(line, Code.PULL_MESSAGE, pull_ext("t", 0)))
+
+    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
+    assert line.reads_waiting == 0
+
+
+async def test_a_pull_that_goes_on_to_the_leader_is_answered_by_it_alone() -> None:
+    line, passed_on = AnswerKeeper(), list[Call]()
+    topics = SimpleNamespace(by_name={"t": SimpleNamespace(config=None, next_offsets=[5])})
+    tables = SimpleNamespace(topics=topics, groups=SimpleNamespace(configs={}))
+    state = SimpleNamespace(tables=tables, next_offset=lambda *_: 5)
+    owner: Any = SimpleNamespace(state=state, created_index=lambda _: 0, is_proven=False)
+    feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
+    kept = SimpleNamespace(min_offset=lambda *_, **__: 3, kept_offset=lambda *_, **__: 3)
+    reader: Any = SimpleNamespace(kept=kept)
+    nothing: Any = None
+
+    def pass_on(call: Call) -> None:
+        passed_on.append(call)
+        fail()
+
+    went_on = asyncio.Event()
+    line.go_on = went_on.set  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as threads:
+        proofs = Proofs(Member())
+        pulls = Pulls(owner, nothing, feed, reader, threads, Member(), proofs, pass_on)
+        pulls.pull(new_call(line, Code.PULL_MESSAGE, pull_ext("t", 0)))
+        async with asyncio.timeout(10):
+            await went_on.wait()
+    assert line.answers == []
+
+    [call] = passed_on
+    call.answer(ResponseCode.PULL_OFFSET_MOVED)
+    assert [answer.code for answer in line.answers] == [ResponseCode.PULL_OFFSET_MOVED]
+
+
+async def test_a_look_up_that_raises_once_it_is_proved_is_answered() -> None:
+    line = AnswerKeeper()
+    tables = SimpleNamespace(topics=SimpleNamespace(has_queue=fail))
+    owner: Any = SimpleNamespace(state=SimpleNamespace(tables=tables))
+    nothing: Any = None
+    offsets = QueueOffsets(owner, nothing, nothing, Proofs(Member()), nothing, young_bytes=0)
+
+    offsets.max_offset(new_call(line, Code.GET_MAX_OFFSET, QUEUE))
+    async with asyncio.timeout(10):
+        await line.answered.wait()
+
+    assert [answer.code for answer in line.answers] == [ResponseCode.SYSTEM_ERROR]
 
 
 @pytest.mark.parametrize("error", [LookupError("gone"), RuntimeError("cannot happen")])

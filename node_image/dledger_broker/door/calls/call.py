@@ -68,7 +68,7 @@ class Door(Protocol):
 class Call:
     """A request that is answered once, now or later."""
 
-    __slots__ = ("arrived_s", "command", "door", "line", "waiting")
+    __slots__ = ("arrived_s", "command", "door", "is_ended", "line", "waiting")
 
     is_passed_on = False
     """Whether another member has passed it on."""
@@ -81,6 +81,10 @@ class Call:
         self.arrived_s = arrived_s
         self.waiting: PassedOnState | None = None
         """Set once the request has waited for a leader."""
+        self.is_ended = False
+        """Whether it is answered, or another call is answered in its place. Nothing more is sent
+        then: a service may raise after it has answered, or answer after it has raised.
+        """
 
     @property
     def counters(self) -> BrokerCounters:
@@ -140,9 +144,11 @@ class Call:
         if self.waiting is not None:
             self.door.ended(self)
         self.counters.requests[command.code if command.code in _KNOWN else 0, int(code)] += 1
-        if command.is_oneway:
-            return b""
-        return encode_answer(command.opaque, int(code), fields, remark=remark, body=body)
+        answer = b""
+        if not command.is_oneway:
+            answer = encode_answer(command.opaque, int(code), fields, remark=remark, body=body)
+        self.is_ended = True  # only now: a client whose answer cannot be encoded gets another one
+        return answer
 
     def answer(
         self,
@@ -153,11 +159,13 @@ class Call:
         body: bytes | Sequence[bytes] = b"",
     ) -> None:
         """Send the answer."""
-        self.line.send(self.encoded(code, fields, remark=remark, body=body))
+        if not self.is_ended:
+            self.line.send(self.encoded(code, fields, remark=remark, body=body))
 
     def refuse(self, error: RefusedError) -> None:
         """Send a refusal."""
-        self.line.send(self.encoded_refusal(error))
+        if not self.is_ended:
+            self.line.send(self.encoded_refusal(error))
 
     def encoded_refusal(self, error: RefusedError) -> bytes:
         """Count and encode a refusal, unless an earlier copy of the request may have succeeded."""

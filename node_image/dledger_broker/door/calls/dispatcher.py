@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from dledger_broker.door.calls.call import Call, Door
+from dledger_broker.door.calls.failures import answered
 from dledger_broker.door.connections.connection import BrokerConnection
-from dledger_broker.messages.send_checks import RefusedError
-from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_node.remoting.dispatch import Line
@@ -110,9 +110,4 @@ def _serve(call: Call, serve: Serve | None) -> None:
         remark = f"request code {call.command.code} is not supported"
         call.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         return
-    try:
-        serve(call)
-    except RefusedError as error:
-        call.refuse(error)
-    except FormatError as error:
-        call.answer(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    answered(call, partial(serve, call))

@@ -1,12 +1,15 @@
-"""What a client is answered when the task that serves its request raises.
+"""What a client is answered when the service of its request raises.
 
-A request without an answer costs its client the whole timeout, so each task answers whatever is
-raised. See `_serve` in `dispatcher` for the requests that are served at once.
+A request without an answer costs its client the whole timeout, so each one is answered whatever is
+raised. A request whose messages may be written does not raise (`LogOwner.propose`), so a refusal is
+right. One that is answered already gets no second answer (`Call.is_ended`).
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
+from dledger_broker.door.calls.call import Call
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.errors import READ_ERRORS
 from dledger_formats.json_objects import FormatError
@@ -18,8 +21,16 @@ _WORDED: Final = FormatError, *READ_ERRORS
 """The errors of requests and of files, whose messages are for the client."""
 
 
+def answered(call: Call, serve: Callable[[], None]) -> None:
+    """Serve a request, and refuse it if that raises."""
+    try:
+        serve()
+    except Exception as error:  # whatever it is, the client gets an answer
+        call.refuse(refusal_of(error))
+
+
 def refusal_of(error: Exception) -> RefusedError:
-    """Return the refusal of a request whose task has raised this error; log an unexpected one."""
+    """Return the refusal of a request whose service raised this error; log an unexpected one."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, _WORDED):

@@ -129,7 +129,9 @@ class PassedOnCall(Call):
 
     def turned(self, way: Way) -> None:
         """Let the other member decide what to do."""
-        self._way_back.turn(way)
+        if not self.is_ended:
+            self.is_ended = True
+            self._way_back.turn(way)
 
     def note_stored(self) -> None:
         """Take note that its messages are in the log."""

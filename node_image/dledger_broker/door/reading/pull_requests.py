@@ -60,7 +60,9 @@ class Pull:
         return fields.door_min_offset if isinstance(fields, PassedOnFields) else None
 
     def for_leader(self, min_offset: int, now_s: float) -> Call:
-        """Return the call that asks the leader; `min_offset` is the first offset of this member.
+        """Return the call that asks the leader, and is answered in place of this pull's.
+
+        `min_offset` is the first offset of this member.
 
         The leader does not know the client's connection, so the call has the subscription. The
         leader's time counts from now on, since the pull may have been held for long before.
@@ -86,6 +88,7 @@ class Pull:
             code=call.command.code, opaque=call.command.opaque, flag=call.command.flag,
             version=call.command.version, ext_fields=passed_on.to_ext(),
         )  # fmt: skip
+        call.is_ended = True
         return Call(call.line, command, call.door, now_s)
 
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered, refusal_of
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.reading.held_pulls import HeldPulls
@@ -162,12 +162,16 @@ class Pulls:
         return bool(self._held.woken)
 
     def _serve(self, pull: Pull) -> None:
-        """Read, hold, or correct the offset."""
+        """Read, hold, or correct the offset; refuse a pull if that raises."""
+        answered(pull.call, partial(self._begin, pull))
+
+    def _begin(self, pull: Pull) -> None:
         end_offset = self._end_offset(pull)
         offset, line = pull.offset, pull.call.line
         if offset < end_offset:
             if self._cached is not None and isinstance(line, BrokerConnection):
-                self._cached.turns.submit(line, partial(self._read_cached, pull))
+                read = partial(self._read_cached, pull)
+                self._cached.turns.submit(line, partial(answered, pull.call, read))
             else:
                 self._read_in_thread(pull)
         elif offset == end_offset:
@@ -192,7 +196,7 @@ class Pulls:
             if is_proved:
                 self._serve_again(pull)
             else:
-                self._hold(pull, needs_leader=True)
+                answered(pull.call, partial(self._hold, pull, needs_leader=True))
 
         self._proofs.ask(pull.call, decided, self._loop.time() + PROOF_S)
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered, refusal_of
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
@@ -145,19 +145,15 @@ class QueueOffsets:
 
     def _prove(self, call: Call, answer: Callable[[], None]) -> None:
         """Answer once the state has all that was acknowledged before the request; `answer` may
-        raise RefusedError.
+        raise.
         """
 
         def decided(is_proved: bool) -> None:
-            try:
-                if not is_proved:
-                    raise RefusedError(
-                        ResponseCode.SYSTEM_ERROR,
-                        "no leader confirmed in time which messages are acknowledged; try again",
-                    )
-                answer()
-            except RefusedError as error:
-                call.refuse(error)
+            if is_proved:
+                answered(call, answer)
+                return
+            remark = "no leader confirmed in time which messages are acknowledged; try again"
+            call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
 
         self._proofs.ask(call, decided, call.arrived_s + LOOK_UP_S)
 
