@@ -40,6 +40,16 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(at)], check=True)
 
 
+@pytest.fixture
+def volume_of_two_files(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for its own folder and one more."""
+    at = tmp_path / "volume"
+    at.mkdir()
+    mount("-t", "tmpfs", "-o", "nr_inodes=2", "tmpfs", str(at))
+    yield at
+    subprocess.run(["umount", str(at)], check=True)
+
+
 def fill(store: LogStore, batch: list[bytes]) -> int:
     """Append a batch until there is no room; return the number of bodies written."""
     written = 0
@@ -68,6 +78,14 @@ def test_a_full_volume_refuses_a_batch_before_anything_is_written(
     again = open_store(small_volume / "store")
     assert again.end_index == written - 1
     assert again.recovery.cut_bytes == 0
+
+
+@AS_ROOT
+def test_a_volume_without_room_for_the_folders_of_a_store_is_full(
+    volume_of_two_files: Path, open_store: OpenStore
+) -> None:
+    with pytest.raises(StoreFullError, match="cannot create the folders of .*store"):
+        open_store(volume_of_two_files / "store")
 
 
 @AS_ROOT

@@ -20,7 +20,7 @@ from typing import Final, Self
 from dledger_formats.log import disk
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.store.segments.open_files import OPEN_FILES_MAX, OpenFiles
-from dledger_node.store.segments.segment import Segment, sync_folder
+from dledger_node.store.segments.segment import NO_ROOM, Segment, disk_error, sync_folder
 
 SPARE_SUFFIX: Final = ".spare"
 ROOM_BYTES: Final = 64 << 20
@@ -262,10 +262,15 @@ class SegmentList:
 
 
 def make_folders(folder: Path) -> None:
-    """Create the missing folders of a store, durably."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
-        (folder / name).mkdir(exist_ok=True)
+    """Create the missing folders of a store, durably. Raises OSError, StoreFullError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (disk.DATA_FOLDER, disk.INDEX_FOLDER):
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise disk_error(f"cannot create the folders of {folder}", error) from error
     sync_folder(folder)
     sync_folder(folder.parent)
 
