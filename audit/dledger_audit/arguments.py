@@ -261,7 +261,7 @@ def _add_amounts(top: argparse.ArgumentParser) -> None:
         "--decoder",
         default="",
         metavar="NAME",
-        help="how to find the keys: also tell how much of each segment is live, dead or a "
+        help="how to find the keys: also report how much of each segment is live, dead or a "
         "tombstone by the rules of `dledger-audit compact`, which reads the log once more "
         "(default: none)",
     )

@@ -64,7 +64,7 @@ def _held_by(planned: NextRemoval) -> Iterator[str]:
 
 def _voters(planned: NextRemoval) -> Iterator[str]:
     if not planned.lagging:
-        yield "the leader has not told yet that all voters hold it"
+        yield "the leader has not reported yet that all voters hold it"
     for voter, index in list(planned.lagging.items())[:_VOTERS_SHOWN_MAX]:
         yield f"{voter} holds entries up to {index:,}" if index >= 0 else f"{voter} was not read"
 

@@ -139,7 +139,7 @@ def _removed(body: ET.Element, capture: Capture) -> None:
         for removal in manifest.retention.removals
     ]
     if not removals:
-        _add(body, "p", "No member tells that it removed entries.")
+        _add(body, "p", "No member reports that it removed entries.")
         return
     table = _table(body, ("member", "entries", "rule", "why", "when", "every voter held them"))
     for member, each in removals:

@@ -70,7 +70,7 @@ def manifest_of(folder: Path) -> Manifest:
         committed_index = int(checkpoint["committedIndex"])
     except (KeyError, ValueError) as error:
         raise AnswerError(
-            f"{folder} has no sound checkpoint, so nothing tells which of its entries are "
+            f"{folder} has no sound checkpoint, so nothing shows which of its entries are "
             "committed; read the running member instead"
         ) from error
     data_segments, foreign_data = _listed(folder / disk.DATA_FOLDER)

@@ -289,7 +289,7 @@ def _audits(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
     )
     finding = GaugeMetricFamily(
         "dledger_group_audit_finding",
-        "1 for the verdict of the group's last audit that could tell, 0 for others.",
+        "1 for the verdict of the group's last conclusive audit, 0 for others.",
         labels=[*_GROUP, "verdict"],
     )
     ended = GaugeMetricFamily(

@@ -179,7 +179,7 @@ def _exit_code_after(problem: Exception, code: int) -> int:
 def _exit_code_unwritten(problem: Exception, tally: Tally, left_out: str) -> int:
     """Return the exit code after the output could not be written."""
     console.discard_output()
-    what = problem if isinstance(problem, OutputError) else "nobody reads the outcomes any longer"
+    what = problem if isinstance(problem, OutputError) else "the reader of the outcomes has gone"
     if left_out or isinstance(problem, OutputError):
         printing.complain(f"dledger: {what}; {left_out}" if left_out else f"dledger: {what}")
         return tally.exit_code or ExitCode.FAILED

@@ -63,7 +63,7 @@ async def report(
         return problem
     hint = "" if arguments.idempotent else " With --idempotent, each entry is in the log once."
     if arguments.producer is not None:
-        hint = " Run the command again: it goes on where it ended."
+        hint = " Run the command again: it continues where it ended."
         hint = tally.remedy or hint
     if tally.taken == 1 and tally.reasons:
         outcome = "the entry may be in the log" if tally.unknown else "the entry was not appended"

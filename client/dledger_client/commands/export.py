@@ -181,7 +181,7 @@ def _first(writer: ExportWriter, arguments: argparse.Namespace) -> int | None:
     if first not in (None, begin, end + 1):
         raise UsageError(
             f"{arguments.file} holds the entries {begin} to {end}; without --from, the export "
-            "goes on after them"
+            "continues after them"
         )
     if arguments.last is not None and arguments.last < end:
         raise UsageError(

@@ -284,7 +284,7 @@ class _Import:
         for (source, _), outcome in zip(entries, outcomes, strict=True):
             if not isinstance(outcome, Acknowledged):
                 await self._producer.note(outcome)
-                hint = " Run the command again: it goes on where it ended"
+                hint = " Run the command again: it continues where it ended"
                 if DLedgerResponseCode.UNKNOWN_PRODUCER.name in outcome.reason:
                     hint = self._producer.forgotten_hint(self._arguments.producer)
                 printing.complain(

@@ -38,7 +38,7 @@ async def require_own_entries(
     if found is not None:
         raise UsageError(
             f"entry {found} of group {client.group} is not of this import: another client appends "
-            "to the group. With --append, the import goes on after what others have appended"
+            "to the group. With --append, the import continues after what others have appended"
         )
 
 

@@ -107,7 +107,7 @@ class Addresses:
         except OSError as error:
             if (left_out := self._log.admit("lookup")) is not None:
                 logger.warning(
-                    "cannot look up %s, the address of all members: %s; clients are told %s%s",
+                    "cannot look up %s, the address of all members: %s; clients get %s%s",
                     self._host, reason_of(error), self._shared, left_out,
                 )  # fmt: skip
             return False
@@ -115,7 +115,7 @@ class Addresses:
         if addresses and self._shared not in addresses:
             self._shared = addresses[0]
             self._store_host = self._packed()
-            logger.info("clients are told the address %s of %s", self._shared, self._host)
+            logger.info("clients get the address %s of %s", self._shared, self._host)
         return bool(addresses)
 
     def _ordinal_id(self, member: str) -> int:

@@ -218,7 +218,7 @@ def _labelled(status: NodeStatus, counters: Counters) -> Iterator[Metric]:
     )
     yield families.by_peer(
         "peer_full",
-        "1 while a peer tells this leader that its volume is full, else 0.",
+        "1 while a peer reports to this leader that its volume is full, else 0.",
         {peer.peer_id: peer.full for peer in status.followers},
     )
     yield families.counts(

@@ -10,5 +10,5 @@ def judge(observed: ObservedGroup) -> Judgment:
     """Report what was found when the leader was last compared with the spec and the nodes."""
     found = observed.placement
     if found is None:
-        return Judgment(holds=None, reason="Unknown", message="nobody has looked yet")
+        return Judgment(holds=None, reason="Unknown", message="the operator has not looked yet")
     return Judgment(holds=found.holds, reason=found.reason, message=found.message)

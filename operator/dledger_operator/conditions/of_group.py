@@ -80,5 +80,5 @@ def _pods_unknown(observed: ObservedGroup) -> Judgment:
     if observed.follow_problem:
         message = observed.follow_problem.message
     elif observed.problem:
-        message = "the spec cannot be followed, so nobody looks at the group's pods"
+        message = "the spec cannot be followed, so the operator does not look at the group's pods"
     return Judgment(holds=None, reason=PODS_UNKNOWN, message=message)

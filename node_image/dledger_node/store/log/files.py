@@ -94,7 +94,7 @@ class LogFiles:
             if found == first_index == unit.index and unit.pos > file.start:
                 return found  # retention is removing the segment
             if (unit.index, unit.pos) != (found, file.start):
-                self._index_is_wrong(found, unit, f"does not tell what {file.path} begins with")
+                self._index_is_wrong(found, unit, f"does not show what {file.path} begins with")
             file.first_index = found
         if file.first_index is None:
             return first_index
@@ -320,7 +320,7 @@ class LogFiles:
         """Raise StoreDamagedError unless a data segment begins with this entry."""
         if not self.begins_segment(index):
             raise StoreDamagedError(
-                f"{self.index.folder}: the index does not tell that a segment begins with entry "
+                f"{self.index.folder}: the index does not show that a segment begins with entry "
                 f"{index}. The next opening that verifies everything rebuilds it",
                 Damage.WRONG_INDEX,
                 index,

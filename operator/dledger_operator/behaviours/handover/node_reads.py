@@ -65,5 +65,5 @@ class NodeReads:
 
     def _tell(self, names: Iterable[str]) -> None:
         for name in names:
-            logger.info("node %s has changed, and the watch has not told it yet", name)
+            logger.info("node %s has changed, and the watch has not reported it yet", name)
             self._on_differs(name)

@@ -97,7 +97,9 @@ def _pod(
 def _behind(pod: PodView, wanted: Revision | None, begins: bool) -> str:
     may_begin = pod.founding == GroupState.NEW.value
     why = why_behind(pod.revision, wanted) if wanted else ""
-    return why or ("" if may_begin or not begins else "its member is not told to begin the group")
+    return why or (
+        "" if may_begin or not begins else "its member has no instruction to begin the group"
+    )
 
 
 def blank_claims(
