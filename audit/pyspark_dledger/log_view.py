@@ -164,8 +164,8 @@ def unknown_front(found: Group, first: int) -> str:
     if not _is_cut(found, first) or not found.untold:
         return ""
     return (
-        f"the members that report their entries begin with entry {found.first_index}, and others may "
-        f"have those from {first} on ({'; '.join(found.untold)}); start again once these report "
+        f"the members that report their entries begin with entry {found.first_index}, and others "
+        f"may have those from {first} on ({'; '.join(found.untold)}); start again once these report "
         "theirs, too, or without their names if they are lost, or leave the entries out with "
         f"startingIndex={found.first_index} (a stream: and a new checkpoint)"
     )

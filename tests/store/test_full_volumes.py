@@ -84,7 +84,7 @@ def test_a_full_volume_refuses_a_batch_before_anything_is_written(
 def test_a_volume_without_room_for_the_folders_of_a_store_is_full(
     volume_of_two_files: Path, open_store: OpenStore
 ) -> None:
-    with pytest.raises(StoreFullError, match="cannot create the folders of .*store"):
+    with pytest.raises(StoreFullError, match=r"cannot create the folders of .*store"):
         open_store(volume_of_two_files / "store")
 
 
