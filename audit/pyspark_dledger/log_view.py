@@ -165,9 +165,9 @@ def unknown_front(found: Group, first: int) -> str:
         return ""
     return (
         f"the members that report their entries begin with entry {found.first_index}, and others "
-        f"may have those from {first} on ({'; '.join(found.untold)}); start again once these report "
-        "theirs, too, or without their names if they are lost, or leave the entries out with "
-        f"startingIndex={found.first_index} (a stream: and a new checkpoint)"
+        f"may have those from {first} on ({'; '.join(found.untold)}); start again once these "
+        "report theirs, too, or without their names if they are lost, or leave the entries out "
+        f"with startingIndex={found.first_index} (a stream: and a new checkpoint)"
     )
 
 
