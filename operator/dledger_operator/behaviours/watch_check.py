@@ -40,11 +40,11 @@ class WatchBehindError(Exception):
     """A watch has missed a change for too long."""
 
 
-class ToldVersions:
+class ReportedVersions:
     """The versions that the watch of one kind has reported, compared with LISTs. Pure."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._behind: dict[str, float] = {}
         """By uid: when a LIST first showed a version that was not reported."""
         self.behind_s = 0.0
@@ -56,13 +56,13 @@ class ToldVersions:
         uid = metadata["uid"]
         self._behind.pop(uid, None)
         if event["type"] == "DELETED":
-            self._told.pop(uid, None)
+            self._reported.pop(uid, None)
         else:
-            self._told[uid] = metadata["resourceVersion"]
+            self._reported[uid] = metadata["resourceVersion"]
 
-    def told(self) -> dict[str, str]:
+    def reported(self) -> dict[str, str]:
         """Return the versions reported so far, to be passed to `compare` after a LIST."""
-        return dict(self._told)
+        return dict(self._reported)
 
     def compare(self, before: Mapping[str, str], listed: Mapping[str, str], began_s: float) -> None:
         """Compare a LIST that began at `began_s` with what had been reported before it.
@@ -71,13 +71,13 @@ class ToldVersions:
         """
         behind = {}
         for uid in before.keys() | listed.keys():
-            reported = self._told.get(uid)
+            reported = self._reported.get(uid)
             if reported != before.get(uid) or reported == listed.get(uid):
                 continue  # something was reported during the LIST, or all is reported
             behind[uid] = self._behind.get(uid, began_s)
             if uid not in listed and began_s - behind[uid] >= FORGET_S:
                 # kopf reports no deletion that it missed while it had no watch.
-                del self._told[uid], behind[uid]
+                del self._reported[uid], behind[uid]
         self._behind = behind
         self.behind_s = max((began_s - since_s for since_s in behind.values()), default=0.0)
 
@@ -100,7 +100,9 @@ class WatchCheck:
         """
         self._api = api
         self._namespaces: Collection[str | None] = namespaces or (None,)
-        self._told = {kind: {each: ToldVersions() for each in self._namespaces} for kind in kinds}
+        self._versions = {
+            kind: {each: ReportedVersions() for each in self._namespaces} for kind in kinds
+        }
         self._refused_since: dict[str | None, float] = {}
         """By namespace: when the first LISTs were refused if all have been refused since."""
         self._clock = clock
@@ -109,8 +111,8 @@ class WatchCheck:
 
     def take(self, kind: str, event: Mapping[str, Any]) -> None:
         """Record an event of a watch."""
-        told = self._told[kind]
-        (told.get(None) or told[event["object"]["metadata"]["namespace"]]).take(event)
+        versions = self._versions[kind]
+        (versions.get(None) or versions[event["object"]["metadata"]["namespace"]]).take(event)
 
     def refused_for_s(self, namespace: str) -> float:
         """Return for how long the LISTs of all kinds in a namespace have been refused."""
@@ -131,8 +133,8 @@ class WatchCheck:
         """Compare each kind once. Raises the first error of a LIST after all others."""
         began_s, errors = self._clock(), list[KubeError]()
         refused = dict.fromkeys(self._namespaces, True)
-        for kind, told in self._told.items():
-            was_behind = _behind_s(told) > 0
+        for kind, versions in self._versions.items():
+            was_behind = _behind_s(versions) > 0
             for namespace in self._namespaces:
                 try:
                     await self._compare(kind, namespace)
@@ -141,9 +143,9 @@ class WatchCheck:
                     refused[namespace] &= isinstance(error, RefusedError)
                 else:
                     refused[namespace] = False
-            if _behind_s(told) and not was_behind:
+            if _behind_s(versions) and not was_behind:
                 logger.warning("the watch of %s has missed a change", kind)
-            self._on_behind(kind, _behind_s(told))
+            self._on_behind(kind, _behind_s(versions))
         self._refused_since = {
             each: self._refused_since.get(each, began_s)
             for each, all_are in refused.items()
@@ -153,13 +155,13 @@ class WatchCheck:
             raise errors[0]
 
     async def _compare(self, kind: str, namespace: str | None) -> None:
-        versions = self._told[kind][namespace]
-        before, began_s = versions.told(), self._clock()
+        versions = self._versions[kind][namespace]
+        before, began_s = versions.reported(), self._clock()
         versions.compare(before, await self._api.versions(kind, namespace), began_s)
 
     def check(self) -> None:
         """Raise WatchBehindError if a watch is behind for too long."""
-        for kind, versions in self._told.items():
+        for kind, versions in self._versions.items():
             behind_s = _behind_s(versions)
             if behind_s > BEHIND_S_MAX:
                 raise WatchBehindError(
@@ -167,5 +169,5 @@ class WatchCheck:
                 )
 
 
-def _behind_s(told: Mapping[str | None, ToldVersions]) -> float:
-    return max(each.behind_s for each in told.values())
+def _behind_s(versions: Mapping[str | None, ReportedVersions]) -> float:
+    return max(each.behind_s for each in versions.values())

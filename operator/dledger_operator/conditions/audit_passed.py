@@ -25,7 +25,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     """
     finding, audits = observed.audit, observed.audits
     if finding and finding.verdict is not Verdict.SOUND:
-        return Judgment(holds=False, reason=finding.verdict.value, message=told(finding))
+        return Judgment(holds=False, reason=finding.verdict.value, message=message_of(finding))
     last, problem = audits.last, audits.problem
     if last and last.result in _ADVICE and _is_later(last, finding):
         message = f"audit {last.audit}: {last.message}; {_ADVICE[last.result]}"
@@ -44,7 +44,7 @@ def judge(observed: ObservedGroup) -> Judgment:
     )
 
 
-def told(finding: AuditFinding) -> str:
+def message_of(finding: AuditFinding) -> str:
     """Return the finding and what to do about damage, which stays until a later Sound audit."""
     advice = (
         "members mend what they can from their peers; audit again, and follow the advice of each "

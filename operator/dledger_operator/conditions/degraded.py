@@ -29,7 +29,7 @@ def judge(observed: ObservedGroup) -> Judgment:
         return Judgment(holds=True, reason=dangers[0].reason, message=message)
     if observed.audit and observed.audit.verdict is not Verdict.SOUND:
         reason = f"Audit{observed.audit.verdict.value}"
-        return Judgment(holds=True, reason=reason, message=audit_passed.told(observed.audit))
+        return Judgment(holds=True, reason=reason, message=audit_passed.message_of(observed.audit))
     absent = [member for member in observed.voters if not member.ready]
     if absent and not observed.starting:
         message = "; ".join(f"{member.pod}: {member.reason}" for member in absent)

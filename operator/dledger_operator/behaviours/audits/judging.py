@@ -52,7 +52,7 @@ def judge(
     """
     ended = [pod for pod in pods if pod.exit_code is not None]
     for pod in ended:
-        result = _told(pod)
+        result = _result_of(pod)
         if isinstance(result, AuditFailure):
             return Outcome(
                 phase=FAILED,
@@ -108,7 +108,7 @@ def _running(pod: str, executors: Sequence[JobPodView] | None) -> tuple[str, str
     return RUNNING, f"{run} executor{plural} of pod {pod} read the members' logs{waits}"
 
 
-def _told(pod: JobPodView) -> AuditSummary | AuditFailure | FormatError:
+def _result_of(pod: JobPodView) -> AuditSummary | AuditFailure | FormatError:
     """Return the result that a pod left, or why it left none."""
     raw = pod.termination_message.encode()
     try:
@@ -144,5 +144,5 @@ def _last_words(ended: Sequence[JobPodView]) -> tuple[str, str]:
     reason = last.problem.reason if last.problem else "NoSummary"
     return reason, (
         f"pod {last.name} terminated with exit code {last.exit_code} ({reason}) and without a "
-        f"valid summary ({_told(last)})"
+        f"valid summary ({_result_of(last)})"
     )

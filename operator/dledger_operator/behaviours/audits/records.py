@@ -91,15 +91,15 @@ def without_fractions(plan: AuditPlan) -> AuditPlan:
     return replace(read)
 
 
-def _ended(told: Mapping[str, Any]) -> EndedAudit | None:
-    ended_at, result = _time(told, "endedAt"), told.get("result")
+def _ended(recorded: Mapping[str, Any]) -> EndedAudit | None:
+    ended_at, result = _time(recorded, "endedAt"), recorded.get("result")
     if ended_at is None or result not in (*Verdict, FAILED):
         return None
     return EndedAudit(
-        audit=str(told.get("name", "")),
+        audit=str(recorded.get("name", "")),
         result=str(result),
-        message=str(told.get("message", "")),
-        started_at=_time(told, "startedAt"),
+        message=str(recorded.get("message", "")),
+        started_at=_time(recorded, "startedAt"),
         ended_at=ended_at,
     )
 

@@ -57,7 +57,7 @@ class NodeReads:
 
     async def run_once(self) -> None:
         """Read all Nodes once."""
-        known, bodies = self._nodes.told(), await self._api.nodes()
+        known, bodies = self._nodes.known_versions(), await self._api.nodes()
         for first in range(0, len(bodies), AT_ONCE):
             self._tell(self._nodes.listed(known, bodies[first : first + AT_ONCE]))
             await asyncio.sleep(0)

@@ -87,7 +87,7 @@ class Nodes:
         """Forget a Node that was deleted. Return whether it was known."""
         return self._forget(body["metadata"]["name"])
 
-    def told(self) -> dict[str, str]:
+    def known_versions(self) -> dict[str, str]:
         """Return the version of each Node that is known, to be passed to `listed` after a LIST."""
         return dict(self._versions)
 

@@ -130,7 +130,7 @@ class LeaderFollower:
         self._list = PodList(api)
         self.unsettled: FollowResult | None = None
         """The result of the last run, if it has left patches to make."""
-        self._told = False
+        self._saw_event = False
         """Whether a watch event of a pod was received since the last run began."""
         self._seen: frozenset[Observation] = frozenset()
         """The members' answers when the last run began."""
@@ -157,8 +157,8 @@ class LeaderFollower:
             return too_soon_s
         # A run that nothing called for looks for what no event has reported, so not in the cache.
         seen = frozenset(self._polls.observations())
-        cached = self._told or seen != self._seen
-        self._told, self._seen, self.unsettled = False, seen, None
+        cached = self._saw_event or seen != self._seen
+        self._saw_event, self._seen, self.unsettled = False, seen, None
         for _ in range(ATTEMPTS_MAX):
             pods = await self._list.members(group, cached=cached)
             cached = False
@@ -180,7 +180,7 @@ class LeaderFollower:
 
     def saw(self, resource_version: str) -> None:
         """Record the version of a pod from a watch event."""
-        self._told = True
+        self._saw_event = True
         self._list.saw(resource_version)
 
     async def _with_applied_roles(self, group: Group) -> Group:

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 ANSWER_GAP_S: Final = 0.01
 SILENT_GAP_S_MIN: Final = 0.05
 SILENT_GAP_S_MAX: Final = 1.0
-TOLD_MS_MAX: Final = 100 * 365 * 24 * 3_600_000
+REPORTED_MS_MAX: Final = 100 * 365 * 24 * 3_600_000
 """A century in milliseconds. A longer time, of which no date could be made, is rejected."""
 
 
@@ -225,7 +225,7 @@ def _victory(view: LeaderView, now_s: float) -> Victory | None:
     reports impossible times.
     """
     reported_ms = (view.silent_ms, view.election_ms, view.leading_ms)
-    if not view.master or not all(0 <= each <= TOLD_MS_MAX for each in reported_ms):
+    if not view.master or not all(0 <= each <= REPORTED_MS_MAX for each in reported_ms):
         return None
     return Victory(
         stood_because=view.stood_because,

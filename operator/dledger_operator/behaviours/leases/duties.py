@@ -68,7 +68,7 @@ class Duties:
             self._replica = self._keeper(lease.namespace, lease.name, lease.replica, REPLICA_TERMS)
         self._namespaces: dict[str, LeaseKeeper] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._told: dict[str, str] = {}
+        self._warned_of: dict[str, str] = {}
         self._is_stopped = False
 
     def start(self, on_change: Callable[[], None]) -> None:
@@ -152,11 +152,11 @@ class Duties:
 
     def _changed(self) -> None:
         others = self.of_others()
-        for namespace, holder in others.items() - self._told.items():
+        for namespace, holder in others.items() - self._warned_of.items():
             logger.warning(
                 "%s: another release (%s) manages the groups of this namespace; this one does "
                 "nothing there. Uninstall one of them, or give them different namespaces "
                 "(watchNamespaces)", namespace, holder,
             )  # fmt: skip
-        self._told = others
+        self._warned_of = others
         self._on_change()
