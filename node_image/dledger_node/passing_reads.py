@@ -62,8 +62,8 @@ def absent_runs(fd: int, at: int, size: int) -> list[tuple[int, int]]:
     return list(_runs(residency.raw, at))
 
 
-def _runs(told: bytes, at: int) -> Iterator[tuple[int, int]]:
-    for is_resident, group in groupby(told, lambda page: page & _RESIDENT):
+def _runs(residency: bytes, at: int) -> Iterator[tuple[int, int]]:
+    for is_resident, group in groupby(residency, lambda page: page & _RESIDENT):
         length = len(list(group)) * PAGE_BYTES
         if not is_resident:
             yield at, length

@@ -122,7 +122,7 @@ DECODES_ELSEWHERE = {
     "frames.py": "headers of frames",
     "headers.py": "headers of RocketMQ's C++ client, whose ext fields may be numbers",
     "long_body.py": "one string or one array of numbers, cut out of what is decoded strictly",
-    "told_memberships.py": "JSON that must be as it would be written again",
+    "named_memberships.py": "JSON that must be as it would be written again",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from dledger_formats.log import disk
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.raft.yielding import Told
+from dledger_node.raft.yielding import ReportedCommit
 from dledger_node.state_machine import apply
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.machine import CommittedEntry
@@ -63,7 +63,7 @@ class Stage:
         self.snapshots = Snapshots(folder, reserved=3)
         self.machine = Counting()
         self.failed: asyncio.Queue[BaseException] = asyncio.Queue()
-        self.told = Told(index=-1, is_settled=False)
+        self.reported_commit = ReportedCommit(index=-1, is_settled=False)
         self.noted: list[bool] = []
         """What the core was told about the state."""
         self.applying = self.begin(Applied(machine=self.machine))
@@ -135,7 +135,7 @@ async def test_an_entry_that_was_lost_after_it_was_written_is_not_applied(
 
 async def test_the_core_is_told_at_once_when_the_state_has_caught_up(stage: Stage) -> None:
     """A tick may come later than the request of a leader that this member takes over."""
-    stage.told = Told(index=ENTRIES - 1, is_settled=True)
+    stage.reported_commit = ReportedCommit(index=ENTRIES - 1, is_settled=True)
     told: list[bool] = []
     stage.applying.call_when_applied(lambda index: told.append(stage.noted[-1]))
 

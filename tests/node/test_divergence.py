@@ -54,8 +54,8 @@ class Surroundings:
     def renounce(self, index: int) -> None:
         self.renounced.append(index)
 
-    def ask_index(self, told: Any) -> None:
-        self.answers.append(told)
+    def ask_index(self, answer: Any) -> None:
+        self.answers.append(answer)
 
 
 def store_of(folder: Path, body: bytes) -> LogStore:
@@ -87,7 +87,7 @@ def push(tmp_path: Path) -> Iterator[AppendRequest]:
 
 
 ELECTION_TIMEOUT_S = 1.0
-TOLD_INDEX = 8
+READ_INDEX = 8
 """The index that the leader tells; it is the first entry of its term."""
 
 
@@ -133,11 +133,11 @@ def test_the_log_is_foreign_once_the_leader_states_that_an_entry_of_its_term_is_
 
     assert examined == [False] * (PUSHES_MIN - 1) + [True] * 3
     assert around.differing == [("n0", 1)] * len(examined), "nothing is confirmed meanwhile"
-    [told] = around.answers
-    told(TOLD_INDEX)
-    divergence.examines(replace(push, committed_index=TOLD_INDEX - 1), "bad_chain_crc")
+    [answer] = around.answers
+    answer(READ_INDEX)
+    divergence.examines(replace(push, committed_index=READ_INDEX - 1), "bad_chain_crc")
     assert around.renounced == []
-    divergence.examines(replace(push, committed_index=TOLD_INDEX), "bad_chain_crc")
+    divergence.examines(replace(push, committed_index=READ_INDEX), "bad_chain_crc")
     assert around.renounced == [7]
 
 
@@ -147,12 +147,12 @@ def test_a_leader_that_probes_between_its_pushes_is_judged_too(
     around = Surroundings()
     divergence = of(around, follower)
     earlier = replace(push, previous_index=6, first_index=7)
-    committed = [replace(each, committed_index=TOLD_INDEX) for each in (push, earlier)]
+    committed = [replace(each, committed_index=READ_INDEX) for each in (push, earlier)]
 
     for _ in range(PUSHES_MIN):
         for each in (push, earlier):
             divergence.examines(each, "bad_chain_crc")
-    around.answers.pop()(TOLD_INDEX)
+    around.answers.pop()(READ_INDEX)
     assert around.renounced == []
     divergence.examines(committed[1], "bad_chain_crc")
 
@@ -179,7 +179,7 @@ def test_a_leader_that_commits_no_entry_of_its_term_is_ignored_for_a_bounded_tim
     divergence = of(around, follower)
     for _ in range(PUSHES_MIN):
         divergence.examines(push, "bad_chain_crc")
-    around.answers.pop()(TOLD_INDEX)
+    around.answers.pop()(READ_INDEX)
     assert not divergence.ignores(beat())
 
     divergence.examines(push, "bad_chain_crc")
@@ -200,7 +200,7 @@ def test_a_leader_that_commits_no_entry_of_its_term_is_ignored_for_a_bounded_tim
     divergence.examines(push, "bad_chain_crc")
     assert divergence.ignores(beat())
     around.now_s += IGNORED_TIMEOUTS * ELECTION_TIMEOUT_S
-    divergence.examines(replace(push, committed_index=TOLD_INDEX), "bad_chain_crc")
+    divergence.examines(replace(push, committed_index=READ_INDEX), "bad_chain_crc")
     assert around.renounced == [7]
 
 
@@ -221,7 +221,7 @@ def test_a_leader_with_a_foreign_log_loses_its_quorum_whenever_the_others_begin_
             if around.now_s >= from_s and not each.ignores(beat()):
                 each.examines(push, "bad_chain_crc")
         while around.answers:
-            around.answers.pop()(TOLD_INDEX)
+            around.answers.pop()(READ_INDEX)
         around.now_s += 0.25
         followers = sum(not each.ignores(beat()) for each in sound)
         has_quorum = 1 + followers > members // 2
@@ -234,9 +234,9 @@ def test_a_leader_with_a_foreign_log_loses_its_quorum_whenever_the_others_begin_
     ("index", "leader_id", "term"),
     [
         (NOT_LEADING, "n0", 1),
-        (TOLD_INDEX, "n2", 1),
-        (TOLD_INDEX, "n0", 2),
-        (TOLD_INDEX, None, 1),
+        (READ_INDEX, "n2", 1),
+        (READ_INDEX, "n0", 2),
+        (READ_INDEX, None, 1),
     ],
 )
 def test_a_leader_without_a_proof_proves_nothing_against_this_log(
@@ -253,7 +253,7 @@ def test_a_leader_without_a_proof_proves_nothing_against_this_log(
     around.leader_id, around.term = leader_id, term
 
     around.answers.pop()(index)
-    divergence.examines(replace(push, committed_index=TOLD_INDEX), "bad_chain_crc")
+    divergence.examines(replace(push, committed_index=READ_INDEX), "bad_chain_crc")
 
     assert around.renounced == []
     assert not divergence.ignores(beat())

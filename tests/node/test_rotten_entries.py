@@ -9,7 +9,7 @@ import pytest
 
 from dledger_formats.protocol.register import SET
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.raft.yielding import Told
+from dledger_node.raft.yielding import ReportedCommit
 from dledger_node.state_machine import apply
 from dledger_node.state_machine.apply import Applying
 from dledger_node.state_machine.register import Register
@@ -39,7 +39,7 @@ class Rotten:
         self.sound = self.file.read(ROTTEN_BYTE, 8)
         self.file.write(ROTTEN_BYTE, bytes([9]) * 8)
         self.failed: list[BaseException] = []
-        self.told = Told(index=-1, is_settled=False)
+        self.reported_commit = ReportedCommit(index=-1, is_settled=False)
         self.applying = Applying(
             "register",
             Applied(machine=Register()),

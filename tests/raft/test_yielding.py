@@ -13,7 +13,7 @@ from dledger_node.raft.messages import (
 )
 from dledger_node.raft.proposals import Refusal, RefusalReason
 from dledger_node.raft.refusals import RefusalCause
-from dledger_node.raft.yielding import YIELD_TIMEOUTS, Told
+from dledger_node.raft.yielding import YIELD_TIMEOUTS, ReportedCommit
 from dledger_sim.stage.driver import (
     ELECTION_TICKS,
     HEARTBEAT_TICKS,
@@ -242,28 +242,28 @@ def test_a_member_that_yields_sleeps_until_it_looks_again() -> None:
 
 def test_a_leader_tells_what_is_committed_once_an_entry_of_its_term_is() -> None:
     driver = CoreDriver(terms=[1, 1, 2], term=2)
-    assert driver.raft.told == Told(index=-1, is_settled=False)
+    assert driver.raft.reported_commit == ReportedCommit(index=-1, is_settled=False)
 
     driver.receive(heartbeat(2, committed_index=1))
-    before = driver.raft.told
+    before = driver.raft.reported_commit
     driver.receive(compare(2, 2, 2, committed_index=1))
-    older = driver.raft.told
+    older = driver.raft.reported_commit
     driver.receive(heartbeat(2, committed_index=2))
-    settled = driver.raft.told
+    settled = driver.raft.reported_commit
     driver.receive(heartbeat(2, committed_index=2))
 
-    assert before == Told(index=1, is_settled=False), "the log may differ up to there"
-    assert older == Told(index=1, is_settled=False), "the leader's own entries may wait"
-    assert settled == driver.raft.told == Told(index=2, is_settled=True)
+    assert before == ReportedCommit(index=1, is_settled=False), "the log may differ up to there"
+    assert older == ReportedCommit(index=1, is_settled=False), "the leader's own entries may wait"
+    assert settled == driver.raft.reported_commit == ReportedCommit(index=2, is_settled=True)
 
 
 def test_a_leader_is_told_its_first_entry_once_it_is_committed() -> None:
     driver = CoreDriver()
     driver.become_leader()
-    before = driver.raft.told
+    before = driver.raft.reported_commit
     for peer_id in ("n1", "n2"):
         driver.agree(peer_id)
         driver.receive(driver.success_from(peer_id, 0))
 
-    assert before == Told(index=0, is_settled=False)
-    assert driver.raft.told == Told(index=0, is_settled=True)
+    assert before == ReportedCommit(index=0, is_settled=False)
+    assert driver.raft.reported_commit == ReportedCommit(index=0, is_settled=True)

@@ -47,12 +47,12 @@ from dledger_node.healing.peer_bytes import (
     CHUNK_BYTES,
     CHUNKS_KEPT,
     OWN,
+    InformedPeer,
     NoPeerError,
     OwnBytes,
     Peer,
     PeerBytes,
     Piece,
-    ToldPeer,
 )
 from dledger_node.store.log.damaged_ranges import (
     DamagedRange,
@@ -150,7 +150,7 @@ class Mender:
             size = self._shape.segment_size_bytes
             headers = cache(partial(self._headers_after, damaged, checkpoint))
             givers: dict[str, Peer] = {
-                peer_id: ToldPeer(peer, headers) for peer_id, peer in self._peers.items()
+                peer_id: InformedPeer(peer, headers) for peer_id, peer in self._peers.items()
             }
             givers[OWN] = OwnBytes(self._shape.folder / disk.DATA_FOLDER)
             fetched = PeerBytes(givers, damaged.start.pos, damaged.end_pos, size, self._chunks_kept)

@@ -129,7 +129,7 @@ class OwnBytes:
             raise LookupError(str(error)) from error
 
 
-class ToldPeer:
+class InformedPeer:
     """A peer that receives headers of committed entries if it does not know which are committed.
 
     `Peer.stored` says how it uses them. Most peers know, and the headers are not read then.
@@ -139,19 +139,19 @@ class ToldPeer:
         """`headers` reads the headers; it returns none if they cannot be read."""
         self._peer = peer
         self._headers = headers
-        self._told = b""
+        self._known = b""
 
     def stored(self, name: str, at: int, size: int, known: bytes = b"") -> bytes:
         """Return stored bytes as `Peer` does."""
         try:
-            return self._peer.stored(name, at, size, known or self._told)
+            return self._peer.stored(name, at, size, known or self._known)
         except NotYetCommittedError:
-            if known or self._told:
+            if known or self._known:
                 raise
-            self._told = self._headers()
-            if not self._told:
+            self._known = self._headers()
+            if not self._known:
                 raise
-        return self._peer.stored(name, at, size, self._told)
+        return self._peer.stored(name, at, size, self._known)
 
 
 class Piece(NamedTuple):

@@ -65,9 +65,9 @@ class CoreView:
         return isinstance(self._member.role_state, Leader)
 
     @property
-    def told(self) -> yielding.Told:
+    def reported_commit(self) -> yielding.ReportedCommit:
         """What this member must have applied at least, by what a leader has reported to it."""
-        return yielding.told(self._member)
+        return yielding.reported_commit(self._member)
 
     @property
     def master(self) -> bool:

@@ -115,7 +115,7 @@ def handle_install(
     completeness.note_agreed(follower, agreed_index)
     completeness.note_shown(follower, max(request.last_index, request.committed_index))
     member.commit(min(request.committed_index, follower.verified_index))
-    yielding.note_told(member, request.committed_index)
+    yielding.note_reported(member, request.committed_index)
     if confirmed_index(member, follower) >= first_index:
         acknowledge(member, follower)
 
@@ -141,7 +141,7 @@ def commit_verified(member: MemberState, follower: Follower, leader_committed_in
     index = min(leader_committed_index, follower.verified_index)
     follower.advertised_index = max(follower.advertised_index, index)
     member.commit(index)
-    yielding.note_told(member, leader_committed_index)
+    yielding.note_reported(member, leader_committed_index)
 
 
 def acknowledge(member: MemberState, follower: Follower, *, probe: int | None = None) -> None:

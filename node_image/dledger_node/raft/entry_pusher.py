@@ -121,7 +121,7 @@ def _push(member: MemberState, peer_id: str, progress: Progress) -> None:
             )
         )
         progress.pushed(last_index, member.now_ticks)
-        heartbeats.note_told(member, progress, min(committed_index, last_index))
+        heartbeats.note_reported(member, progress, min(committed_index, last_index))
 
 
 def _send_probe(member: MemberState, peer_id: str, progress: Progress) -> None:

@@ -53,7 +53,7 @@ def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
     """Send one peer a heartbeat, with the committed index or the peer's match index if lower."""
     progress = leader.progress[peer_id]
     committed_index = min(member.advertised_committed_index, progress.match_index)
-    note_told(member, progress, committed_index)
+    note_reported(member, progress, committed_index)
     member.send(
         HeartBeatRequest(
             sender=member.self_id,
@@ -65,10 +65,10 @@ def send_to(member: MemberState, leader: Leader, peer_id: str) -> None:
     )
 
 
-def note_told(member: MemberState, progress: Progress, committed_index: int) -> None:
+def note_reported(member: MemberState, progress: Progress, committed_index: int) -> None:
     """Record that a message reports this committed index to a peer."""
     if member.config.notices_per_tick_max:
-        progress.told_index = max(progress.told_index, committed_index)
+        progress.reported_index = max(progress.reported_index, committed_index)
 
 
 def notices_due(member: MemberState, leader: Leader) -> list[str]:
@@ -82,7 +82,7 @@ def notices_due(member: MemberState, leader: Leader) -> list[str]:
     return [
         peer_id
         for peer_id, progress in leader.progress.items()
-        if progress.told_index < min(advertised_index, progress.match_index)
+        if progress.reported_index < min(advertised_index, progress.match_index)
     ]
 
 

@@ -121,7 +121,7 @@ def answer(member: MemberState, request: JoinRequest) -> None:
             alone=member.alone,
             # A member of an earlier release asks without a digest, and cannot read one.
             seed_sha256=member.seed.sha256 if member.seed and request.seed_sha256 else "",
-            memberships=told_memberships(member),
+            memberships=possible_memberships(member),
         )
     )
 
@@ -132,7 +132,7 @@ def note_asker(member: MemberState, peer_id: str) -> None:
         member.role_state.progress[peer_id].join_asked_tick = member.now_ticks
 
 
-def told_memberships(member: MemberState) -> tuple[Membership, ...]:
+def possible_memberships(member: MemberState) -> tuple[Membership, ...]:
     """Return the memberships that may be in effect; none if the first voters never changed."""
     memberships = member.memberships
     return memberships.possible(member.committed_index) if memberships.changed else ()

@@ -197,8 +197,8 @@ class MemberState:
     is_behind: bool = False
     """Whether, at the last tick, this member still had to apply entries to its state (`yielding`).
     """
-    told_index: int = -1
-    """The committed index that a leader has reported since the start (`yielding.note_told`)."""
+    reported_index: int = -1
+    """The committed index that a leader has reported since the start (`yielding.note_reported`)."""
     now_ticks: int = 0
     """Number of ticks since the start. Ticks lost in a pause are not counted."""
     elapsed_ticks: int = 0

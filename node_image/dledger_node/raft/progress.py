@@ -72,7 +72,7 @@ class Progress:
     """Whether the peer, by its last heartbeat response, is not joining (`joining`)."""
     is_full: bool = False
     """Whether the peer's volume, by its last heartbeat response, is full."""
-    told_index: int = -1
+    reported_index: int = -1
     """The committed index that was reported to the peer, as far as it can commit. Only kept if
     `RaftConfig.notices_per_tick_max` is set.
     """

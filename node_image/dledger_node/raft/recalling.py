@@ -107,7 +107,7 @@ def answer(member: MemberState, request: RecallRequest) -> None:
             receiver=request.sender,
             term=member.term,
             incarnation=request.incarnation,
-            memberships=joining.told_memberships(member),
+            memberships=joining.possible_memberships(member),
             mark=marks.remembered(member, request.sender),
         )
     )
@@ -129,7 +129,7 @@ def handle_response(member: MemberState, response: RecallResponse) -> None:
     for membership in response.memberships:
         recalling.asked.update(membership.members)
     recalling.asked.discard(member.self_id)
-    recalling.told_term = max(recalling.told_term, response.term)
+    recalling.reported_term = max(recalling.reported_term, response.term)
     if response.mark is not None:
         if _is_older(member, recalling, response.mark):
             _join_older(member, recalling, response.sender, response.mark)
@@ -187,7 +187,7 @@ def _note_end(
     possible = (*reported, *member.memberships.possible(member.committed_index))
     if not any(response.sender in membership.voters for membership in possible):
         end = known_end
-    recalling.told_end = max(recalling.told_end, end)
+    recalling.reported_end = max(recalling.reported_end, end)
     recalling.knows_all |= mark.is_whole and mark.term == member.term
 
 
@@ -197,7 +197,7 @@ def _keep_promise(member: MemberState, recalling: Recalling) -> None:
     If a silent peer may know of a later one, the member joins instead, and keeps asking. An end
     that the member has saved before is not surpassed: nothing later was promised since.
     """
-    end, known_end = recalling.told_end, member.promised_end or EMPTY
+    end, known_end = recalling.reported_end, member.promised_end or EMPTY
     if end > known_end and member.log.end < end:
         if recalling.knows_all or recalling.asked <= recalling.answered:
             leader_elector.become_follower(member, member.term, None)
@@ -233,7 +233,7 @@ def _join_older(member: MemberState, recalling: Recalling, peer_id: str, mark: M
 
 def _join_unsure(member: MemberState, recalling: Recalling) -> None:
     """Join because the disk lacks a promised end, and silent peers may know of a later one."""
-    end = recalling.told_end
+    end = recalling.reported_end
     silent = ", ".join(sorted(recalling.asked - recalling.answered))
     reason = (
         f"its host lost the end of the log, which it had confirmed at least up to entry "
@@ -246,7 +246,7 @@ def _join_unsure(member: MemberState, recalling: Recalling) -> None:
 
 def _join(member: MemberState, recalling: Recalling, reason: str) -> None:
     """Join, as with an empty disk."""
-    leader_elector.become_follower(member, max(member.term, recalling.told_term), None)
+    leader_elector.become_follower(member, max(member.term, recalling.reported_term), None)
     member.recalling = None
     member.alone = False
     member.joining = Joining(incarnation=recalling.incarnation, reason=reason)
@@ -256,7 +256,7 @@ def _promise_again(member: MemberState, recalling: Recalling) -> None:
     """Stop waiting, but give no new vote in this term: the disk may have lost an earlier one."""
     if recalling.waits:
         recalling.waits = False
-        if recalling.told_term > member.term:
-            leader_elector.become_follower(member, recalling.told_term, None)
+        if recalling.reported_term > member.term:
+            leader_elector.become_follower(member, recalling.reported_term, None)
         member.unsure_term = member.term
         leader_elector.restart_election_timer(member)

@@ -35,9 +35,9 @@ class Recalling:
     answered: set[str] = field(default_factory=set)
     waits: bool = True
     """Whether this member has promised and saved nothing yet, so that its term is the disk's."""
-    told_term: int = -1
+    reported_term: int = -1
     """The highest term in the answers."""
-    told_end: LogEnd = EMPTY
+    reported_end: LogEnd = EMPTY
     """The most up-to-date end in the marks of the answers."""
     knows_all: bool = False
     """Whether no silent peer can remember a later end (`Mark.is_whole`)."""

@@ -23,7 +23,7 @@ stands although its state is behind.
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedCommit:
     """What a member must have applied at least, by what a leader has reported since its start."""
 
     index: int
@@ -36,25 +36,25 @@ class Told:
     """
 
 
-def told(member: MemberState) -> Told:
-    """Return what a leader has reported to this member since its start; see `Told` for a leader."""
+def reported_commit(member: MemberState) -> ReportedCommit:
+    """Return what a leader has reported to this member since its start, as the class describes."""
     match member.role_state:
         case Leader(noop_index=index):
-            return Told(index, is_settled=index <= member.committed_index)
+            return ReportedCommit(index, is_settled=index <= member.committed_index)
         case _:
-            return Told(member.told_index, is_settled=_is_settled(member))
+            return ReportedCommit(member.reported_index, is_settled=_is_settled(member))
 
 
-def note_told(member: MemberState, committed_index: int) -> None:
+def note_reported(member: MemberState, committed_index: int) -> None:
     """Keep the first committed index that a leader reports. A later one replaces it only if the
     first is reached and proves to be of an earlier term, so that under load the aim does not move.
     """
-    if member.told_index <= member.committed_index and not _is_settled(member):
-        member.told_index = committed_index
+    if member.reported_index <= member.committed_index and not _is_settled(member):
+        member.reported_index = committed_index
 
 
 def _is_settled(member: MemberState) -> bool:
-    index = member.told_index
+    index = member.reported_index
     return 0 <= index <= member.committed_index and member.log.holds(index, member.term)
 
 

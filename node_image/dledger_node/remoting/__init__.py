@@ -15,7 +15,7 @@
     leader_link                a follower's connection to its leader, for requests that it passes on
     dialed_link, link_owner    what both kinds of links have in common, and need from their member
     native, message_kinds      frames between members, and their layouts
-    read_index_messages, snapshot_messages, told_memberships   parts of these layouts
+    read_index_messages, snapshot_messages, named_memberships   parts of these layouts
     asking                     METADATA, requested from other members without a link
 
 Elections, storage and acknowledgments are decided elsewhere.

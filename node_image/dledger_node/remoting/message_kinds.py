@@ -3,7 +3,7 @@
     kind        1 byte, the number of the message's type
     numbers     the fields of fixed size, big-endian
     mark        1 byte, 0 or 1; after a 1, the mark's five numbers and 1 byte for its flag
-    memberships see `told_memberships`
+    memberships see `named_memberships`
     seed        all remaining bytes: the 32 of a digest, or none
     payload     all remaining bytes
 

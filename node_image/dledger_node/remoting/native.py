@@ -30,7 +30,7 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_node.errors import RemoteProtocolError
 from dledger_node.raft.log_terms import LogEnd
 from dledger_node.raft.recall_messages import Mark
-from dledger_node.remoting import told_memberships
+from dledger_node.remoting import named_memberships
 from dledger_node.remoting.message_kinds import KIND_OF, KINDS, Kind, PeerMessage, to_number
 
 MESSAGE_CODE: Final = 52000
@@ -118,7 +118,7 @@ def encode(message: PeerMessage, entries: Sequence[frames.Buffer] = ()) -> list[
     if kind.has_mark:
         parts.append(_encode_mark(tail.mark))
     if kind.has_memberships:
-        parts.append(told_memberships.encode(tail))
+        parts.append(named_memberships.encode(tail))
     if kind.has_seed:
         parts.append(bytes.fromhex(tail.seed_sha256))
     if kind.payload == "data":
@@ -162,7 +162,7 @@ def _decode_tail(kind: Kind, rest: memoryview, named: dict[str, Any]) -> memoryv
     if kind.has_mark:
         named["mark"], rest = _decode_mark(rest)
     if kind.has_memberships:
-        memberships, rest = told_memberships.decode(kind.message, rest)
+        memberships, rest = named_memberships.decode(kind.message, rest)
         named |= memberships
     if kind.has_seed:
         named["seed_sha256"], rest = bytes(rest[:SEED_BYTES]).hex(), rest[SEED_BYTES:]

@@ -66,7 +66,7 @@ class PeerLink:
         self._transferred = (traffic or Traffic()).peers
         self._connection: _Connection | None = None
         self._connected_s = 0.0
-        self._told = ""
+        self._logged_reason = ""
         self._needed = True
         # Set when a retry must not wait any longer.
         self._hurry = asyncio.Event()
@@ -119,7 +119,7 @@ class PeerLink:
                 continue
             self._connected_s = now_s()
             self._connection = connection
-            self._told = ""
+            self._logged_reason = ""
             self._owner.link_restored(self.peer_id)
             try:
                 await connection.lost
@@ -170,9 +170,9 @@ class PeerLink:
 
     def _tell(self, reason: str) -> None:
         """Log why there is no link; log the same reason only once."""
-        if reason != self._told:
+        if reason != self._logged_reason:
             logger.info("no link to %s at %s: %s", self.peer_id, self.address, reason)
-        self._told = reason
+        self._logged_reason = reason
 
     async def _connect(self) -> "_Connection":
         host, port = split_address(self.address)

@@ -37,14 +37,14 @@ _ANY_TERM: Final = 0
 Send = Callable[[ReadIndexRequest | ReadIndexResponse], None]
 
 
-Told: TypeAlias = Callable[[int], None]
+IndexAnswer: TypeAlias = Callable[[int], None]
 """Receives the index that the leader has sent; NOT_LEADING if none was sent in time."""
 
 
 class _Read(NamedTuple):
     """A read whose index is not known yet."""
 
-    told: Told
+    answer: IndexAnswer
     deadline_s: float
 
 
@@ -99,19 +99,19 @@ class ReadIndexes:
         if self._leader() is not None and self.waiting_count >= self._reads_max:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
             return
-        self.ask_index(partial(self._told, answer, now_s + self._wait_s), now_s)
+        self.ask_index(partial(self._note_index, answer, now_s + self._wait_s), now_s)
 
-    def ask_index(self, told: Told, now_s: float) -> None:
-        """Call `told` once with an index of a leader that has proved that it leads, or NOT_LEADING.
+    def ask_index(self, answer: IndexAnswer, now_s: float) -> None:
+        """Call `answer` once with an index of a leader that has proved to lead, or NOT_LEADING.
 
         All entries that were acknowledged before this call are at or before the index. It is not
         before the leader's first entry of its term, which need not be committed yet. NOT_LEADING:
         no leader is known, none answered in time, or too many reads wait.
         """
         if self._leader() is None or self.waiting_count >= self._reads_max:
-            told(NOT_LEADING)
+            answer(NOT_LEADING)
             return
-        self._next.append(_Read(told, now_s + self._wait_s))
+        self._next.append(_Read(answer, now_s + self._wait_s))
         if not self._asked:
             self._begin_round(now_s)
 
@@ -125,10 +125,10 @@ class ReadIndexes:
             return
         reads, self._asked = self._asked, ()
         for read in reads:
-            read.told(response.index)
+            read.answer(response.index)
         self._begin_round(now_s)
 
-    def _told(self, answer: Answer, deadline_s: float, index: int) -> None:
+    def _note_index(self, answer: Answer, deadline_s: float, index: int) -> None:
         """Answer a read, or let it wait until the leader's index is committed here."""
         if index == NOT_LEADING:
             answer(DLedgerResponseCode.NOT_LEADER)
@@ -162,7 +162,7 @@ class ReadIndexes:
         while self._next and self._next[0].deadline_s <= now_s:
             overdue.append(self._next.popleft())
         for read in overdue:
-            read.told(NOT_LEADING)
+            read.answer(NOT_LEADING)
         if not self._asked:
             self._begin_round(now_s)
         elif now_s >= self._repeat_at_s:
@@ -174,7 +174,7 @@ class ReadIndexes:
         self._asked = ()
         self._next.clear()
         for read in reads:
-            read.told(NOT_LEADING)
+            read.answer(NOT_LEADING)
         answer_all(self._indexed.take_all(), DLedgerResponseCode.NOT_LEADER)
 
     def _begin_round(self, now_s: float) -> None:
@@ -197,7 +197,7 @@ class ReadIndexes:
             self._asked = ()
             self._next.clear()
             for read in reads:
-                read.told(NOT_LEADING)
+                read.answer(NOT_LEADING)
             return
         self._asked_leader = leader
         self._repeat_at_s = now_s + self._repeat_s

@@ -20,7 +20,7 @@ from dledger_formats.protocol.requests import Consistency
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import ReadState
 from dledger_node.remoting.read_index_messages import ReadIndexRequest, ReadIndexResponse
-from dledger_node.services.read_index import ReadIndexes, Told
+from dledger_node.services.read_index import IndexAnswer, ReadIndexes
 from dledger_node.services.waiting import (
     ANSWER_WAIT_S,
     Answer,
@@ -100,9 +100,9 @@ class ReadProofs:
         else:
             self._indexes.ask(answer, self._now_s())
 
-    def ask_index(self, told: Told) -> None:
+    def ask_index(self, answer: IndexAnswer) -> None:
         """Ask the leader that this member follows for its index; see `ReadIndexes.ask_index`."""
-        self._indexes.ask_index(told, self._now_s())
+        self._indexes.ask_index(answer, self._now_s())
 
     def receive(self, message: ReadIndexRequest | ReadIndexResponse) -> None:
         """Handle a peer's message about linearizable reads."""

@@ -55,7 +55,7 @@ is asked for its index.
 ENTRIES_MAX: Final = 16
 """Maximum number of entries to count pushes for; a leader that probes returns to few."""
 UNPROVED_TIMEOUTS: Final = 20
-"""Election timeouts that a leader may take to commit the index that it has reported."""
+"""Election timeouts that a leader may take to commit its read index."""
 IGNORED_TIMEOUTS: Final = 10
 """Election timeouts for which a leader that may have a foreign log is ignored at a time."""
 HEARD_TIMEOUTS: Final = 2
@@ -109,8 +109,8 @@ class Divergence:
         self._counts: dict[int, int] = {}
         """The pushes of that leader that do not follow an entry, by the entry's index."""
         self._is_asking = False
-        self._told_index: int | None = None
-        """The index that the suspected leader has reported."""
+        self._read_index: int | None = None
+        """The read index that the suspected leader has answered with; None before that."""
         self._proof_due_s = 0.0
         self._ignored_id = ""
         self._ignored_until_s = 0.0
@@ -140,14 +140,14 @@ class Divergence:
         if count < PUSHES_MIN:
             return False
         if self._own_entry_is_sound(index):
-            if self._told_index is not None:
-                self._judge(index, push.committed_index, self._told_index)
+            if self._read_index is not None:
+                self._judge(index, push.committed_index, self._read_index)
             elif not self._is_asking:
                 self._ask(suspected, index, problem)
         return True
 
     def _suspect(self, suspected: _Suspected) -> None:
-        self._suspected, self._told_index = suspected, None
+        self._suspected, self._read_index = suspected, None
         self._counts.clear()
 
     def _ask(self, suspected: _Suspected, index: int, problem: str) -> None:
@@ -159,7 +159,7 @@ class Divergence:
                 index, *suspected, problem, suspected.leader_id, admitted,
             )  # fmt: skip
         self._is_asking = True
-        self._proofs().ask_index(lambda told_index: self._told(suspected, told_index))
+        self._proofs().ask_index(lambda read_index: self._note_read_index(suspected, read_index))
 
     def _own_entry_is_sound(self, index: int) -> bool:
         """Verify the entry as stored; the store records damage, which is then mended."""
@@ -170,23 +170,23 @@ class Divergence:
             return False
         return True
 
-    def _told(self, suspected: _Suspected, index: int) -> None:
+    def _note_read_index(self, suspected: _Suspected, index: int) -> None:
         self._is_asking = False
         follows = (self._core.leader_id, self._core.term) == suspected
         if index != NOT_LEADING and follows and suspected == self._suspected:
-            self._told_index, self._proof_due_s = index, self._now_s() + self._unproved_s
+            self._read_index, self._proof_due_s = index, self._now_s() + self._unproved_s
 
-    def _judge(self, own_index: int, committed_index: int, told_index: int) -> None:
-        """Compare the leader's committed index with the index that it has reported."""
+    def _judge(self, own_index: int, committed_index: int, read_index: int) -> None:
+        """Compare the leader's committed index with its read index."""
         suspected = self._suspected
-        if committed_index >= told_index:
+        if committed_index >= read_index:
             self._identity.renounce(own_index)
         elif self._now_s() >= self._proof_due_s:
             logger.error(
                 "%s leads term %d, but has committed no entry of it: entries up to %d are "
                 "committed there, and that term begins with entry %d or an earlier one. Its log "
                 "may be another group's, so its requests are ignored for %.0f s",
-                *suspected, committed_index, told_index, self._ignored_s,
+                *suspected, committed_index, read_index, self._ignored_s,
             )  # fmt: skip
             self._ignored_id = suspected.leader_id
             self._ignored_until_s = self._now_s() + self._ignored_s

@@ -42,7 +42,7 @@ class GroupIdentity:
         self._core = core
         self._cut_links = cut_links
         self._fail = fail
-        self._told: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
         """The identities in the peers' HELLOs, by peer, while this member has none."""
 
     @property
@@ -71,7 +71,7 @@ class GroupIdentity:
     def hear(self, peer_id: str, identity: str) -> None:
         """Remember the identity of a peer whose link was accepted."""
         if identity and not self.value:
-            self._told[peer_id] = identity
+            self._heard[peer_id] = identity
 
     def renounce(self, foreign_index: int) -> None:
         """Record that this entry of the folder is not the group's, and stop; see `divergence`.
@@ -93,8 +93,8 @@ class GroupIdentity:
         core = self._core
         if core.leads and self._is_the_only_member():
             self._learn(str(uuid.uuid4()), "made the identity")
-        elif self._told and (peer_id := self._peer_with_this_log()):
-            self._learn(self._told[peer_id], f"learned from {peer_id} the identity")
+        elif self._heard and (peer_id := self._peer_with_this_log()):
+            self._learn(self._heard[peer_id], f"learned from {peer_id} the identity")
 
     def _peer_with_this_log(self) -> str | None:
         """Return a peer that has named its identity, and whose log is known to match this one."""
@@ -105,7 +105,7 @@ class GroupIdentity:
         else:
             follows = not core.leads and core.ledger_end_term == core.term
             level = [core.leader_id] if follows and core.leader_id is not None else []
-        return next((peer_id for peer_id in level if peer_id in self._told), None)
+        return next((peer_id for peer_id in level if peer_id in self._heard), None)
 
     def _is_the_only_member(self) -> bool:
         possible = self._core.memberships.possible(self._core.committed_index)
@@ -119,7 +119,7 @@ class GroupIdentity:
             self._fail(error)
             return
         logger.info("%s %s of the group: %s", self._core.config.self_id, how, identity)
-        for peer_id, named in self._told.items():
+        for peer_id, named in self._heard.items():
             if self.is_strange(named):
                 self._cut_links(peer_id, self.refusal(peer_id, named) or "")
-        self._told.clear()
+        self._heard.clear()

@@ -28,7 +28,7 @@ class LeaderWatch:
         self._core = core
         self._counted_term = -1
         self._reported_leader = self._leader()
-        self._told_leader = ""
+        self._logged_leader = ""
         self._leader_changed = asyncio.Event()
         self._reported_joining = ""
         self._reported_election = core.last_election
@@ -63,8 +63,8 @@ class LeaderWatch:
         Until a new leader is master, its line is the same as without a leader.
         """
         text = describe_leader(self.leader_view())
-        if text != self._told_leader:
-            self._told_leader = text
+        if text != self._logged_leader:
+            self._logged_leader = text
             logger.info("leader: %s", text)
 
     def _log_election(self) -> None:

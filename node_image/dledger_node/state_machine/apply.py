@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from dledger_formats.log import disk
 from dledger_formats.log.disk import DamagedRecordError, EntryHeader
 from dledger_node.errors import Damage, StoreDamagedError
-from dledger_node.raft.yielding import Told
+from dledger_node.raft.yielding import ReportedCommit
 from dledger_node.state_machine import machines
 from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.machine import CommittedEntry, Make, StateMachine
@@ -50,7 +50,7 @@ class StateCore(Protocol):
     """The part of the core that deals with the state."""
 
     @property
-    def told(self) -> Told:
+    def reported_commit(self) -> ReportedCommit:
         """What a leader has reported to this member since its start."""
 
     def note_state(self, *, is_behind: bool) -> None:
@@ -278,7 +278,7 @@ class Applying:
         if batch_target_index is not None:
             state.note_batch(batch_target_index, applied_index)
         state.note_turn(
-            self._committed_index, applied_index, self._store.end_index, self._core.told
+            self._committed_index, applied_index, self._store.end_index, self._core.reported_commit
         )
         if state.is_behind != was_behind:
             self._core.note_state(is_behind=state.is_behind)

@@ -17,7 +17,7 @@ These rules are pure, so the simulator runs them too.
 
 from typing import Final
 
-from dledger_node.raft.yielding import Told
+from dledger_node.raft.yielding import ReportedCommit
 
 FEW_ENTRIES: Final = 4096
 """A starting state is behind if at least this many entries that may be committed are not applied.
@@ -39,7 +39,7 @@ class CatchingUp:
         self._has_caught_up = False
 
     def note_turn(
-        self, committed_index: int, applied_index: int, end_index: int, told: Told
+        self, committed_index: int, applied_index: int, end_index: int, reported: ReportedCommit
     ) -> None:
         """Note how far the log and the state are, and what a leader has reported."""
         if self._has_caught_up:
@@ -47,11 +47,11 @@ class CatchingUp:
         if self._known_index is None:
             self._known_index, self._aim = committed_index, end_index
             self.is_behind = applied_index < committed_index
-        if told.is_settled:
-            self._aim = max(told.index, self._known_index)
+        if reported.is_settled:
+            self._aim = max(reported.index, self._known_index)
             self._has_caught_up = applied_index >= self._aim
         else:
-            self._aim = max(self._aim, told.index)
+            self._aim = max(self._aim, reported.index)
         if self._has_caught_up:
             self.is_behind = False
         elif self._aim - applied_index >= self._few_entries:

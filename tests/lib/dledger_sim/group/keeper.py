@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dledger_node.errors import StoreDamagedError, StoreFullError
 from dledger_node.raft.messages import InstallSnapshotRequest, Message
-from dledger_node.raft.yielding import Told
+from dledger_node.raft.yielding import ReportedCommit
 from dledger_node.remoting.snapshot_messages import SnapshotChunk, SnapshotChunkRequest
 from dledger_node.state_machine.catching_up import CatchingUp
 from dledger_node.state_machine.fetch import Fetching, Part
@@ -78,7 +78,9 @@ class SimKeeper:
 
     def __init__(self, member_id: str, conditions: Conditions, disk: SimDisk, world: World) -> None:
         """Restore the state from the disk."""
-        self.told: Callable[[], Told] = lambda: Told(index=-1, is_settled=False)
+        self.reported_commit: Callable[[], ReportedCommit] = lambda: ReportedCommit(
+            index=-1, is_settled=False
+        )
         """Returns what this member has learned from a leader."""
         self.snapshots = SimSnapshots(disk, conditions.snapshots_reserved)
         self._member_id = member_id
@@ -128,7 +130,9 @@ class SimKeeper:
         """Apply up to this index, as `Applying.settle` does."""
         self._committed_index = committed_index
         applied_index, end_index = self.applied.index, self._log.end_index
-        self._catching_up.note_turn(committed_index, applied_index, end_index, self.told())
+        self._catching_up.note_turn(
+            committed_index, applied_index, end_index, self.reported_commit()
+        )
         if self._applies or committed_index <= min(self._looked_at_index, self.applied.index):
             return
         self._looked_at_index = committed_index

@@ -148,7 +148,7 @@ class SimMember:
         if conditions.snapshot_entries:
             self.keeper = self.keeper_kind(self.member_id, conditions, self.disk, self._world)
             raft = self.raft
-            self.keeper.told = lambda: raft.told
+            self.keeper.reported_commit = lambda: raft.reported_commit
             self.keeper.settle(self.committed_index)
 
     def die(self) -> None:

@@ -19,13 +19,13 @@ _LENGTH: Final = struct.Struct(">I")
 _NONE: Final = _LENGTH.pack(0)
 
 
-class _Told(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Named(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     index: int
     voters: tuple[str, ...]
     learners: tuple[str, ...]
 
 
-_decoder: Final = msgspec.json.Decoder(list[_Told])
+_decoder: Final = msgspec.json.Decoder(list[_Named])
 
 
 def encode(
@@ -69,6 +69,6 @@ def decode(message: type, body: memoryview) -> tuple[dict[str, Any], memoryview]
     return {"memberships": entries}, body[end:]
 
 
-def _pack(told: list[tuple[int, Membership]]) -> bytes:
-    packed = msgspec.json.encode([(index, one.voters, one.learners) for index, one in told])
+def _pack(named: list[tuple[int, Membership]]) -> bytes:
+    packed = msgspec.json.encode([(index, one.voters, one.learners) for index, one in named])
     return _LENGTH.pack(len(packed)) + packed
