@@ -36,7 +36,7 @@ class BrokerProgram:
         return BrokerStatus(
             name=settings.name,
             cluster=settings.cluster,
-            address=broker.addresses.told if broker else "",
+            address=broker.addresses.published if broker else "",
             serving=not reason,
             reason=reason,
             topics=counters.values["topics"],

@@ -119,7 +119,7 @@ async def test_a_name_is_looked_up_again_and_again(monkeypatch: pytest.MonkeyPat
         names.found = ()
         await names.until_looked_up_twice()
 
-    assert told.told == "[fd00::7]:10911", "the last known address is kept"
+    assert told.published == "[fd00::7]:10911", "the last known address is kept"
 
 
 async def test_an_address_is_kept_while_the_name_still_has_it(
@@ -131,7 +131,7 @@ async def test_an_address_is_kept_while_the_name_still_has_it(
         names.found = ("fd00::7", "10.96.0.7")
         await names.until_looked_up_twice()
 
-    assert told.told == "10.96.0.7:10911"
+    assert told.published == "10.96.0.7:10911"
 
 
 def tells(group: BrokerGroup, member: str, address: str) -> bool:

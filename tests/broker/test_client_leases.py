@@ -7,9 +7,9 @@ from dledger_broker.door.consumer_groups.presence import OUT_OF_TOUCH_S, PART_MA
 from dledger_broker.leading.client_leases import (
     ADOPTED_S,
     GONE_S,
+    REPORTED_S,
     SILENT_S,
     TICK_S,
-    TOLD_S,
     Membership,
 )
 from dledger_broker.state.groups import CLIENTS_MAX
@@ -22,7 +22,7 @@ def test_a_client_leaves_two_seconds_after_its_last_connection_has_closed() -> N
     leader = Leader(ONE)
     leader.note("n1", ONE, first=True)
     leader.note("n2", ONE, first=True)
-    leader.wait(TOLD_S, "n1", "n2")
+    leader.wait(REPORTED_S, "n1", "n2")
     leader.leases.noted("n1", (), [ONE], is_first=False)
     leader.wait(GONE_S + TICK_S)
     assert leader.members == {ONE}, "n2 still has it"
@@ -71,7 +71,7 @@ def test_a_client_that_closed_one_connection_stays_until_a_slow_member_tells_a_n
     leader = Leader(ONE, TWO)
     leader.note("n1", TWO, first=True)
     leader.leases.noted("n1", (), [ONE, TWO], is_first=False)
-    leader.wait(TOLD_S - TICK_S, "n1")
+    leader.wait(REPORTED_S - TICK_S, "n1")
     leader.note("n2", ONE, TWO, first=True)
 
     leader.wait(ADOPTED_S, "n1", "n2")
@@ -82,7 +82,7 @@ def test_a_client_that_closed_its_only_connection_leaves_a_new_leader_after_ten_
     leader = Leader(ONE, TWO)
     leader.note("n1", TWO, first=True)
     leader.leases.noted("n1", (), [ONE], is_first=False)
-    leader.wait(TOLD_S - TICK_S, "n1")
+    leader.wait(REPORTED_S - TICK_S, "n1")
     assert leader.members == {ONE, TWO}, "another member may still tell of it"
     leader.wait(2 * TICK_S, "n1")
     assert leader.members == {TWO}
@@ -120,7 +120,7 @@ def test_a_member_that_tells_all_again_has_only_the_clients_that_it_says() -> No
     leader.note("n1", ONE, TWO, first=True)
     leader.note("n1", TWO, first=True)
 
-    leader.wait(TOLD_S - TICK_S, "n1")
+    leader.wait(REPORTED_S - TICK_S, "n1")
     assert leader.members == {ONE, TWO}
     leader.wait(2 * TICK_S, "n1")
     assert leader.members == {TWO}
@@ -315,7 +315,7 @@ def test_a_limit_holds_until_the_member_speaks_of_the_client_again() -> None:
     leader.note("n1", first=True)  # it begins to tell again, and tells of one
     leader.note("n1", ONE)
 
-    leader.wait(TOLD_S + 2 * TICK_S, "n1", "n2")
+    leader.wait(REPORTED_S + 2 * TICK_S, "n1", "n2")
     assert leader.members == {ONE}
 
 
@@ -326,5 +326,5 @@ def test_a_later_limit_does_not_extend_an_earlier_one() -> None:
     leader.now_s += 5.0
     leader.leases.noted("n1", (), (), is_first=True, is_new=True)
 
-    leader.wait(TOLD_S - 5.0 + 2 * TICK_S, "n1")
+    leader.wait(REPORTED_S - 5.0 + 2 * TICK_S, "n1")
     assert leader.members == set()

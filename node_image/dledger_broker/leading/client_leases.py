@@ -25,7 +25,7 @@ GONE_S: Final = 2.0
 ADOPTED_S: Final = 40.0
 UNHEARD_S: Final = 12.0
 """A member that was not heard for so long is dead or cut off; members send a note every 5 s."""
-TOLD_S: Final = 10.0
+REPORTED_S: Final = 10.0
 """A member that reports all of its clients has done so within this time."""
 TICK_S: Final = 0.5
 SWEPT_MAX: Final = 1000
@@ -74,7 +74,7 @@ class ClientLeases:
         """When each member was last heard that has begun to report all of its clients to this
         leader.
         """
-        self._told: set[str] = set()
+        self._reported_all: set[str] = set()
         """The members that have reported all of their clients to this leader."""
         self._restarted: set[str] = set()
         """Members that may have had other clients before; they do not count as having reported all.
@@ -112,8 +112,8 @@ class ClientLeases:
         now_s = self._now_s()
         if is_first:
             # Earlier clients may be elsewhere, and send no heartbeat for 30 s.
-            self._limit(member, now_s + (ADOPTED_S if is_new else TOLD_S))
-            self._told.discard(member)
+            self._limit(member, now_s + (ADOPTED_S if is_new else REPORTED_S))
+            self._reported_all.discard(member)
             if is_new:
                 self._restarted.add(member)
         for membership, age_s in zip(seen, chain(ages_s, repeat(0)), strict=False):
@@ -124,13 +124,13 @@ class ClientLeases:
         if is_known:
             self._heard_s[member] = now_s
             if is_last and member not in self._restarted:
-                self._told.add(member)
+                self._reported_all.add(member)
                 self._end_adoption(now_s)
         return is_known
 
     def _end_adoption(self, now_s: float) -> None:
         """Let clients that no member has leave soon, once every member has reported all."""
-        if self._told.issuperset(self._members()):
+        if self._reported_all.issuperset(self._members()):
             self._adopted_until_s = min(self._adopted_until_s, now_s + GONE_S)
             self._limit(FROM_LOG, now_s + GONE_S)
 
@@ -139,7 +139,7 @@ class ClientLeases:
         until_s = self._words_about(membership)
         until_s.pop(NOBODY, None)
         if FROM_LOG in until_s:  # the notes of other members may still be on their way
-            until_s[FROM_LOG] = min(until_s[FROM_LOG], now_s + TOLD_S)
+            until_s[FROM_LOG] = min(until_s[FROM_LOG], now_s + REPORTED_S)
         until_s[member] = now_s + lease_s
         self._limits.get(member, {}).pop(membership, None)
 
@@ -246,7 +246,7 @@ class ClientLeases:
         self._term = self._owner.term
         self._adopted_until_s = self._now_s() + ADOPTED_S
         self._heard_s, self._unswept = {}, []
-        self._told, self._restarted = set(), set()
+        self._reported_all, self._restarted = set(), set()
         self._until_s, self._limits = {}, {}
         self._unadopted = self._owner.state.clients_by_group()
 

@@ -48,7 +48,7 @@ class Addresses:
         self._store_host = self._packed()
 
     @property
-    def told(self) -> str:
+    def published(self) -> str:
         """The address that is published to clients: that of all members, or this member's own."""
         return self._shared or self._own
 
@@ -122,7 +122,7 @@ class Addresses:
         return 1 + self._ids.index(member)
 
     def _packed(self) -> bytes:
-        return pack_host(*split_address(self.told))
+        return pack_host(*split_address(self.published))
 
 
 def _is_ip(host: str) -> bool:

@@ -52,7 +52,7 @@ class GroupClients:
         self._holders: Counter[Membership] = Counter()
         """The number of connections of each client, by group."""
         self._memberships = self._body_bytes = 0
-        self._untold: dict[str, dict[BrokerConnection, None]] = {}
+        self._unnotified: dict[str, dict[BrokerConnection, None]] = {}
         """The connections to be notified that a group has changed, by group."""
         self._telling = Slices(self._tell)
         self._opaque = 0
@@ -185,7 +185,7 @@ class GroupClients:
         for group in groups:
             lines, config = self._lines.get(group), configs.get(group)
             if lines and (config is None or config.notify_consumer_ids_changed_enable):
-                self._untold.setdefault(group, {}).update(lines)
+                self._unnotified.setdefault(group, {}).update(lines)
         self._telling.begin()
 
     def _tell(self, left: int) -> bool:
@@ -194,9 +194,9 @@ class GroupClients:
         A large group that changes all the time delays no other: the rest of it comes after the
         others.
         """
-        while self._untold and left:
-            group, lines = next(iter(self._untold.items()))
-            del self._untold[group]
+        while self._unnotified and left:
+            group, lines = next(iter(self._unnotified.items()))
+            del self._unnotified[group]
             notified = list(itertools.islice(lines, left))
             left -= len(notified)
             self._opaque = (self._opaque + 1) % _OPAQUES
@@ -206,8 +206,8 @@ class GroupClients:
                 if line in members:
                     line.send(frame)
             if lines:
-                self._untold[group] = lines
-        return bool(self._untold)
+                self._unnotified[group] = lines
+        return bool(self._unnotified)
 
 
 def _newest(consumers: Iterable[Consumer], topic: str) -> Subscription | None:
