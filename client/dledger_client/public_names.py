@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(importlib.import_module(_MODULE_OF[name]), name)
     except ModuleNotFoundError as error:
-        raise missing_package.told(_PACKAGE, "client", error) from None
+        raise missing_package.with_advice(_PACKAGE, "client", error) from None
     setattr(sys.modules[_PACKAGE], name, found)
     return found
 

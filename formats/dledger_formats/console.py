@@ -40,7 +40,7 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
         discard_output()
         return 0
     except OutputError as error:
-        return _told(program, error, failed)
+        return _report(program, error, failed)
     finally:
         interrupts.end_the_process()
     try:
@@ -48,7 +48,7 @@ def run(program: str, work: Callable[[], int], *, failed: int) -> int:
     except BrokenPipeError:
         discard_output()
     except OutputError as error:
-        return _told(program, error, code or failed)
+        return _report(program, error, code or failed)
     return code
 
 
@@ -96,24 +96,24 @@ class _ErrorFile(io.FileIO):
 
 def write(text: str) -> None:
     """Write text to standard output. Raises BrokenPipeError or OutputError."""
-    with told_as_output_error():
+    with raised_as_output_error():
         sys.stdout.write(text)
 
 
 def write_bytes(content: bytes) -> None:
     """Write bytes to standard output, with the same errors. Do not mix this with text."""
-    with told_as_output_error():
+    with raised_as_output_error():
         sys.stdout.buffer.write(content)
 
 
 def flush() -> None:
     """Flush standard output. Raises BrokenPipeError or OutputError."""
-    with told_as_output_error():
+    with raised_as_output_error():
         sys.stdout.flush()
 
 
 @contextmanager
-def told_as_output_error() -> Iterator[None]:
+def raised_as_output_error() -> Iterator[None]:
     """Turn errors of standard output into OutputError, unless its reader has gone."""
     try:
         yield
@@ -128,7 +128,7 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _told(program: str, error: OutputError, code: int) -> int:
+def _report(program: str, error: OutputError, code: int) -> int:
     discard_output()
     sys.stderr.write(f"{program}: {error}\n")
     return code

@@ -13,7 +13,7 @@ def advice(program: str, extra: str, error: ModuleNotFoundError) -> str:
     return _sentence(program, extra, error, "program") + "\n"
 
 
-def told(package: str, extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+def with_advice(package: str, extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
     """Return the error of a package whose public names cannot be imported, with the same advice.
 
     Raises `error` as `advice` does.

@@ -44,7 +44,7 @@ class Output:
         if self._file is None:
             console.write_bytes(content)
             return
-        with console.told_as_output_error():
+        with console.raised_as_output_error():
             await self._file.write(content)
 
     async def flush(self) -> None:
@@ -52,7 +52,7 @@ class Output:
         if self._file is None:
             console.flush()
             return
-        with console.told_as_output_error():
+        with console.raised_as_output_error():
             await self._file.flush()
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ def lock_folder(folder: Path) -> Iterator[int]:
     A process that inherits the descriptor also holds the lock until it exits. Raises
     LocalGroupError if another process holds the lock, or the folder cannot be written.
     """
-    with _told_as_local_group_error(folder):
+    with _raised_as_local_group_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o640)
     try:
@@ -97,7 +97,7 @@ def lock_folder(folder: Path) -> Iterator[int]:
         except BlockingIOError:
             holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
             raise LocalGroupError(_in_use(folder, holder)) from None
-        with _told_as_local_group_error(folder):
+        with _raised_as_local_group_error(folder):
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{process_name(os.getpid())}\n".encode(), 0)
         yield lock
@@ -187,7 +187,7 @@ def require_empty(folder: Path) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     temporary = path.with_name(UNFINISHED_SHAPE_FILE)
-    with _told_as_local_group_error(path.parent):
+    with _raised_as_local_group_error(path.parent):
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -196,7 +196,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _told_as_local_group_error(folder: Path) -> Iterator[None]:
+def _raised_as_local_group_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -30,7 +30,7 @@ class TroubleWatch:
         """The last status showed no open store: the next one should be read soon."""
         self._reason = ""
         """The reason of the last status; empty if that showed no trouble."""
-        self._is_told = False
+        self._is_reported = False
 
     def learn(self, status: NodeStatus) -> StorageTrouble | OutOfService | None:
         """Return the trouble of a status, unless its reason has been returned already.
@@ -47,9 +47,9 @@ class TroubleWatch:
             return None
         reason = status.reason or status.unmended  # a member in service gives no other reason
         is_same, self._reason = reason == self._reason, reason
-        if is_same and self._is_told:
+        if is_same and self._is_reported:
             return None
-        self._is_told = has_failed or is_same
+        self._is_reported = has_failed or is_same
         if has_failed:
             return StorageTrouble(member_id=status.self_id, state=status.storage, reason=reason)
         return OutOfService(member_id=status.self_id, reason=reason) if is_same else None
