@@ -12,7 +12,7 @@ from dledger_audit.checks.electorate import Electorate
 from dledger_audit.checks.findings import Run, finding, merged, run_of
 from dledger_audit.checks.integrity import integrity
 from dledger_audit.checks.next_removal import Outlook, outlooks
-from dledger_audit.checks.removed import removed, told_once
+from dledger_audit.checks.removed import removed, shown_once
 from dledger_audit.checks.seen import unshown
 from dledger_audit.checks.snapshot import snapshots
 from dledger_audit.compaction.amounts import Amounts
@@ -91,7 +91,7 @@ def findings_of(
         for each in outcomes
         if each.members and each.kind != READ_AGAIN
     }
-    once = told_once(settled.first, settled.again)
+    once = shown_once(settled.first, settled.again)
     return [
         *(unconfirmed(member, [REMOVED], first, last) for member, first, last in once),
         *(

@@ -35,7 +35,7 @@ class HadoopFolder:
         self._lock: RenewedLock | None = None
         self._gateway, self._jvm = cast("Any", context._gateway), cast("Any", context._jvm)
         configuration = context._jsc.hadoopConfiguration()
-        with self._told("cannot be opened"):
+        with self._raised_as_hadoop_error("cannot be opened"):
             root = self._jvm.org.apache.hadoop.fs.Path(self.uri)
             self._files: Any = root.getFileSystem(configuration)
             # A local file system would write a second file for each one.
@@ -48,14 +48,14 @@ class HadoopFolder:
 
     def names(self) -> list[str]:
         """Return the names in the folder; none if there is no folder."""
-        with self._told("cannot be listed"):
+        with self._raised_as_hadoop_error("cannot be listed"):
             if not self._files.exists(self._path()):
                 return []
             return sorted(each.getPath().getName() for each in self._files.listStatus(self._path()))
 
     def fetch(self, name: str, target: Path) -> bool:
         """Copy a file or a folder to `target`; return False if it does not exist."""
-        with self._told(f"does not give {name}"):
+        with self._raised_as_hadoop_error(f"does not give {name}"):
             if not self._files.exists(self._path(name)):
                 return False
             self._files.copyToLocalFile(False, self._path(name), self._local(target), True)
@@ -77,7 +77,7 @@ class HadoopFolder:
         """Replace a file by a local one, atomically, and only while this run holds the folder."""
         self.put(source, name + HADOOP_UNFINISHED)
         self._check_lock()
-        with self._told(f"does not rename {name}"):
+        with self._raised_as_hadoop_error(f"does not rename {name}"):
             rename = self._jvm.org.apache.hadoop.fs.Options.Rename
             options = self._gateway.new_array(rename, 1)
             options[0] = rename.OVERWRITE
@@ -89,7 +89,7 @@ class HadoopFolder:
         The lock is checked first: if it was lost, the file may be another run's.
         """
         self._check_lock()
-        with self._told(f"does not remove {name}"):
+        with self._raised_as_hadoop_error(f"does not remove {name}"):
             is_removed = self._files.delete(self._path(name), True)
             if not is_removed and self._files.exists(self._path(name)):
                 raise HadoopError(f"{self.uri} does not remove {name}")
@@ -98,7 +98,7 @@ class HadoopFolder:
     def locked(self) -> Iterator[None]:
         """Lock the folder against other runs. The lock of a killed run expires."""
         lock = RenewedLock(self, HADOOP_LOCK_FILE)
-        with self._told("cannot be written"):
+        with self._raised_as_hadoop_error("cannot be written"):
             self._files.mkdirs(self._path())
         with self._held_by_others():
             lock.acquire()
@@ -133,12 +133,12 @@ class HadoopFolder:
 
     def create(self, name: str) -> bool:
         """Create an empty file; return False if it exists."""
-        with self._told("cannot be written"):
+        with self._raised_as_hadoop_error("cannot be written"):
             return bool(self._files.createNewFile(self._path(name)))
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file; None if it does not exist."""
-        with self._told(f"does not give {name}"):
+        with self._raised_as_hadoop_error(f"does not give {name}"):
             if not self._files.exists(self._path(name)):
                 return None
             stream = self._files.open(self._path(name))
@@ -149,7 +149,7 @@ class HadoopFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Replace the content of a small file."""
-        with self._told(f"does not take {name}"):
+        with self._raised_as_hadoop_error(f"does not take {name}"):
             stream = self._files.create(self._path(name), True)
             try:
                 stream.write(content)
@@ -158,14 +158,14 @@ class HadoopFolder:
 
     def move(self, name: str, to: str) -> bool:
         """Rename a file; return False if it does not exist, or the other name is taken."""
-        with self._told(f"does not rename {name}"):
+        with self._raised_as_hadoop_error(f"does not rename {name}"):
             return bool(self._files.rename(self._path(name), self._path(to)))
 
     def _check_local_lock(self) -> None:
         """Raise HadoopError if a run that was given a path, not a URI, holds this local folder."""
         if self._local_folder is None:
             return
-        with self._told("cannot be locked"):
+        with self._raised_as_hadoop_error("cannot be locked"):
             try:
                 fd = os.open(self._local_folder / LOCK_FILE, os.O_RDONLY)
             except FileNotFoundError:
@@ -189,7 +189,7 @@ class HadoopFolder:
     def _put_file(self, source: Path, name: str) -> None:
         """Copy a file to a name that is free."""
         self._check_lock()
-        with self._told(f"does not take {name}"):
+        with self._raised_as_hadoop_error(f"does not take {name}"):
             read = self._jvm.java.io.FileInputStream(str(source))
             try:
                 written = self._files.create(self._path(name), False)
@@ -207,7 +207,7 @@ class HadoopFolder:
         return self._jvm.org.apache.hadoop.fs.Path(path.absolute().as_uri())
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _raised_as_hadoop_error(self, what: str) -> Iterator[None]:
         try:
             yield
         except Py4JJavaError as error:

@@ -52,7 +52,7 @@ class Group:
         ]
 
     @property
-    def untold(self) -> list[str]:
+    def unreported(self) -> list[str]:
         """Why members may have entries that they do not report, a reason per member."""
         reason = "it does not know yet which of its entries are committed"
         return [*self.silent.values(), *(f"{member}: {reason}" for member in self.unsure)]

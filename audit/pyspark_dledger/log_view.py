@@ -161,11 +161,11 @@ def _renewed(copies: tuple[Copy, ...], found: Group, piece: Piece) -> tuple[Copy
 
 def unknown_front(found: Group, first: int) -> str:
     """Return why it is not known whether entries from `first` on were removed; empty if it is."""
-    if not _is_cut(found, first) or not found.untold:
+    if not _is_cut(found, first) or not found.unreported:
         return ""
     return (
         f"the members that report their entries begin with entry {found.first_index}, and others "
-        f"may have those from {first} on ({'; '.join(found.untold)}); start again once these "
+        f"may have those from {first} on ({'; '.join(found.unreported)}); start again once these "
         "report theirs, too, or without their names if they are lost, or leave the entries out "
         f"with startingIndex={found.first_index} (a stream: and a new checkpoint)"
     )

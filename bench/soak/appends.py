@@ -30,7 +30,7 @@ def named(body: bytes) -> tuple[str, int]:
 
 
 class Producer:
-    """Appends bodies that can be told apart, without waiting for earlier ones."""
+    """Appends distinct bodies, without waiting for earlier ones."""
 
     def __init__(self, name: str, client: DLedgerClient, per_second: int) -> None:
         self.name = name

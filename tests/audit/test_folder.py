@@ -59,5 +59,5 @@ def test_a_folder_without_entries_is_read_as_an_empty_log(log: Log, tmp_path: Pa
     alone = group.ask({"n1": str(empty)})
     both = group.ask({"n0": str(log.root), "n1": str(empty)})
 
-    assert (alone.committed_index, alone.untold) == (-1, [])
-    assert (both.committed_index, both.untold) == (log.last_index, [])
+    assert (alone.committed_index, alone.unreported) == (-1, [])
+    assert (both.committed_index, both.unreported) == (log.last_index, [])

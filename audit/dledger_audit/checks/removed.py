@@ -58,7 +58,7 @@ def removed(
             begin_index = present.status.ledger_begin_index
             yield from _unrecorded(member, present.retention, begin_index)
         twice = _faults_of(present) if member in again else []
-        for fault in _told_twice(_faults_of(manifest), twice):
+        for fault in _shown_twice(_faults_of(manifest), twice):
             yield run_of(
                 REMOVED,
                 CRITICAL,
@@ -69,7 +69,7 @@ def removed(
             )
 
 
-def told_once(
+def shown_once(
     first: Mapping[str, Manifest], again: Mapping[str, Manifest]
 ) -> Iterator[tuple[str, int, int]]:
     """Yield each member whose manifest shows faults and that did not answer again, and the range.
@@ -138,7 +138,7 @@ def _faults_of(said: Manifest) -> list[Fault]:
     return list(faults(said.retention, said.status.ledger_begin_index))
 
 
-def _told_twice(first: Sequence[Fault], again: Sequence[Fault]) -> Iterator[Fault]:
+def _shown_twice(first: Sequence[Fault], again: Sequence[Fault]) -> Iterator[Fault]:
     """Yield the faults that two manifests agree on, for the entries that both name."""
     for one in first:
         for other in again:
