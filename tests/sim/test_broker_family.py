@@ -21,6 +21,8 @@ from dledger_sim.judges.broker_log import BrokerLog, Place
 from dledger_sim.judges.broker_rules import BrokerRules, OffsetKey
 from dledger_sim.judges.violation import ViolationError
 from dledger_sim.mutants import hunt as mutants
+from dledger_sim.mutants.found_by_tests import is_found_by_tests
+from dledger_sim.mutants.hunt import Mutant
 from dledger_sim.runs.campaign import Task, Totals, run_task
 from dledger_sim.runs.simulation import record, replay, simulate
 from dledger_sim.runs.transcript import Transcript
@@ -38,7 +40,9 @@ QUICK = (
     "dead_letter_is_delivered_again",
 )
 FAMILIES = ("broker", "administered")
-PLANTED = tuple(mutant.name for mutant in mutants.load() if mutant.family in FAMILIES)
+OF_BROKERS = tuple(mutant for mutant in mutants.load() if mutant.family in FAMILIES)
+PLANTED = tuple(mutant.name for mutant in OF_BROKERS if not mutant.found_by)
+RARELY_MET = tuple(mutant for mutant in OF_BROKERS if mutant.found_by)
 KEY = OffsetKey("group0", "orders", 0)
 DELETED_KEY = OffsetKey("group0", "projects", 0)
 
@@ -135,6 +139,12 @@ def test_seeds_find_a_bug_of_the_broker(name: str) -> None:
     found = mutants.hunt_apart(name, HUNTED_SEEDS)
 
     assert found.seed is not None, f"no seed of {found.seeds_tried} found the bug"
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("mutant", RARELY_MET, ids=lambda mutant: mutant.name)
+def test_tests_find_a_bug_that_seeds_meet_too_rarely(mutant: Mutant) -> None:
+    assert is_found_by_tests(mutant)
 
 
 def test_a_message_that_is_not_committed_must_not_be_acknowledged() -> None:
