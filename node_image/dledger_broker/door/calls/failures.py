@@ -6,7 +6,8 @@ right. One that is answered already gets no second answer (`Call.is_ended`).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from dledger_broker.door.calls.call import Call
@@ -27,6 +28,21 @@ def answered(call: Call, serve: Callable[[], None]) -> None:
         serve()
     except Exception as error:  # whatever it is, the client gets an answer
         call.refuse(refusal_of(error))
+
+
+@contextmanager
+def answered_after_reads(call: Call, reads: int = 1) -> Iterator[None]:
+    """Serve a request in a task, and refuse it if the block raises.
+
+    Its line, for which `reads` were counted as waiting, continues in any case.
+    """
+    try:
+        yield
+    except Exception as error:  # whatever it is, the client gets an answer
+        call.refuse(refusal_of(error))
+    finally:
+        call.line.reads_waiting -= reads
+        call.line.go_on()
 
 
 def refusal_of(error: Exception) -> RefusedError:

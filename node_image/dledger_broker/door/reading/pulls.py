@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import answered, refusal_of
+from dledger_broker.door.calls.failures import answered, answered_after_reads
 from dledger_broker.door.connections.connection import BrokerConnection
 from dledger_broker.door.consumer_groups.group_clients import GroupClients
 from dledger_broker.door.reading.held_pulls import HeldPulls
@@ -244,12 +244,9 @@ class Pulls:
     async def _read_in_its_turn(self, pull: Pull) -> None:
         line = pull.call.line
         try:
-            await self._read(pull)
-        except Exception as error:  # whatever it is, the client gets an answer
-            pull.call.refuse(refusal_of(error))
+            with answered_after_reads(pull.call):
+                await self._read(pull)
         finally:
-            line.reads_waiting -= 1
-            line.go_on()
             if self._thread_turns is not None and isinstance(line, BrokerConnection):
                 self._thread_turns.done(line)
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import answered, refusal_of
+from dledger_broker.door.calls.failures import answered, answered_after_reads
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
@@ -168,22 +168,18 @@ class QueueOffsets:
         self._prove(call, begin)
 
     async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
-        try:
-            async with asyncio.timeout_at(call.arrived_s + LOOK_UP_S):
-                found = await self._try(fields, look)
-                while found is None:
-                    await asyncio.sleep(BUILD_POLL_S)
+        with answered_after_reads(call):
+            try:
+                async with asyncio.timeout_at(call.arrived_s + LOOK_UP_S):
                     found = await self._try(fields, look)
-        except TimeoutError:
-            remark = "the consume queues are being built, or cannot be read in time; try again"
-            call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
-        except Exception as error:  # whatever it is, the client gets an answer
-            call.refuse(refusal_of(error))
-        else:
-            call.answer(ResponseCode.SUCCESS, found)
-        finally:
-            call.line.reads_waiting -= 1
-            call.line.go_on()
+                    while found is None:
+                        await asyncio.sleep(BUILD_POLL_S)
+                        found = await self._try(fields, look)
+            except TimeoutError:
+                remark = "the consume queues are being built, or cannot be read in time; try again"
+                call.answer(ResponseCode.SYSTEM_ERROR, remark=remark)
+            else:
+                call.answer(ResponseCode.SUCCESS, found)
 
     async def _try(self, fields: QueueFields, look: Look) -> ExtFields | None:
         """Look once; return None if the queue lacks units that will come.

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered_after_reads
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_broker.queues.reader import MessageReader
@@ -32,12 +32,6 @@ class MessageViews:
         self._loop.create_task(self._read_and_answer(call, offset))
 
     async def _read_and_answer(self, call: Call, offset: int) -> None:
-        try:
+        with answered_after_reads(call):
             raw = await self._loop.run_in_executor(self._threads, self._reader.raw_at, offset)
-        except Exception as error:  # whatever it is, the client gets an answer
-            call.refuse(refusal_of(error))
-        else:
             call.answer(ResponseCode.SUCCESS, body=raw)
-        finally:
-            call.line.reads_waiting -= 1
-            call.line.go_on()

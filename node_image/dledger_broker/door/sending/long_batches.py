@@ -15,7 +15,7 @@ from typing import Final
 
 from dledger_broker.door.between_members.door_numbers import COUNT_MAX
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered_after_reads
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.json_objects import FormatError
 from dledger_formats.rocketmq import message_batch
@@ -80,15 +80,13 @@ class LongBatches:
         encode: Callable[[], list[bytearray]],
         propose: Callable[[list[bytearray]], None],
     ) -> None:
-        try:
-            async with self._turn:
+        # The proposal raises nothing, so a refusal is right.
+        with answered_after_reads(call, READS_WAITING_MAX):
+            try:
+                async with self._turn:
+                    call.check_age(self._loop.time())
+                    records = await self._loop.run_in_executor(self._thread, encode)
                 call.check_age(self._loop.time())
-                records = await self._loop.run_in_executor(self._thread, encode)
-            call.check_age(self._loop.time())
-            propose(records)
-        except Exception as error:  # raised before the proposal, which raises nothing
-            call.refuse(refusal_of(error))
-        finally:
-            self._bytes -= len(call.command.body)
-            call.line.reads_waiting -= READS_WAITING_MAX
-            call.line.go_on()
+                propose(records)
+            finally:  # before the line continues with its next batch
+                self._bytes -= len(call.command.body)

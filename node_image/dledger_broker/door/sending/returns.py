@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
-from dledger_broker.door.calls.failures import refusal_of
+from dledger_broker.door.calls.failures import answered_after_reads
 from dledger_broker.door.sending import repeats
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.leading.log_owner import LogOwner
@@ -60,15 +60,10 @@ class Returns:
         self._loop.create_task(self._read_and_store(call, fields))
 
     async def _read_and_store(self, call: Call, fields: SendBackFields) -> None:
-        try:
+        with answered_after_reads(call):  # the proposal raises nothing, so a refusal is right
             record = await self._loop.run_in_executor(self._threads, self._reader.at, fields.offset)
             call.check_age(self._loop.time())
             self._store(call, fields, record)
-        except Exception as error:  # raised before the proposal, which raises nothing
-            call.refuse(refusal_of(error))
-        finally:
-            call.line.reads_waiting -= 1
-            call.line.go_on()
 
     def _store(self, call: Call, fields: SendBackFields, record: MessageRecord) -> None:
         """Propose the message once more. Raises RefusedError and FormatError."""
