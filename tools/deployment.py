@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 CHART: Final = ROOT / "helm" / "dledger-operator"
 OPERATOR_NAMESPACE: Final = "dledger-system"
 RELEASE: Final = "dledger-operator"
+OPERATOR_PODS: Final = f"--selector=app.kubernetes.io/instance={RELEASE}"
+"""kubectl's option for the pods of all replicas."""
 CLIENT_POD: Final = "client"
 COMMAND_TIMEOUT_S: Final = 300.0
 # The names that `tools.local_cluster.images` gives to images.
@@ -142,11 +144,7 @@ class Deployment:
 
     def operator_pods(self) -> list[str]:
         """Return the names of the operator's pods."""
-        pods = self.kubernetes.get(
-            "pods",
-            f"--namespace={OPERATOR_NAMESPACE}",
-            f"--selector=app.kubernetes.io/instance={RELEASE}",
-        )
+        pods = self.kubernetes.get("pods", f"--namespace={OPERATOR_NAMESPACE}", OPERATOR_PODS)
         return [str(pod["metadata"]["name"]) for pod in pods["items"]]
 
 

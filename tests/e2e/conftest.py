@@ -153,7 +153,7 @@ def _print_state(deployed: Deployment, namespace: str) -> None:
         ("get", "dlg", "--output=yaml", inside),
         ("get", "events", "--sort-by=.lastTimestamp", inside),
         ("logs", "--selector=dledger.io/group", "--tail=40", "--prefix", inside),
-        ("logs", "deployment/dledger-operator", "--tail=120", system),
+        ("logs", deployment.OPERATOR_PODS, "--tail=120", "--prefix", system),
     ):
         try:
             shown = deployed.kubernetes.kubectl(*command)

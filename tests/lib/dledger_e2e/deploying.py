@@ -7,16 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tools.deployment import OPERATOR_NAMESPACE, RELEASE, CommandError
+from tools.deployment import OPERATOR_NAMESPACE, OPERATOR_PODS, CommandError
 from tools.local_cluster.cluster import Cluster
 from tools.local_cluster.errors import LocalClusterError
 
-OF_ALL_REPLICAS = f"--selector=app.kubernetes.io/instance={RELEASE}"
 SHOWN = (
     ("get", "nodes,pods", "--all-namespaces", "--output=wide"),
     ("get", "events", "--sort-by=.lastTimestamp", f"--namespace={OPERATOR_NAMESPACE}"),
     ("describe", "pods", f"--namespace={OPERATOR_NAMESPACE}"),
-    ("logs", OF_ALL_REPLICAS, "--tail=120", "--prefix", f"--namespace={OPERATOR_NAMESPACE}"),
+    ("logs", OPERATOR_PODS, "--tail=120", "--prefix", f"--namespace={OPERATOR_NAMESPACE}"),
 )
 SHOWN_S_MAX = 30.0
 
