@@ -24,15 +24,19 @@ def suffer(group: CuttableGroup, fault: str, leader: str) -> None:
 @contextlib.contextmanager
 def _kill(group: CuttableGroup, leader: str) -> Iterator[None]:
     group.kill(leader)
-    yield
-    group.start(leader)
+    try:
+        yield
+    finally:
+        group.start(leader)
 
 
 @contextlib.contextmanager
 def _freeze(group: CuttableGroup, leader: str) -> Iterator[None]:
     group.freeze(leader)
-    yield
-    group.thaw(leader)
+    try:
+        yield
+    finally:
+        group.thaw(leader)
 
 
 @contextlib.contextmanager

@@ -5,16 +5,18 @@ these types alone, never on the client library's models.
 """
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from dledger_formats.admin_tokens import AdminTokens
 from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Roles
 from dledger_operator.spec.revision import Revision
 
+_APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]+)(?: ([0-9A-Za-z.-]+))?")
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain JSON, ready to be applied."""
@@ -181,6 +183,18 @@ class AppliedSpec:
     """A digest of the fields of the spec that pods are built from, as the user wrote them."""
     uid: str = ""
     """The group's `metadata.uid`; empty in records of earlier releases."""
+
+    def to_text(self) -> str:
+        """Write an annotation's value."""
+        return f"{self.generation} {self.digest} {self.uid}".rstrip()
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read an annotation's value; None if it is missing or not in this form."""
+        match = _APPLIED_SPEC.fullmatch(text)
+        if match is None:
+            return None
+        return cls(generation=int(match[1]), digest=match[2], uid=match[3] or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

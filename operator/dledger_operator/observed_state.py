@@ -7,6 +7,7 @@ from typing import Final
 
 from dledger_formats.audit import Verdict
 from dledger_formats.http.status import MembershipRole, NodeStatus, StorageState
+from dledger_operator.held_template import HeldTemplate
 from dledger_operator.observed_audits import ObservedAudits
 from dledger_operator.problem import Problem
 from dledger_operator.spec.accepted import AcceptedSpec
@@ -264,6 +265,8 @@ class ObservedGroup:
     """Why the next step of scaling cannot be taken now."""
     plan: RollPlan | None = None
     """None if no pod is to be replaced."""
+    held_template: HeldTemplate | None = None
+    """The template that stays in force while a change of it waits."""
     roll_problem: Problem | None = None
     """What the roll waits for, also after its last pod was replaced."""
     audit: AuditFinding | None = None

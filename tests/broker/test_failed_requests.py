@@ -303,6 +303,20 @@ def test_a_draft_whose_proposal_fails_ends_once_and_as_unknown() -> None:
     assert outcomes == [Outcome.UNKNOWN]
 
 
+def test_a_draft_whose_end_fails_costs_no_other_draft_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    leader, outcomes = ProposingLeader(), list[Outcome]()
+    failing = message_draft(("t", 0), [])
+    failing.ended = fail
+    drafts = failing, message_draft(("t", 0), outcomes)
+
+    leader.owner.ended(drafts, Outcome.COMMITTED)
+
+    assert outcomes == [Outcome.COMMITTED]
+    assert "the end of a proposal was not handled: it is committed" in caplog.text
+
+
 async def test_a_long_batch_whose_proposal_fails_has_one_answer_which_leaves_it_in_doubt() -> None:
     """It was refused, and its end was a second answer."""
     leader, line = FailingLeader(), AnswerKeeper()

@@ -30,13 +30,25 @@ def change(broker: Group, load: JavaLoad, what: str, /, **spec: object) -> None:
         wait_for(broker.is_as_asked, "every pod is as the spec asks", CHANGED_S)
 
 
-def test_a_roll_and_a_change_of_size_cost_java_clients_no_send(
+def test_rolls_cost_java_clients_no_send(
     broker: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with JavaLoad(broker, NAME_SERVER) as load:
         for number in range(rounds(1)):
             flush_disk_type = ("AsyncFlush", "SyncFlush")[number % 2]
             change(broker, load, "rolls", log={"flushDiskType": flush_disk_type})
+        load.assert_nothing_was_lost()
+
+    with capsys.disabled():
+        print(f"\n{load}")
+    assert not load.failed
+
+
+def test_changes_of_size_cost_java_clients_no_send(
+    broker: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JavaLoad(broker, NAME_SERVER) as load:
+        for _ in range(rounds(1)):
             change(broker, load, "growths from three to five", replicas=5)
             change(broker, load, "shrinks from five to three", replicas=3)
         load.assert_nothing_was_lost()

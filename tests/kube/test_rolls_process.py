@@ -234,6 +234,25 @@ async def test_a_change_waits_for_its_approval_and_reaches_no_pod_before(rolling
     assert rolling.variables("DLEDGER_FLUSH_DISK_TYPE") == {"AsyncFlush"}
 
 
+async def test_a_stateful_set_that_is_deleted_while_a_change_waits_comes_back_unchanged(
+    rolling: Rolling,
+) -> None:
+    await asyncio.to_thread(rolling.change, updatePolicy="OnApproval", **ASYNC)
+    await rolling.until("the template is kept", lambda: "heldTemplate" in rolling.status())
+    template = rolling.template()
+
+    path = rolling.namespace.path("statefulsets", "flights", APPS)
+    await asyncio.to_thread(rolling.namespace.server.request, "DELETE", path)
+    await rolling.until("it was made again", rolling.template)
+
+    assert rolling.template() == template
+    assert rolling.plan()["reason"] == "WaitingForApproval"
+
+    await asyncio.to_thread(rolling.approve, rolling.plan()["revision"])
+    await rolling.until("it changes", lambda: rolling.template() != template)
+    await rolling.until("nothing is kept", lambda: "heldTemplate" not in rolling.status())
+
+
 async def test_a_change_waits_for_its_window_and_is_rolled_out_while_it_is_open(
     rolling: Rolling,
 ) -> None:

@@ -129,10 +129,13 @@ class LogOwner(Stamper):
             del self._next_offsets[place]
 
     def ended(self, drafts: Sequence[Draft], outcome: Outcome) -> None:
-        """Call what waits for the end of each draft."""
+        """Call what waits for the end of each draft, also if one of them raises."""
         for draft in drafts:
             assert isinstance(draft, RecordDraft)
-            draft.end(outcome)
+            try:
+                draft.end(outcome)
+            except Exception:  # whatever it is: it must not cost other clients their answers
+                logger.exception("the end of a proposal was not handled: it is %s", outcome.value)
 
     def propose(self, draft: RecordDraft, arrived_s: float | None = None) -> None:
         """Propose records whose request came at `arrived_s`, or comes now.

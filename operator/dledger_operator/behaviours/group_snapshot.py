@@ -324,6 +324,7 @@ class GroupSnapshot:
             growth=self.reconciled.growth,
             scaling_problem=scaling_problem,
             plan=self.plan(now, roll_problem),
+            held_template=self.reconciled.held_template,
             roll_problem=roll_problem,
             audit=self.audits.finding,
             audits=self.audits.observed(),

@@ -1,6 +1,5 @@
 """Translates the client library's objects into the operator's own types (`api_objects`)."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -32,7 +31,6 @@ from dledger_operator.clients.pod_problems import pod_problem, problem_of
 from dledger_operator.spec.revision import Revision
 
 _ENDED_PHASES: Final = ("Failed", "Succeeded")
-_APPLIED_SPEC: Final = re.compile(r"([0-9]{1,18}) ([0-9a-f]+)(?: ([0-9A-Za-z.-]+))?")
 _COUNTS: Final = frozenset(map(str, names.REPLICAS_ALLOWED))
 
 
@@ -150,7 +148,9 @@ def stateful_set_view(stateful_set: StatefulSet) -> StatefulSetView:
         template=template.to_dict() if template else {},
         revision=Revision.from_text(recorded.get(names.REVISION_ANNOTATION, "")),
         template_hash=_template_hash(stateful_set),
-        applied_spec=_applied_spec(metadata.annotations),
+        applied_spec=AppliedSpec.from_text(
+            (metadata.annotations or {}).get(names.APPLIED_SPEC_ANNOTATION, "")
+        ),
     )
 
 
@@ -314,14 +314,6 @@ def _controller_uid(metadata: ObjectMeta) -> str:
 def _first_voters(annotations: Mapping[str, str] | None) -> int | None:
     text = (annotations or {}).get(names.FIRST_VOTERS_ANNOTATION, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
-
-
-def _applied_spec(annotations: Mapping[str, str] | None) -> AppliedSpec | None:
-    text = (annotations or {}).get(names.APPLIED_SPEC_ANNOTATION, "")
-    match = _APPLIED_SPEC.fullmatch(text)
-    if match is None:
-        return None
-    return AppliedSpec(generation=int(match[1]), digest=match[2], uid=match[3] or "")
 
 
 def _identity(annotations: Mapping[str, str] | None) -> str:

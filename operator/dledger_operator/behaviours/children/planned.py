@@ -12,8 +12,9 @@ from dledger_operator.behaviours.children.policies import KIND as POLICY
 from dledger_operator.behaviours.children.policies import wait_for_approval
 from dledger_operator.behaviours.founding import founded_again
 from dledger_operator.behaviours.founding.founding import FoundingRecords
-from dledger_operator.behaviours.rolls.permission import Held, keep_pod_template, to_text
+from dledger_operator.behaviours.rolls.permission import Held, keep_pod_template
 from dledger_operator.behaviours.volumes.recreation import keep_volume_claim_templates
+from dledger_operator.held_template import TemplateInForce
 from dledger_operator.resources import children
 from dledger_operator.resources.template_in_force import live_in_environment
 from dledger_operator.spec.group import Group
@@ -36,14 +37,18 @@ class Existing:
     """The spec that the children are made of."""
     held: Held | None
     """The revision that must not be rolled out yet; None if there is none."""
+    in_force: TemplateInForce | None
+    """The template that pods are created from: the StatefulSet's or, if it is gone, the recorded
+    one; None if neither exists.
+    """
 
     @property
     def not_live(self) -> frozenset[str]:
         """The live settings that pods of an earlier release have in their environment until a
         roll.
         """
-        made = self.records.stateful_set
-        return frozenset(live_in_environment(made.template) if self.held and made else ())
+        in_force = self.in_force
+        return frozenset(live_in_environment(in_force.template) if self.held and in_force else ())
 
 
 def planned(group: Group, shape: Shape, existing: Existing) -> list[Manifest]:
@@ -100,14 +105,14 @@ def _base_on(records: FoundingRecords, manifest: Manifest, group: Group, shape: 
 
 
 def _keep_what_stays(existing: Existing, manifest: Manifest, shape: Shape) -> None:
-    """Complete the StatefulSet with what must stay as it is in the existing one."""
+    """Complete the StatefulSet with what must stay as it is."""
     annotations = manifest["metadata"]["annotations"]
-    annotations[names.APPLIED_SPEC_ANNOTATION] = to_text(existing.spec)
-    made, held = existing.records.stateful_set, existing.held
+    annotations[names.APPLIED_SPEC_ANNOTATION] = existing.spec.to_text()
+    if existing.held and existing.in_force:
+        keep_pod_template(manifest, existing.in_force, shape, existing.held)
+    made = existing.records.stateful_set
     if made is None:
         return
-    if held:
-        keep_pod_template(manifest, made, shape, held)
     # Scaling may have changed the replicas since they were read; the apply then conflicts.
     manifest["metadata"]["resourceVersion"] = made.resource_version
     keep_volume_claim_templates(manifest, made.volume_claim_templates)

@@ -45,6 +45,7 @@ from dledger_operator.behaviours.volumes.recreation import RecreationApi, recrea
 from dledger_operator.clients.errors import (
     RefusedError,
 )
+from dledger_operator.held_template import HeldTemplate
 from dledger_operator.problem import Problem
 from dledger_operator.resources import children
 from dledger_operator.spec.group import Group, Roles
@@ -87,6 +88,8 @@ class ReconcileResult:
     """The revision of the pods that the StatefulSet makes now; None if it is not known."""
     held: Held | None = None
     """A revision that must not be rolled out yet."""
+    held_template: HeldTemplate | None = None
+    """The template that stays in force until `held` is permitted."""
     not_live: frozenset[str] = frozenset()
     """The live settings that pods of an earlier release have in their environment until a roll."""
     problem: Problem | None = None
@@ -138,7 +141,8 @@ async def reconcile(
     if problem := _obstacle(found.values(), group):
         return ReconcileResult(generation=generation, group=group, problem=problem)
     claims = await api.volume_claims(group.namespace, group.name)
-    records = await read_founding_records(api, group, body.get("status") or {}, claims)
+    status = body.get("status") or {}
+    records = await read_founding_records(api, group, status, claims)
     shape = await in_the_way(api, group, records, led=led) or find_shape(
         group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank)
     )
@@ -149,16 +153,17 @@ async def reconcile(
         return ReconcileResult(generation=generation, group=group, problem=identity)
     shape = replace(shape, identity=identity)
     spec = applied_spec(body)
+    in_force = records.stateful_set or HeldTemplate.from_status(status)
     held = find_held(
         group,
         children.revision(group, shape),
         spec,
-        records.stateful_set,
+        in_force,
         founding=shape.state is GroupState.NEW,
         approved=approved_revision(body),
         now=now,
     )
-    existing = Existing(found=found, records=records, spec=spec, held=held)
+    existing = Existing(found=found, records=records, spec=spec, held=held, in_force=in_force)
     applied = await _apply_children(api, group, shape, existing)
     await drop_policies(api, group, found.values())
     refused = await own_claims(api, group, claims, shape)
@@ -251,9 +256,9 @@ def _applied(
     group: Group, shape: Shape, existing: Existing, problem: Problem | None
 ) -> ReconcileResult:
     """Return the outcome once every child was tried."""
-    held, stateful_set = existing.held, existing.records.stateful_set
+    held, in_force = existing.held, existing.in_force
     wanted: Revision | None = children.revision(group, shape)
-    made_now = stateful_set.revision if held and stateful_set else wanted
+    made_now = in_force.revision if held and in_force else wanted
     if held and held.cause is Cause.OPERATOR:
         wanted = made_now
     return ReconcileResult(
@@ -261,6 +266,7 @@ def _applied(
         wanted=wanted,
         in_force=made_now,
         held=held,
+        held_template=HeldTemplate.of(in_force) if held and in_force else None,
         not_live=existing.not_live,
         problem=problem,
     )

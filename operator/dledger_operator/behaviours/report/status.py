@@ -28,6 +28,7 @@ from dledger_operator.behaviours.report.quorum_events import (
     quorum_loss_to_json,
 )
 from dledger_operator.conditions import of_group
+from dledger_operator.held_template import HELD_TEMPLATE_KEY
 from dledger_operator.observed_state import LeaderChange, ObservedGroup, ObservedMember, RollPlan
 from dledger_operator.spec.accepted import ACCEPTED_KEY
 
@@ -103,6 +104,7 @@ def build_status(
         "selector": f"{names.GROUP_LABEL}={observed.name}",
         "toleratedFailures": max(-1, observed.quorum_slack),
         **_flush_disk_type(observed),
+        **_held_template(observed, previous),
         "members": [
             _member(member) | joining_to_json(member, known.get(member.member_id, {}), led=led)
             for member in observed.members
@@ -174,6 +176,15 @@ def _plan(plan: RollPlan) -> Manifest:
         **({"opensAt": names.timestamp(plan.opens_at)} if plan.opens_at else {}),
         **({"reason": waiting.reason, "message": waiting.message} if waiting else {}),
     }
+
+
+def _held_template(observed: ObservedGroup, previous: Mapping[str, Any]) -> Manifest:
+    """Return the record of the template in force; it stays as it was until children are applied."""
+    if observed.held_template:
+        return {HELD_TEMPLATE_KEY: observed.held_template.to_json()}
+    if observed.first_voters is None and HELD_TEMPLATE_KEY in previous:
+        return {HELD_TEMPLATE_KEY: previous[HELD_TEMPLATE_KEY]}
+    return {}
 
 
 def _flush_disk_type(observed: ObservedGroup) -> Manifest:

@@ -1,9 +1,10 @@
 """Decides whether the StatefulSet's pod template may change now. Pure.
 
 A pod that is drained or lost is recreated from the template, so a change that is not permitted yet
-must not reach it. A change of the spec is permitted by `spec.updatePolicy`. A change that only the
-operator brings, since an upgrade gave it another default image or another template, always needs an
-approval: an upgrade of the operator alone restarts no member.
+must not reach it. If the StatefulSet is gone, the recorded template (`held_template`) counts. A
+change of the spec is permitted by `spec.updatePolicy`. A change that only the operator brings,
+since an upgrade gave it another default image or another template, always needs an approval: an
+upgrade of the operator alone restarts no member.
 """
 
 import enum
@@ -15,7 +16,8 @@ from typing import Any, Final
 from dledger_formats import live_settings
 from dledger_formats.settings import GroupState
 from dledger_operator import names
-from dledger_operator.api_objects import AppliedSpec, Manifest, StatefulSetView
+from dledger_operator.api_objects import AppliedSpec, Manifest
+from dledger_operator.held_template import TemplateInForce
 from dledger_operator.problem import Problem
 from dledger_operator.resources.seed import without_archive
 from dledger_operator.resources.stateful_set import with_identity
@@ -74,16 +76,11 @@ def applied_spec(body: Mapping[str, Any]) -> AppliedSpec:
     )
 
 
-def to_text(spec: AppliedSpec) -> str:
-    """Write the record as an annotation's value."""
-    return f"{spec.generation} {spec.digest} {spec.uid}".rstrip()
-
-
 def find_held(
     group: Group,
     wanted: Revision,
     spec: AppliedSpec,
-    stateful_set: StatefulSetView | None,
+    in_force: TemplateInForce | None,
     *,
     founding: bool,
     approved: str,
@@ -91,15 +88,16 @@ def find_held(
 ) -> Held | None:
     """Return the wanted revision if it must not be applied yet; None if it may be.
 
-    `spec` is the current spec as it would be recorded. A group that is being founded runs nothing
+    `spec` is the current spec as it would be recorded; `in_force` is the template in force, None if
+    it is not known. A group that is being founded runs nothing
     that could be disturbed.
     """
-    if stateful_set is None or founding or stateful_set.revision == wanted:
+    if in_force is None or founding or in_force.revision == wanted:
         return None
     if approved == wanted.name:
         return None
-    cause = _cause(spec, stateful_set.applied_spec)
-    if _only_new_pods_take_settings(group, stateful_set.template):
+    cause = _cause(spec, in_force.applied_spec)
+    if _only_new_pods_take_settings(group, in_force.template):
         cause = Cause.SPEC
     if cause is Cause.OPERATOR or group.update_policy == ON_APPROVAL:
         return Held(revision=wanted, cause=cause, problem=_waits(group, wanted, cause))
@@ -135,19 +133,19 @@ def closed_window(
 
 
 def keep_pod_template(
-    manifest: Manifest, existing: StatefulSetView, shape: Shape, held: Held
+    manifest: Manifest, in_force: TemplateInForce, shape: Shape, held: Held
 ) -> None:
-    """Replace the manifest's pod template with the existing one, which stays in force.
+    """Replace the manifest's pod template with the one that stays in force.
 
     Only the group's identity is added, once it is known, and the archive is removed once the group
     has begun. As long as a change of the spec is held, the record of the applied spec stays as it
     was.
     """
-    template = with_identity(existing.template, shape)
+    template = with_identity(in_force.template, shape)
     has_begun = shape.state is GroupState.EXISTING
     manifest["spec"]["template"] = without_archive(template) if has_begun else template
-    if held.cause is Cause.SPEC and existing.applied_spec:
-        record = to_text(existing.applied_spec)
+    if held.cause is Cause.SPEC and in_force.applied_spec:
+        record = in_force.applied_spec.to_text()
         manifest["metadata"]["annotations"][names.APPLIED_SPEC_ANNOTATION] = record
 
 
