@@ -20,7 +20,7 @@ import pytest
 from api_server.client import ApiServer, RefusedError, wait_until
 from api_server.objects import DRY_RUN, Object, custom, path, stored
 from api_server.release import Release, installed, make_namespace, pod_of
-from api_server.server import free_port
+from tools.groups.ports import free_ports
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -48,7 +48,7 @@ def operating(release: Release, namespace: str, folder: Path) -> Iterator[Operat
     """Run the operator with the release's settings, but outside a pod, until the block ends."""
     kubeconfig, log = folder / "kubeconfig", folder / "operator.log"
     release.write_kubeconfig(kubeconfig)
-    health_port = free_port()
+    health_port = next(free_ports())
     environment = {
         **release.environment,
         "PATH": os.environ["PATH"],
@@ -56,7 +56,7 @@ def operating(release: Release, namespace: str, folder: Path) -> Iterator[Operat
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "KUBECONFIG": str(kubeconfig),
         "DLEDGER_OPERATOR_HEALTH_PORT": str(health_port),
-        "DLEDGER_OPERATOR_METRICS_PORT": str(free_port()),
+        "DLEDGER_OPERATOR_METRICS_PORT": str(next(free_ports())),
     }
     with log.open("wb") as output:
         process = subprocess.Popen(

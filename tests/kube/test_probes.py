@@ -11,6 +11,7 @@ import yaml
 from api_server.client import Helm
 from dledger_operator.main import serve
 from dledger_operator.probes import Probes
+from tools.groups.ports import free_ports
 
 pytest_plugins = ["api_server.fixtures"]
 
@@ -30,11 +31,12 @@ class Pages:
 
 
 @pytest.fixture
-async def pages(unused_tcp_port: int) -> AsyncIterator[Pages]:
+async def pages() -> AsyncIterator[Pages]:
+    port = next(free_ports())
     async with aiohttp.ClientSession() as session:
-        made = Pages(unused_tcp_port, session)
+        made = Pages(port, session)
         shown = {"/healthz": made.probes.healthz, "/readyz": made.probes.readyz}
-        async with serve(shown, unused_tcp_port):
+        async with serve(shown, port):
             yield made
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from api_server.client import ApiServer
-from api_server.server import child, free_port
+from api_server.server import child
 from dledger_kube.cluster import API, Namespace, Object
 from dledger_kube.objects import IMAGES, NOW
 from dledger_operator.behaviours.children.reconcile import reconcile
 from dledger_operator.clients.errors import ConflictError
 from dledger_operator.clients.kubernetes import KubeApi
+from tools.groups.ports import free_ports
 
 pytest_plugins = ["api_server.fixtures", "dledger_kube.fixtures"]
 
@@ -26,7 +27,7 @@ def controllers(server: ApiServer) -> Iterator[None]:
         f"--kubeconfig={server.kubeconfig}",
         "--controllers=statefulset-controller,garbage-collector-controller",
         "--leader-elect=false",
-        f"--secure-port={free_port()}",
+        f"--secure-port={next(free_ports())}",
         "--bind-address=127.0.0.1",
     ]
     with child("kube-controller-manager", command, server.folder):

@@ -15,8 +15,14 @@ from dledger_operator.conditions import of_group
 from dledger_operator.main import serve_metrics
 from dledger_operator.metrics import OperatorMetrics
 from dledger_wire.families import needs_ipv6
+from tools.groups.ports import free_ports
 
 WAIT_S = 60.0
+
+
+@pytest.fixture
+def port() -> int:
+    return next(free_ports())
 
 
 class Slow(Collector):
@@ -33,7 +39,7 @@ class Slow(Collector):
         return iter(())
 
 
-async def test_the_loop_goes_on_while_a_page_is_made(unused_tcp_port: int) -> None:
+async def test_the_loop_goes_on_while_a_page_is_made(port: int) -> None:
     metrics, slow = OperatorMetrics(clock=time.monotonic), Slow()
     metrics.registry.register(slow)
 
@@ -41,21 +47,21 @@ async def test_the_loop_goes_on_while_a_page_is_made(unused_tcp_port: int) -> No
         await asyncio.to_thread(slow.began.wait, WAIT_S)
         slow.may_end.set()
 
-    async with serve_metrics(metrics, unused_tcp_port), aiohttp.ClientSession() as session:
+    async with serve_metrics(metrics, port), aiohttp.ClientSession() as session:
         turns = asyncio.create_task(let_it_end())
-        async with session.get(f"http://127.0.0.1:{unused_tcp_port}/metrics") as answer:
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
             assert "dledger_operator_lease_held" in await answer.text()
         await turns
 
     assert slow.in_time, "the loop stood still until the page was made"
 
 
-async def test_a_connection_serves_one_scrape(unused_tcp_port: int) -> None:
+async def test_a_connection_serves_one_scrape(port: int) -> None:
     """When kopf ends it cancels the tasks of connections; the next scrape got no answer."""
     metrics = OperatorMetrics(clock=time.monotonic)
-    async with serve_metrics(metrics, unused_tcp_port), aiohttp.ClientSession() as session:
+    async with serve_metrics(metrics, port), aiohttp.ClientSession() as session:
         before = asyncio.all_tasks()
-        url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
+        url = f"http://127.0.0.1:{port}/metrics"
         async with session.get(url) as answer:
             await answer.text()
         for task in asyncio.all_tasks() - before:
@@ -65,14 +71,12 @@ async def test_a_connection_serves_one_scrape(unused_tcp_port: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("[::1]", marks=needs_ipv6)])
-async def test_a_page_is_served_at_addresses_of_both_families(
-    host: str, unused_tcp_port: int
-) -> None:
+async def test_a_page_is_served_at_addresses_of_both_families(host: str, port: int) -> None:
     metrics = OperatorMetrics(clock=time.monotonic)
     async with (
-        serve_metrics(metrics, unused_tcp_port),
+        serve_metrics(metrics, port),
         aiohttp.ClientSession() as session,
-        session.get(f"http://{host}:{unused_tcp_port}/metrics") as answer,
+        session.get(f"http://{host}:{port}/metrics") as answer,
     ):
         assert answer.status == 200
 

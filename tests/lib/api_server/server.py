@@ -3,7 +3,6 @@
 import contextlib
 import json
 import secrets
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from api_server.client import ApiServer, RefusedError, certificate
+from tools.groups.ports import free_ports
 
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
@@ -55,7 +55,7 @@ def start_api_server(
     therefore started again with a different port.
     """
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        server = ApiServer(programs=programs, folder=folder, port=free_port(), token=token)
+        server = ApiServer(programs=programs, folder=folder, port=next(free_ports()), token=token)
         process = stack.enter_context(child("kube-apiserver", api_server_command(server), folder))
         try:
             wait_ready(server, process)
@@ -173,13 +173,6 @@ def write_kubeconfig(server: ApiServer) -> None:
     }
     server.kubeconfig.write_text(json.dumps(content))
     server.kubeconfig.chmod(0o600)
-
-
-def free_port() -> int:
-    """Return a loopback port that is currently free."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def log_end(folder: Path) -> str:

@@ -10,6 +10,7 @@ from aiohttp import web
 from dledger_formats.http.status import LeaderView, NodeStatus
 from dledger_kube.objects import leader_view, node_status
 from dledger_operator.clients.member_http import MemberHttpClient
+from tools.groups.ports import free_ports
 
 ACCEPT_TURNS = 3
 """Turns of the loop that asyncio needs to hand over an accepted connection."""
@@ -48,7 +49,6 @@ class FakeMember:
         self._server = await loop.create_server(
             self._accepted, self.ip, self.port, reuse_address=True
         )
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def _accepted(self) -> asyncio.BaseProtocol:
         assert self._runner is not None
@@ -125,13 +125,12 @@ async def members(how_many: int) -> AsyncIterator[tuple[list[FakeMember], Member
     Yields the members and an HTTP client for them.
     """
     started: list[FakeMember] = []
-    port = 0
+    port = next(free_ports())
     try:
         for ordinal in range(how_many):
             member = FakeMember(f"n{ordinal}", f"127.0.0.{ordinal + 1}", port)
             await member.answer()
             started.append(member)
-            port = member.port
         client = MemberHttpClient.open(port=port)
         try:
             yield started, client
