@@ -37,6 +37,8 @@ MEMBER: Final = "n0"
 SETTLE_S: Final = 10.0
 GROUP_CLIENTS: Final = 10
 HOLD_MS: Final = 20_000
+HEARTBEAT_S: Final = 30.0
+"""How often clients send heartbeats while the log grows."""
 AT_ONCE: Final = 200
 """Requests in flight while topics are created."""
 SETTINGS: Final[dict[str, Any]] = {
@@ -103,8 +105,12 @@ class Broker:
             yield self._settled_mib(group, runner, clients)
             second = Load(in_flight=1000, body_bytes=BODY_BYTES, seconds=1.0)
             for size in sizes:
+                heartbeat_s = time.monotonic() + HEARTBEAT_S
                 while log_bytes(group) < size:
                     runner.run(send_for(address, second))
+                    if time.monotonic() > heartbeat_s:  # else the member closes idle connections
+                        runner.run(self._join(clients))
+                        heartbeat_s = time.monotonic() + HEARTBEAT_S
                 yield self._settled_mib(group, runner, clients)
         finally:
             runner.run(stack.aclose())
