@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger_formats.http.status import StorageState
 from dledger_formats.quantities import quantity_bytes
 from dledger_kube.objects import NOW, group, node_status, pod
 from dledger_operator.api_objects import VolumeClaimView
@@ -41,8 +42,11 @@ def claim(ordinal: int = 0, requested: str = "10Gi", **fields: Any) -> VolumeCla
     return VolumeClaimView(**known | fields)
 
 
-def use(percent: float, size_bytes: int = 10 * GIB) -> VolumeUse:
-    return VolumeUse(size_bytes=size_bytes, available_bytes=int(size_bytes * (100 - percent) / 100))
+def use(percent: float, size_bytes: int = 10 * GIB, *, is_full: bool = False) -> VolumeUse:
+    return VolumeUse(
+        size_bytes=size_bytes, available_bytes=int(size_bytes * (100 - percent) / 100),
+        is_full=is_full,
+    )  # fmt: skip
 
 
 def of(size: str = "10Gi", auto: dict[str, Any] | None = None) -> Group:
@@ -132,12 +136,22 @@ def test_a_volume_that_fills_up_grows_by_a_step(
     assert sizes(of("10Gi"), seen, percent=percent) == {}, "nobody has asked for it"
 
 
+def test_a_volume_that_its_member_calls_full_grows_however_much_of_it_is_used() -> None:
+    """The next segment may not fit on it, or it may be above `disk.fullPercent`."""
+    told = {claim().name: use(HALF, is_full=True)}
+    cooling = claim(grown_at=NOW - timedelta(minutes=59))
+
+    found = growths(of("10Gi", AUTO).storage, [claim()], told, NOW)
+
+    assert [each.size for each in found] == [str(15 * GIB)]
+    assert growths(of("10Gi", AUTO).storage, [cooling], told, NOW) == []
+
+
 def test_a_volume_that_its_member_has_not_seen_grow_does_not_grow_again() -> None:
-    seen = claim(requested="15Gi")
+    seen, storage = claim(requested="15Gi"), of("10Gi", AUTO).storage
 
-    found = growths(of("10Gi", AUTO).storage, [seen], {seen.name: use(FULL, 10 * GIB)}, NOW)
-
-    assert found == []
+    for told in (use(FULL, 10 * GIB), use(HALF, 10 * GIB, is_full=True)):
+        assert growths(storage, [seen], {seen.name: told}, NOW) == []
 
 
 def test_a_small_volume_grows_although_xfs_keeps_64_mib_of_it_for_its_journal() -> None:
@@ -293,9 +307,11 @@ def test_a_rule_that_makes_no_sense_is_refused_in_a_stored_group(change: dict[st
 def test_a_volume_is_as_full_as_its_member_says_unless_its_pod_leaves() -> None:
     pods = [pod(0), pod(1), pod(2, leaving=True)]
     told = replace(node_status("n0"), volume_size_bytes=100, volume_available_bytes=5)
+    full = replace(told, self_id="n1", storage=StorageState.FULL)
 
-    found = volume_use(pods, {"uid-0": told, "uid-2": told})
+    found = volume_use(pods, {"uid-0": told, "uid-1": full, "uid-2": told})
 
-    assert found == {"data-flights-0": VolumeUse(size_bytes=100, available_bytes=5)}
-    assert found["data-flights-0"].used_percent == 95
+    known = VolumeUse(size_bytes=100, available_bytes=5)
+    assert found == {"data-flights-0": known, "data-flights-1": replace(known, is_full=True)}
+    assert known.used_percent == 95
     assert VolumeUse(size_bytes=0, available_bytes=0).used_percent == 0, "nothing is known"

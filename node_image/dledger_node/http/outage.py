@@ -78,9 +78,11 @@ class Outage:
         reason: str,
         closed: ClosedFiles | None = None,
         recovery: Recovery | None = None,
+        volume_size_bytes: int = 0,
+        volume_available_bytes: int = 0,
     ) -> None:
         """`closed` reads the files of the log, if there are any; `recovery` says how far the
-        opening of the log is.
+        opening of the log is. A volume's size of 0 means that it is not known.
         """
         self.state = state
         self.reason = reason
@@ -88,6 +90,8 @@ class Outage:
         self._version = version
         self._closed = closed
         self._recovery = recovery
+        self._volume_size_bytes = volume_size_bytes
+        self._volume_available_bytes = volume_available_bytes
 
     def status(self) -> NodeStatus:
         """Report that the member is not ready, with the reason."""
@@ -113,6 +117,8 @@ class Outage:
             group_identity=self._settings.group_identity,
             recovery_size_bytes=self._recovery.size_bytes if self._recovery else 0,
             recovery_verified_bytes=self._recovery.verified_bytes if self._recovery else 0,
+            volume_size_bytes=self._volume_size_bytes,
+            volume_available_bytes=self._volume_available_bytes,
             version=self._version,
         )
 
@@ -186,7 +192,7 @@ class Outage:
         return self._closed
 
     def counters(self) -> Counters:
-        """Report zeros."""
+        """Report zeros, except for the volume."""
         return Counters(
             appends_acknowledged=0,
             appends_refused=0,
@@ -226,6 +232,6 @@ class Outage:
             messages_dropped={},
             links_up={},
             peer_lag_entries={},
-            volume_size_bytes=0,
-            volume_available_bytes=0,
+            volume_size_bytes=self._volume_size_bytes,
+            volume_available_bytes=self._volume_available_bytes,
         )

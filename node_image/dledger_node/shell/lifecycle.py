@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from aiohttp import web
@@ -45,6 +46,7 @@ from dledger_node.shell.server import DLedgerServer
 from dledger_node.state_machine.keeper import OpenedState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import state_of
+from dledger_node.volume.upkeep import NO_USAGE, VolumeUsage, volume_usage
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +280,11 @@ class Lifecycle:
         self._damaged = isinstance(error, StoreDamagedError)
         delay_s = self._delay_s
         self._delay_s = min(self._retry_delay_max_s, 2 * delay_s)
-        self._shown.source = self._outage(state, reason)
+        volume = NO_USAGE
+        if state is StorageState.FULL:  # with another problem, the disk may hang
+            with contextlib.suppress(OSError):
+                volume = await asyncio.to_thread(volume_usage, Path(self._settings.store_base_dir))
+        self._shown.source = self._outage(state, reason, volume=volume)
         await self._start_http()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), delay_s)
@@ -322,7 +328,14 @@ class Lifecycle:
             raise ListenError(f"cannot listen on {where}: {error}") from error
         self._deputy = Deputy(listener.fileno() for listener in self._http_listener.sockets)
 
-    def _outage(self, state: StorageState, reason: str, *, is_closed: bool = True) -> Outage:
+    def _outage(
+        self,
+        state: StorageState,
+        reason: str,
+        *,
+        is_closed: bool = True,
+        volume: VolumeUsage = NO_USAGE,
+    ) -> Outage:
         return Outage(
             self._settings,
             self._version,
@@ -330,4 +343,6 @@ class Lifecycle:
             reason=reason,
             closed=ClosedLog(shape_of(self._settings)) if is_closed else None,
             recovery=self._meters.recovery,
+            volume_size_bytes=volume.size_bytes,
+            volume_available_bytes=volume.available_bytes,
         )

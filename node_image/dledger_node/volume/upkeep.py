@@ -62,7 +62,7 @@ class Upkeep:
         self.held_by_all_index = -1
         """Last entry that every voter is known to hold durably; -1 if unknown."""
         self.segments_removed = 0
-        self.volume = VolumeUsage(size_bytes=0, available_bytes=0, used_percent=0)
+        self.volume = NO_USAGE
         """The volume's usage about a second ago; zeros before it was first measured."""
         self.segments_forced = 0
         """Removed segments whose entries a voter may have lacked."""
@@ -282,6 +282,10 @@ class VolumeUsage:
     available_bytes: int
     used_percent: int
     """The used part of the volume in percent, rounded up."""
+
+
+NO_USAGE: Final = VolumeUsage(size_bytes=0, available_bytes=0, used_percent=0)
+"""The usage of a volume that was not measured yet."""
 
 
 def volume_usage(folder: Path) -> VolumeUsage:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dledger_formats.http.status import NodeStatus
+from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_operator import names, reasons
 from dledger_operator.api_objects import PodView, VolumeClaimView
 from dledger_operator.problem import Problem
@@ -32,6 +32,10 @@ class VolumeUse:
 
     size_bytes: int
     available_bytes: int
+    is_full: bool = False
+    """Whether the member has no room for more entries, which may be at any usage: a volume with
+    less room than a segment is full, and so is one above `disk.fullPercent`.
+    """
 
     @property
     def used_percent(self) -> float:
@@ -124,7 +128,7 @@ def _grown_by_itself(
     rule, capacity = storage.auto_grow, _bytes(claim.capacity)
     if rule is None or use is None or capacity >= rule.max_bytes:
         return 0
-    if use.used_percent < rule.at_percent or is_growing(claim):
+    if not (use.is_full or use.used_percent >= rule.at_percent) or is_growing(claim):
         return 0
     least_bytes = _SIZE_TOLERANCE * min(_bytes(claim.requested), capacity) - _JOURNAL_BYTES
     if use.size_bytes < least_bytes:
@@ -140,7 +144,9 @@ def volume_use(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> di
     reports = ((pod, answers.get(pod.uid)) for pod in pods if not pod.leaving)
     return {
         names.volume_claim(pod.name): VolumeUse(
-            size_bytes=answer.volume_size_bytes, available_bytes=answer.volume_available_bytes
+            size_bytes=answer.volume_size_bytes,
+            available_bytes=answer.volume_available_bytes,
+            is_full=answer.storage is StorageState.FULL,
         )
         for pod, answer in reports
         if answer is not None
