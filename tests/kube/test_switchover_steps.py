@@ -169,6 +169,18 @@ async def test_a_roll_that_has_replaced_nobody_yet_is_in_nobodys_way() -> None:
     assert run.outcome == ("Succeeded", "SwitchedOver")
 
 
+@pytest.mark.parametrize(
+    "state", [{"silent": {"n0"}}, {"unready": {"n0"}}, {"lags": {"n0": 1001}}], ids=str
+)
+async def test_a_roll_whose_only_new_pod_cannot_lead_is_in_nobodys_way(
+    state: dict[str, Any],
+) -> None:
+    """It has halted, perhaps for days, and the leader's machine may need work meanwhile."""
+    run = await carried_out(SwitchoverWorld(old_pods={"n1", "n2"}, **state))
+
+    assert run.outcome == ("Succeeded", "SwitchedOver")
+
+
 async def test_a_group_without_a_leader_is_given_the_time() -> None:
     world = SwitchoverWorld(leader=None, in_service=None)
     run = await carried_out(world)

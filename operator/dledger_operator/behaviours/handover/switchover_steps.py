@@ -153,12 +153,18 @@ def _target_problem(state: SwitchoverState) -> Problem | None:
 
 
 def _roll_problem(state: SwitchoverState) -> Problem | None:
-    """Return the problem of a target that a roll is about to replace after other pods.
+    """Return the problem of a target that a roll is about to replace, although a member could lead
+    that it has already replaced.
 
-    The roll would take the leadership from it again.
+    The roll would take the leadership from the target again. A roll that no replaced member can
+    lead in has just begun or has halted; that may last until somebody corrects the spec.
     """
-    target = state.candidates.get(state.request.target)
-    replaced = [each.member_id for each in state.candidates.members if not each.behind]
+    target, entries_max = state.candidates.get(state.request.target), state.request.lag_entries_max
+    replaced = [
+        each.member_id
+        for each in state.candidates.members
+        if not (each.behind or each.problem or lags(each, entries_max))
+    ]
     if target is None or not target.behind or not replaced:
         return None
     message = (
