@@ -87,30 +87,69 @@ def test_ready_names_the_problem_of_a_pod_for_which_there_is_no_leader() -> None
     assert led["status"] == "True"
 
 
-@pytest.mark.parametrize(
-    ("reason", "told", "cure"),
-    [
-        ("FailedCreate", "exceeded quota: team", "raise the namespace's quota"),
-        ("FailedCreate", "no PriorityClass with name gold was found", "create the PriorityClass"),
-        ("FailedCreate", "denied by webhook", "change what refuses the pod"),
-        ("VolumePending", "volume claim data-flights-2 is Pending", "create the storage class"),
-        ("Unschedulable", "0/3 nodes match the node selector", "correct spec.scheduling"),
-        ("ErrImagePull", "not found", "correct spec.image"),
-        ("ImagePullBackOff", "back-off", "correct spec.image"),
-        ("InvalidImageName", "couldn't parse", "correct spec.image"),
-    ],
-)
-def test_ready_says_what_to_do_about_a_new_group_that_cannot_start(
+CURES: list[tuple[str, str, str]] = [
+    ("FailedCreate", "exceeded quota: team", "raise the namespace's quota"),
+    ("FailedCreate", "no PriorityClass with name gold was found", "create the PriorityClass"),
+    ("FailedCreate", "denied by webhook", "change what refuses the pod"),
+    ("VolumePending", "volume claim data-flights-2 is Pending", "create the storage class"),
+    ("VolumeLost", "volume claim data-flights-2 is Lost", "new one with a DLedgerReplace"),
+    ("Unschedulable", "0/3 nodes match the node selector", "correct spec.scheduling"),
+    (
+        "Unschedulable",
+        "3 node(s) didn't match PersistentVolume's node affinity",
+        "if the volume does not come back, give the member a new one with a DLedgerReplace",
+    ),
+    ("ErrImagePull", "not found", "correct spec.image"),
+    ("ImagePullBackOff", "back-off", "correct spec.image"),
+    ("InvalidImageName", "couldn't parse", "correct spec.image"),
+]
+
+
+@pytest.mark.parametrize(("reason", "told", "cure"), CURES)
+def test_ready_and_degraded_say_what_to_do_about_a_pod_that_cannot_start(
     reason: str, told: str, cure: str
 ) -> None:
     problem = Problem(reason=reason, message=told)
     lost = member(2, ready=False, reason="it does not start", status=None, problem=problem)
+    members = (member(0), member(1), lost)
 
-    judged = conditions(observed_group(leader=None, members=(member(0), member(1), lost)))["Ready"]
+    judged = conditions(observed_group(leader=None, members=members))["Ready"]
+    served = conditions(observed_group(members=members))["Degraded"]
 
     assert (judged["status"], judged["reason"]) == ("False", reason)
     assert told in judged["message"]
     assert cure in judged["message"]
+    assert served["message"].startswith(f"flights-2: {reason}: {told}; ")
+    assert cure in served["message"]
+
+
+def test_a_cure_is_named_once_and_is_not_cut_off_with_a_long_message() -> None:
+    problem = Problem(reason="Unschedulable", message="no node. " * 50)
+    lost = [member(k, ready=False, reason="x", status=None, problem=problem) for k in (1, 2)]
+
+    message = conditions(observed_group(members=(member(0), *lost)))["Degraded"]["message"]
+
+    assert len(message) == 1024
+    assert message.count("correct spec.scheduling") == 1
+
+
+def test_a_growing_group_names_what_keeps_a_new_pod_from_starting() -> None:
+    problem = Problem(reason="Unschedulable", message="0/3 nodes are available")
+    waits = Problem(reason="MemberStarting", message="n3 does not answer yet")
+    new = member(
+        3, membership=MembershipRole.NONE, ready=False, reason="x", status=None, problem=problem
+    )
+    growing = observed_group(
+        replicas=5, members=(*observed_group().members, new), scaling_problem=waits
+    )
+
+    judged = conditions(growing)["Progressing"]
+
+    assert judged["reason"] == "MemberStarting"
+    assert (
+        "; n3 does not answer yet; flights-3: Unschedulable: 0/3 nodes are available; add a node "
+        "that fits, or correct spec.scheduling"
+    ) in judged["message"]
 
 
 def test_two_leaders_of_one_term_have_a_reason_of_their_own() -> None:
@@ -223,7 +262,7 @@ def test_a_problem_of_a_pod_is_the_reason_of_degraded() -> None:
     judged = conditions(two_of_three(problem=problem))["Degraded"]
 
     assert judged["reason"] == "ImagePullBackOff"
-    assert judged["message"] == "flights-2: ImagePullBackOff: no such image"
+    assert judged["message"].startswith("flights-2: ImagePullBackOff: no such image; correct")
 
 
 def test_a_problem_of_a_ready_member_is_ignored() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from dledger_kube.objects import IMAGES, group, group_body, membership, pod
 from dledger_kube.scaling_world import ScalingWorld
+from dledger_operator.api_objects import VolumeClaimView
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
@@ -15,6 +16,8 @@ from dledger_operator.behaviours.leader.follow_leader import FollowResult
 from dledger_operator.behaviours.members.scale_steps import next_step
 from dledger_operator.behaviours.rolls.group_roll import GroupRoll
 from dledger_operator.behaviours.rolls.permission import Cause, Held
+from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
+from dledger_operator.behaviours.rolls.roll_steps import next_step as roll_step
 from dledger_operator.behaviours.steps import Wait
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision
@@ -65,6 +68,26 @@ async def test_no_roll_has_halted_while_every_pod_has_the_revision_in_force() ->
     snapshot.followed = FollowResult(pods=[pod(each, revision=NEW) for each in range(3)])
 
     assert await halt(snapshot) is None
+
+
+def test_a_halted_roll_names_the_volume_claim_for_which_the_pod_waits() -> None:
+    """The scheduler reports the claim as a problem of the pod, which other nodes would not cure."""
+    unbound = Problem(reason="Unschedulable", message="unbound PersistentVolumeClaims")
+    pending = VolumeClaimView(
+        name="data-flights-2", ordinal=2, first_voters=3, identity="", leaving=False,
+        problem=Problem(reason="VolumePending", message="data-flights-2 is Pending"),
+    )  # fmt: skip
+    new = pod(2, revision=NEW, ready=False, runs=False, problem=unbound)
+    pods = [pod(0, revision=OLD), pod(1, revision=OLD), new]
+
+    step = roll_step(
+        roll_state(pods, {}, NEW, membership(), led=True, scaling=False, claims=[pending])
+    )
+
+    assert isinstance(step, Wait)
+    assert step.reason == "RollHalted"
+    assert "flights-2: VolumePending: data-flights-2 is Pending; " in step.message
+    assert "create the storage class" in step.message
 
 
 def test_a_group_that_is_to_hibernate_names_what_its_halted_roll_waits_for() -> None:

@@ -85,31 +85,6 @@ def test_a_problem_of_the_volume_claim_takes_precedence_over_the_waiting_pods() 
     assert problem.reason == "VolumePending"
 
 
-ELSEWHERE = "3 node(s) didn't match PersistentVolume's node affinity"
-
-
-@pytest.mark.parametrize(
-    ("of_pod", "of_claim"),
-    [
-        (Problem(reason="Unschedulable", message=ELSEWHERE), None),
-        (None, Problem(reason="VolumeLost", message="volume claim data-flights-0 is Lost")),
-    ],
-    ids=["its machine is gone", "its PersistentVolume is gone"],
-)
-def test_a_volume_that_is_lost_is_named_with_the_cure(
-    of_pod: Problem | None, of_claim: Problem | None
-) -> None:
-    volume = VolumeClaimView(
-        name="data-flights-0", ordinal=0, first_voters=3, identity="", leaving=False,
-        problem=of_claim,
-    )  # fmt: skip
-
-    problem = JUDGE.members(MemberReads([pod(0, problem=of_pod)], [volume]))[0].problem
-
-    assert problem is not None
-    assert problem.message.endswith("give the member a new one with a DLedgerReplace")
-
-
 def test_a_groups_own_role_values_are_translated() -> None:
     renamed = group(roles={"label": "x/part", "master": "rw", "slave": "ro"})
     pods = [pod(0, labels={"x/part": "rw"}), pod(1, labels={"x/part": "ro"}), pod(2, "master")]

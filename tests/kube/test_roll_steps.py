@@ -15,6 +15,7 @@ from dledger_operator.behaviours.rolls.roll_steps import (
     next_step,
 )
 from dledger_operator.behaviours.steps import HandOver, Wait
+from dledger_operator.problem import Problem
 
 WHY = "flush SyncFlush to AsyncFlush"
 
@@ -32,7 +33,8 @@ def pod(ordinal: int, behind: str = "", **fields: Any) -> RollPod:
 def down(ordinal: int, behind: str = "", **fields: Any) -> RollPod:
     """A pod whose container does not run."""
     lost = {"runs": False, "healthy": False, "ready_s": 0.0, "lag_entries": None}
-    return pod(ordinal, behind, problem="ImagePullBackOff: no such image", **lost | fields)
+    problem = Problem(reason="ImagePullBackOff", message="no such image")
+    return pod(ordinal, behind, problem=problem, **lost | fields)
 
 
 def state(*pods: RollPod, leader: str | None = "n1", **fields: Any) -> RollState:
@@ -101,7 +103,7 @@ def test_the_next_pod_waits_for_the_replaced_one(fields: dict[str, Any], words: 
 def test_a_bad_revision_halts_after_one_pod_and_goes_on_when_the_spec_is_right() -> None:
     halted = waits(state(pod(0, WHY), pod(1, WHY), down(2)))
     assert halted.reason == "RollHalted"
-    assert "flights-2: ImagePullBackOff: no such image" in halted.message
+    assert "flights-2: ImagePullBackOff: no such image; correct spec.image" in halted.message
 
     assert replaces(state(pod(0, WHY), pod(1, WHY), down(2, "image"))) == "flights-2"
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from dledger_formats.audit import Verdict
 from dledger_operator import names, reasons
-from dledger_operator.conditions import audit_passed
+from dledger_operator.conditions import audit_passed, cures
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 from dledger_operator.problem import Problem
@@ -63,7 +63,9 @@ def judge(observed: ObservedGroup) -> Judgment:
 
 
 def member_problem(observed: ObservedGroup) -> Problem | None:
-    """Return the problems of all pods and volume claims, with the reason of the first one."""
+    """Return the problems of all pods and volume claims and what to do about them, with the reason
+    of the first one.
+    """
     problems = [
         (member.pod, member.problem)
         for member in observed.members
@@ -71,5 +73,4 @@ def member_problem(observed: ObservedGroup) -> Problem | None:
     ]
     if not problems:
         return None
-    message = "; ".join(f"{pod}: {each.reason}: {each.message}" for pod, each in problems)
-    return Problem(reason=problems[0][1].reason, message=message)
+    return Problem(reason=problems[0][1].reason, message=cures.listed(problems))

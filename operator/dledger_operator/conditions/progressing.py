@@ -3,6 +3,7 @@
 from typing import Final
 
 from dledger_operator import names, reasons
+from dledger_operator.conditions import cures
 from dledger_operator.conditions.condition import Judgment
 from dledger_operator.observed_state import ObservedGroup
 
@@ -52,6 +53,9 @@ def judge(observed: ObservedGroup) -> Judgment:
         )
     if observed.scaling_problem:
         message += f"; {observed.scaling_problem.message}"
+        new = [each for each in observed.members if each.member_id in to_add and not each.ready]
+        if in_the_way := cures.listed((each.pod, each.problem) for each in new if each.problem):
+            message += f"; {in_the_way}"
         return Judgment(holds=True, reason=observed.scaling_problem.reason, message=message)
     return Judgment(holds=True, reason="Growing" if to_add else "Shrinking", message=message)
 

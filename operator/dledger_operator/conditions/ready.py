@@ -2,7 +2,6 @@
 
 from dledger_operator import reasons
 from dledger_operator.conditions import (
-    cures,
     degraded,
     endpoints_synced,
     leader_elected,
@@ -50,6 +49,4 @@ def _with_cause(observed: ObservedGroup, judgment: Judgment) -> Judgment:
     if cause is None:
         return judgment
     message = f"{judgment.message}; {cause.message}"
-    if to_do := cures.cure(cause):
-        message += f"; {to_do}"
     return Judgment(holds=False, reason=cause.reason, message=message)

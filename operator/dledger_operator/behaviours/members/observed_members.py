@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from dledger_formats.http.status import NodeStatus
 from dledger_operator import names, reasons
@@ -14,14 +13,6 @@ from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision, why_behind
-
-VOLUME_LOST: Final = "VolumeLost"
-"""The reason of a claim in the phase Lost: its PersistentVolume is gone."""
-VOLUME_ELSEWHERE: Final = ("PersistentVolume's node affinity", "volume node affinity conflict")
-"""What schedulers of several releases say about a volume that no node has."""
-REPLACE_ADVICE: Final = (
-    f"; if the volume does not come back, give the member a new one with a {names.REPLACE_KIND}"
-)
 
 
 @dataclass(frozen=True)
@@ -139,14 +130,7 @@ class MemberJudge:
                 return late
         if pod is None and parts.failure:
             return Problem(reason=reasons.FAILED_CREATE, message=parts.failure.message)
-        found = claim.problem if claim and claim.problem else pod.problem if pod else None
-        return _with_advice(found) if found else None
-
-
-def _with_advice(found: Problem) -> Problem:
-    """Add what to do about a volume that may be gone for good."""
-    lost = found.reason == VOLUME_LOST or any(words in found.message for words in VOLUME_ELSEWHERE)
-    return Problem(reason=found.reason, message=found.message + REPLACE_ADVICE) if lost else found
+        return claim.problem if claim and claim.problem else pod.problem if pod else None
 
 
 def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:

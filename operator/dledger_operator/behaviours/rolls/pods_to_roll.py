@@ -40,6 +40,7 @@ def roll_state(
     `seed` is the spec's.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
+    pending = {claim.name: claim.problem for claim in claims if claim.problem}
     known = {pod.uid: answers[pod.uid] for pod in pods if pod.uid in answers}
     leading = proven_leader(list(known.values()))
     return RollState(
@@ -54,6 +55,8 @@ def roll_state(
                     seed,
                 ),
                 emptied=pod.uid in emptied,
+                # The scheduler says of a pod only that its claim is not bound, not why.
+                problem=pod.problem and (pending.get(names.volume_claim(pod.name)) or pod.problem),
                 volume_leaving=names.volume_claim(pod.name) in leaving,
                 ready_s=since_s.get(pod.uid, 0.0) if pod.ready else 0.0,
                 unready_s=0.0 if pod.ready else since_s.get(pod.uid, 0.0),
@@ -90,7 +93,6 @@ def _pod(
         altered=bool(behind and template_hash and pod.template_hash == template_hash),
         lag_entries=leading.lacks_committed(pod.member_id) if leading else None,
         reason=answer.reason if answer else "",
-        problem=f"{pod.problem.reason}: {pod.problem.message}" if pod.problem else "",
     )
 
 

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 from dledger_formats.protocol.membership_change import PROMOTION_LAG_ENTRIES_MAX
 from dledger_operator import names, reasons
 from dledger_operator.behaviours.steps import HandOver, Wait
+from dledger_operator.conditions import cures
 from dledger_operator.problem import Problem
 
 READY_S_MIN: Final = 5.0
@@ -63,8 +64,8 @@ class RollPod:
     """Whether the pod is behind although it was made from the current template."""
     lag_entries: int | None = None
     """How many committed entries the member lacks, by the leader's answer; None if unknown."""
-    problem: str = ""
-    """Why the kubelet does not start the pod; empty if it does."""
+    problem: Problem | None = None
+    """Why the pod does not start; None if it does."""
     reason: str = ""
     """Why the member reports that it is not ready; empty if it gives no reason."""
     emptied: bool = False
@@ -283,9 +284,9 @@ def _absent(state: RollState) -> Wait | None:
 
 
 def _unsteady(pods: Sequence[RollPod]) -> Wait:
-    failed = [pod for pod in pods if pod.problem]
+    failed = [(pod.name, pod.problem) for pod in pods if pod.problem]
     if failed:
-        listed = "; ".join(f"{pod.name}: {pod.problem}" for pod in failed)
+        listed = cures.listed(failed)
         message = f"no further pod is replaced until these are ready or the spec changes: {listed}"
         return Wait(Problem(reason=ROLL_HALTED, message=message))
     listed = ", ".join(pod.name + (f" ({pod.reason})" if pod.reason else "") for pod in pods)
