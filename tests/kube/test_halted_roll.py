@@ -5,9 +5,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from dledger_kube.objects import IMAGES, group, group_body, membership, pod
+from dledger_formats.http.status import NodeStatus
+from dledger_kube.objects import IMAGES, NOW, group, group_body, membership, pod
+from dledger_kube.rolling_world import RollingWorld
 from dledger_kube.scaling_world import ScalingWorld
-from dledger_operator.api_objects import VolumeClaimView
+from dledger_operator.api_objects import CreationFailure, VolumeClaimView
 from dledger_operator.behaviours.children.reconcile import ReconcileResult
 from dledger_operator.behaviours.context import Context
 from dledger_operator.behaviours.group_snapshot import GroupSnapshot
@@ -19,6 +21,7 @@ from dledger_operator.behaviours.rolls.permission import Cause, Held
 from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
 from dledger_operator.behaviours.rolls.roll_steps import next_step as roll_step
 from dledger_operator.behaviours.steps import Wait
+from dledger_operator.clients.errors import MemberSilentError
 from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision
 from dledger_operator.spec.shape import Shape
@@ -68,6 +71,34 @@ async def test_no_roll_has_halted_while_every_pod_has_the_revision_in_force() ->
     snapshot.followed = FollowResult(pods=[pod(each, revision=NEW) for each in range(3)])
 
     assert await halt(snapshot) is None
+
+
+async def test_a_roll_whose_replaced_pod_cannot_be_created_has_halted() -> None:
+    """So a leader on a cordoned node need not wait for it."""
+    world = RollingWorld(size=3)
+    del world.pods[2]
+    world.image, snapshot = "node:2", half_rolled(wanted=NEW)
+    snapshot.followed = FollowResult(pods=await world.member_pods("air", "flights"))
+    snapshot.failures = [CreationFailure(pod="flights-2", message="exceeded quota")]
+
+    async def silent(ip: str) -> NodeStatus:
+        raise MemberSilentError(ip)
+
+    context = SimpleNamespace(
+        api=world, authorized_requests=lambda *_: world, nodes=Nodes(),
+        clock=lambda: world.now_s, now=lambda: NOW, random=Random(1),
+        member_http=SimpleNamespace(status=silent),
+    )  # fmt: skip
+    roll = GroupRoll(cast("Context", context), snapshot, on_event=lambda _: None)
+    body = group_body() | {"metadata": {"generation": 1}}
+
+    await roll.run_once(body, True, None)
+    assert snapshot.roll_halt is None
+    world.now_s += 10.0
+    await roll.run_once(body, True, None)
+
+    assert snapshot.roll_halt is not None
+    assert snapshot.roll_halt.reason == "RollHalted"
 
 
 def test_a_halted_roll_names_the_volume_claim_for_which_the_pod_waits() -> None:

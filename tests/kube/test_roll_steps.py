@@ -7,12 +7,15 @@ import pytest
 
 from dledger_operator.behaviours.rolls.roll_steps import (
     LAG_ENTRIES_MAX,
+    LATE_S_MIN,
     READY_S_MIN,
+    REFUSED_S_MIN,
     ReplacePod,
     RollPod,
     RollState,
     in_order,
     next_step,
+    unproven,
 )
 from dledger_operator.behaviours.steps import HandOver, Wait
 from dledger_operator.problem import Problem
@@ -106,6 +109,38 @@ def test_a_bad_revision_halts_after_one_pod_and_goes_on_when_the_spec_is_right()
     assert "flights-2: ImagePullBackOff: no such image; correct spec.image" in halted.message
 
     assert replaces(state(pod(0, WHY), pod(1, WHY), down(2, "image"))) == "flights-2"
+
+
+def test_a_replaced_pod_that_cannot_be_created_halts_the_roll_with_the_reason_and_the_cure() -> (
+    None
+):
+    refused = {"n2": Problem(reason="FailedCreate", message="exceeded quota: team")}
+    known = {"voters": frozenset({"n0", "n1", "n2"}), "refused": refused}
+    pods = (pod(0, WHY), pod(1, WHY))
+
+    halted = waits(state(*pods, awaited_s={"n2": REFUSED_S_MIN}, **known))
+
+    assert halted.reason == "RollHalted"
+    assert "the pod of n2: FailedCreate: exceeded quota: team; raise the names" in halted.message
+    for_a_moment = waits(state(*pods, awaited_s={"n2": REFUSED_S_MIN - 0.1}, **known))
+    assert for_a_moment.reason == "PodStarting", "a quota counts a removed pod for a moment"
+
+
+def test_a_replaced_pod_that_is_missing_or_not_ready_for_minutes_halts_the_roll() -> None:
+    late = {"awaited_s": {"n2": LATE_S_MIN}}
+    opens = pod(2, healthy=False, reason="the store is being opened")
+    voters = frozenset({"n0", "n1", "n2"})
+
+    hangs = waits(state(pod(0, WHY), pod(1, WHY), opens, **late))
+    missing = waits(state(pod(0, WHY), pod(1, WHY), voters=voters, **late))
+    last = unproven(state(pod(0), pod(1), opens, **late))
+
+    assert last is not None
+    assert {hangs.reason, missing.reason, last.reason} == {"RollHalted"}
+    assert "flights-2 (the store is being opened) has not been ready for 5 minutes" in hangs.message
+    assert "the pod of n2 has not existed for 5 minutes" in missing.message
+    early = {"awaited_s": {"n2": LATE_S_MIN - 0.1}}
+    assert waits(state(pod(0, WHY), pod(1, WHY), opens, **early)).reason == "PodStarting"
 
 
 def test_a_member_that_fails_for_a_moment_does_not_get_a_revision_that_is_not_proven() -> None:

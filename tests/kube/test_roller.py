@@ -7,7 +7,7 @@ import pytest
 
 from dledger_kube.objects import group
 from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
-from dledger_operator.api_objects import PodView
+from dledger_operator.api_objects import CreationFailure, PodView
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.rolls.roll import Roller
 from dledger_operator.clients.errors import RefusedError
@@ -177,6 +177,51 @@ async def test_the_last_replaced_pod_that_fails_is_named_until_it_serves() -> No
     assert rolling.roller.problem is not None
     assert "flights-0: ImagePullBackOff" in rolling.roller.problem.message
     assert [each.reason for each in rolling.events].count("RollHalted") == 1
+
+
+async def test_a_replaced_pod_that_runs_and_never_serves_halts_the_roll_after_five_minutes() -> (
+    None
+):
+    rolling = Rolling()
+    rolling.world.image = f"{HUNG}:2"
+    await rolling.steps(5)
+    assert (rolling.reason, rolling.replaced()) == ("PodStarting", [2])
+
+    await rolling.steps(5)
+    assert (rolling.reason, rolling.replaced()) == ("RollHalted", [2])
+    assert [each.reason for each in rolling.events].count("RollHalted") == 1
+
+    rolling.world.image = "node:3"
+    await rolling.step()
+    assert (rolling.reason, rolling.replaced()) == ("PodStarting", [2, 2])
+
+
+async def test_a_pod_that_was_not_ready_before_its_replacement_has_its_time_to_start() -> None:
+    rolling = Rolling()
+    rolling.world.pods[2].down = True
+    await rolling.steps(20)
+    rolling.world.image = "node:2"
+    await rolling.step(1.0)
+    await rolling.step(1.0)
+
+    assert (rolling.reason, rolling.replaced()) == ("PodStarting", [2])
+
+
+async def test_a_pod_that_cannot_be_created_halts_the_roll_until_it_exists() -> None:
+    refused = [CreationFailure(pod="flights-2", message="exceeded quota: team")]
+    rolling = Rolling()
+    rolling.world.image, rolling.world.refuses_pods = "node:2", True
+    for _ in range(3):
+        await rolling.step(failures=refused)
+
+    assert rolling.roller.problem is not None
+    assert rolling.reason == "RollHalted"
+    assert "the pod of n2: FailedCreate: exceeded quota: team" in rolling.roller.problem.message
+
+    rolling.world.refuses_pods = False
+    rolling.world.settle()
+    await rolling.steps(12)
+    assert (rolling.reason, rolling.replaced()) == ("", [2, 1, 0])
 
 
 async def test_an_operator_that_starts_after_the_last_replacement_names_the_failing_pod() -> None:

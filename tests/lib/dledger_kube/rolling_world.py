@@ -56,6 +56,8 @@ class RollingWorld:
     """The difference of the kubelets' clocks from the operator's."""
     strips_revisions: bool = False
     """Whether admission takes the revision from every new pod."""
+    refuses_pods: bool = False
+    """Whether admission refuses every new pod."""
     cordoned: frozenset[str] = frozenset()
     """The members whose nodes are cordoned."""
     budget_used_up: bool = False
@@ -78,7 +80,7 @@ class RollingWorld:
     def settle(self) -> None:
         """Create missing pods of the current template; elect if the leader is lost."""
         for ordinal in range(self.size):
-            if ordinal not in self.pods:
+            if ordinal not in self.pods and not self.refuses_pods:
                 self.version += 1
                 self.pods[ordinal] = FakePod(
                     f"uid-{self.version}", self.image, self.now_s, self.strips_revisions

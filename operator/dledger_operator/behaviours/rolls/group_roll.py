@@ -110,6 +110,7 @@ class GroupRoll:
             scaling=snapshot.is_scaling and scaling_goes_first(scaling_problem),
             begins=snapshot.is_founded_now and not led,
             closed=closed,
+            failures=snapshot.failures,
         )
         return again_s and min(again_s, opens_s)
 

@@ -6,12 +6,13 @@ from types import MappingProxyType
 
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.settings import GroupState
-from dledger_operator import names
-from dledger_operator.api_objects import PodView, VolumeClaimView
+from dledger_operator import names, reasons
+from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviours.founding.empty_members import holds_nothing
 from dledger_operator.behaviours.members.membership import proven_leader, reported_membership
 from dledger_operator.behaviours.rolls.roll_steps import LEADERLESS_S_MIN, RollPod, RollState
 from dledger_operator.observed_state import Membership
+from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision, why_behind
 from dledger_operator.spec.seed import SeedSpec
 
@@ -32,12 +33,14 @@ def roll_state(
     since_s: Mapping[str, float] = MappingProxyType({}),
     leaderless_s_min: float = LEADERLESS_S_MIN,
     seed: SeedSpec | None = None,
+    refused: Mapping[str, Problem] = MappingProxyType({}),
+    awaited_s: Mapping[str, float] = MappingProxyType({}),
 ) -> RollState:
     """Return the state of a roll to the revision `wanted`. `answers` are by pod uid. `begins`
     says that the settings must let members begin the group. `emptied` has the uids of the pods
     whose nodes are being emptied. `template_hash` is that of the template which makes pods of
     `wanted`; `since_s` has by pod uid for how many seconds the pod has been ready, or not ready.
-    `seed` is the spec's.
+    `seed` is the spec's. `refused` and `awaited_s` are as in `RollState`.
     """
     leaving = {claim.name for claim in claims if claim.leaving}
     pending = {claim.name: claim.problem for claim in claims if claim.problem}
@@ -69,7 +72,22 @@ def roll_state(
         scaling=scaling,
         staying=staying,
         leaderless_s_min=leaderless_s_min,
+        refused=refused,
+        awaited_s=awaited_s,
     )
+
+
+def refused_pods(group_name: str, failures: Sequence[CreationFailure]) -> dict[str, Problem]:
+    """Return by member id why pods could not be created. `failures` are the latest first."""
+    members = {
+        names.pod(group_name, ordinal): names.member_id(ordinal)
+        for ordinal in range(names.REPLICAS_MAX)
+    }
+    return {
+        members[each.pod]: Problem(reason=reasons.FAILED_CREATE, message=each.message)
+        for each in reversed(failures)
+        if each.pod in members
+    }
 
 
 def _pod(

@@ -1,14 +1,15 @@
-"""Measures for how long pods have run or been ready, by the operator's own clock.
+"""Measures for how long pods have run, been ready or been awaited, by the operator's own clock.
 
 The API server's and the kubelets' clocks may differ from the operator's, so their times of day say
 nothing about how long ago something was. They only show whether the readiness has changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
 from dledger_operator.api_objects import PodView
+from dledger_operator.spec.revision import Revision
 
 State: TypeAlias = tuple[bool, bool, datetime | None]
 """Whether a pod's container runs, whether it is ready, and since when."""
@@ -31,3 +32,28 @@ class Readiness:
             seen[pod.uid] = before if before and before[0] == state else (state, now_s)
         self._seen = seen
         return {uid: now_s - since_s for uid, (_, since_s) in seen.items()}
+
+
+class Awaited:
+    """For how long a roll has waited for each member's new pod to exist and to be ready.
+
+    The time goes on while the container restarts, and in the pod that follows one that is lost. A
+    pod that is still to be replaced is not awaited, however long it has not been ready.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: Revision | None = None
+        self._since_s: dict[str, float] = {}
+
+    def observe(
+        self, pods: Sequence[PodView], wanted: Revision, voters: Iterable[str], now_s: float
+    ) -> dict[str, float]:
+        """Record the pods as they are at `now_s` on a monotonic clock. Return by member id for how
+        many seconds the member has had no ready pod of the revision `wanted`.
+        """
+        if wanted != self._wanted:
+            self._wanted, self._since_s = wanted, {}
+        others = {pod.member_id for pod in pods if pod.ready or pod.revision != wanted}
+        awaited = {*voters, *(pod.member_id for pod in pods)} - others
+        self._since_s = {each: self._since_s.get(each, now_s) for each in awaited}
+        return {each: now_s - since_s for each, since_s in self._since_s.items()}

@@ -8,14 +8,19 @@ from typing import Final, Protocol
 from dledger_formats.http.status import NodeStatus
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_operator import names, reasons
-from dledger_operator.api_objects import PodView, StatefulSetView, VolumeClaimView
+from dledger_operator.api_objects import (
+    CreationFailure,
+    PodView,
+    StatefulSetView,
+    VolumeClaimView,
+)
 from dledger_operator.behaviours.leader.member_pods import is_member
 from dledger_operator.behaviours.loops import Lasting, backoff_s
 from dledger_operator.behaviours.members.leader_client import TransferClient
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.number_changes import without_numbers
-from dledger_operator.behaviours.rolls.pods_to_roll import roll_state
-from dledger_operator.behaviours.rolls.readiness import Readiness
+from dledger_operator.behaviours.rolls.pods_to_roll import refused_pods, roll_state
+from dledger_operator.behaviours.rolls.readiness import Awaited, Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
     ELECTIONS_MIN,
     LEADERLESS_S_MIN,
@@ -95,6 +100,7 @@ class Roller:
         self._failures = 0
         self._retry_at_s = 0.0
         self._readiness = Readiness()
+        self._awaited = Awaited()
         self._lasting = Lasting(clock)
         self._proven = ""
         """The revision of which all voters were ready at once; empty before that."""
@@ -128,12 +134,13 @@ class Roller:
         scaling: bool,
         begins: bool = False,
         closed: Problem | None = None,
+        failures: Sequence[CreationFailure] = (),
     ) -> float | None:
         """Take at most one step. Return the seconds until the next run; None if nothing is left.
 
         `closed` says why no pod of a group that has had a leader may be replaced now.
         `begins` says that pods are also replaced if their settings do not let members begin the
-        group.
+        group. `failures` say why pods could not be created, the latest first.
 
         The members are asked first, after the pods were listed. Nothing is done unless the
         StatefulSet makes pods of the revision `wanted`.
@@ -145,6 +152,7 @@ class Roller:
         listed = await self._api.member_pods(group.namespace, group.name)
         pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
         since_s = self._readiness.observe(pods, self._clock())
+        awaited_s = self._awaited.observe(pods, wanted, membership.voters, self._clock())
         current = all(pod.revision == wanted for pod in pods) and not begins
         ready = {pod.member_id for pod in pods if pod.ready and not pod.leaving}
         if current and (membership.voters <= ready or self._proven == wanted.name):
@@ -168,6 +176,8 @@ class Roller:
             since_s=since_s,
             seed=group.seed,
             leaderless_s_min=max(LEADERLESS_S_MIN, elections_s),
+            refused=refused_pods(group.name, failures),
+            awaited_s=awaited_s,
         )
         if current:
             self._wait(group, unproven(state))

@@ -6,8 +6,9 @@ followers, the leader last, after it has handed over.
 
 A healthy member is replaced only while enough others are healthy, and only once every pod that is
 already of the wanted revision has been ready for a while and has nearly all entries. So a revision
-with which a member does not become ready costs one pod; the roll then halts until the spec is
-corrected. A pod whose container does not run can be replaced without a leader: the member is down
+with which a member does not become ready costs one pod. The roll then halts until the pod is ready
+or the spec is corrected: at once if Kubernetes says why the pod does not start, or else after
+minutes. A pod whose container does not run can be replaced without a leader: the member is down
 anyway. So can running members that are enough to elect a leader but have long not elected one: the
 group commits nothing as it is, and each log is on its volume. They are replaced one at a time,
 until those of the wanted revision are a majority and elect a leader.
@@ -19,8 +20,8 @@ No state is kept between steps: each depends only on the pods and their members'
 another operator can take the next step, and a spec that changes meanwhile is a new target.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dledger_formats.protocol.membership_change import PROMOTION_LAG_ENTRIES_MAX
@@ -35,6 +36,11 @@ LEADERLESS_S_MIN: Final = 30.0
 ELECTIONS_MIN: Final = 5
 """How many election timeouts members get at least to elect a leader before any is replaced."""
 LAG_ENTRIES_MAX: Final = PROMOTION_LAG_ENTRIES_MAX
+LATE_S_MIN: Final = 300.0
+"""A pod that is not ready after this time does not just start."""
+_LATE: Final = f"{LATE_S_MIN / 60:g} minutes"
+REFUSED_S_MIN: Final = 10.0
+"""A quota counts a pod that was just removed until its controller has seen the removal."""
 
 ROLL_HALTED: Final = "RollHalted"
 
@@ -98,6 +104,10 @@ class RollState:
     """Whether a step of scaling goes first."""
     staying: frozenset[str] | None = None
     """Members that the spec asks for; None if all stay."""
+    refused: Mapping[str, Problem] = field(default_factory=dict)
+    """Why members' pods could not be created, by member id."""
+    awaited_s: Mapping[str, float] = field(default_factory=dict)
+    """For how long the roll has waited for a member's new pod to be ready, by member id."""
     leaderless_s_min: float = LEADERLESS_S_MIN
     """How long members must have been without a leader and not ready before any is replaced."""
 
@@ -185,7 +195,7 @@ def unproven(state: RollState) -> Wait | None:
     do.
     """
     failing = [pod for pod in state.pods if pod.member_id in state.voters and not pod.healthy]
-    return _unsteady(failing) if failing else _absent(state)
+    return _unsteady(state, failing) if failing else _absent(state)
 
 
 def _stalled(altered: Sequence[RollPod]) -> Wait:
@@ -213,11 +223,8 @@ def _stuck(state: RollState, behind: Sequence[RollPod]) -> RollPod | None:
         return None
     current = [pod for pod in running if not pod.behind]
     failing = any(not pod.behind and not pod.runs for pod in state.pods)
-    if (
-        failing
-        or len(current) >= state.quorum
-        or any(pod.leaving for pod in state.pods if pod.member_id in state.voters)
-    ):
+    leaving = any(pod.leaving for pod in state.pods if pod.member_id in state.voters)
+    if failing or leaving or len(current) >= state.quorum:
         return None
     return next((pod for pod in behind if pod in running and not pod.volume_leaving), None)
 
@@ -261,7 +268,7 @@ def _blocker(state: RollState) -> Wait | None:
     ]
     unsteady = [pod for pod in judged if not pod.behind and not pod.is_steady]
     if unsteady:
-        return _unsteady(unsteady)
+        return _unsteady(state, unsteady)
     if leaving := [pod.name for pod in judged if pod.leaving]:
         message = f"{', '.join(leaving)} is being replaced"
         return Wait(Problem(reason=reasons.POD_STARTING, message=message))
@@ -279,19 +286,34 @@ def _absent(state: RollState) -> Wait | None:
     absent = sorted(state.voters - {pod.member_id for pod in state.pods})
     if not absent:
         return None
-    message = f"the pod of {', '.join(absent)} does not exist yet"
+    late = [each for each in absent if state.awaited_s.get(each, 0.0) >= REFUSED_S_MIN]
+    if refused := [
+        (f"the pod of {each}", state.refused[each]) for each in late if each in state.refused
+    ]:
+        return _halted(cures.listed(refused))
+    named = f"the pod of {', '.join(absent)}"
+    if any(state.awaited_s.get(each, 0.0) >= LATE_S_MIN for each in absent):
+        return _halted(f"{named} has not existed for {_LATE}; see the StatefulSet's Events")
+    message = f"{named} does not exist yet"
     return Wait(Problem(reason=reasons.POD_STARTING, message=message))
 
 
-def _unsteady(pods: Sequence[RollPod]) -> Wait:
-    failed = [(pod.name, pod.problem) for pod in pods if pod.problem]
-    if failed:
-        listed = cures.listed(failed)
-        message = f"no further pod is replaced until these are ready or the spec changes: {listed}"
-        return Wait(Problem(reason=ROLL_HALTED, message=message))
-    listed = ", ".join(pod.name + (f" ({pod.reason})" if pod.reason else "") for pod in pods)
+def _unsteady(state: RollState, pods: Sequence[RollPod]) -> Wait:
+    if failed := [(pod.name, pod.problem) for pod in pods if pod.problem]:
+        return _halted(cures.listed(failed))
+    late = [pod for pod in pods if state.awaited_s.get(pod.member_id, 0.0) >= LATE_S_MIN]
+    listed = ", ".join(
+        pod.name + (f" ({pod.reason})" if pod.reason else "") for pod in late or pods
+    )
+    if late:
+        return _halted(f"{listed} has not been ready for {_LATE}; see the container's log")
     message = f"waits for {listed} to be ready and to catch up"
     return Wait(Problem(reason=reasons.POD_STARTING, message=message))
+
+
+def _halted(why: str) -> Wait:
+    message = f"no further pod is replaced until these are ready or the spec changes: {why}"
+    return Wait(Problem(reason=ROLL_HALTED, message=message))
 
 
 def _hand_over(state: RollState, leader: RollPod) -> Step:
