@@ -1,18 +1,21 @@
 """What a roller waits for and says, against a fake group."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from dledger_kube.objects import group
+from dledger_kube.objects import group, pod
 from dledger_kube.rolling_world import BAD, HUNG, RollingWorld
 from dledger_operator.api_objects import CreationFailure, PodView
 from dledger_operator.behaviours.report.event_recorder import EventNote
+from dledger_operator.behaviours.rolls.readiness import LastProblems
 from dledger_operator.behaviours.rolls.roll import Roller
 from dledger_operator.clients.errors import RefusedError
 from dledger_operator.observed_state import Membership
 from dledger_operator.problem import Problem
+from dledger_operator.spec.revision import Revision
 
 
 class Rolling:
@@ -194,6 +197,46 @@ async def test_a_replaced_pod_that_runs_and_never_serves_halts_the_roll_after_fi
     rolling.world.image = "node:3"
     await rolling.step()
     assert (rolling.reason, rolling.replaced()) == ("PodStarting", [2, 2])
+
+
+async def test_a_pod_that_crashes_again_and_again_halts_the_roll_once_until_it_serves() -> None:
+    """Its container runs for a moment between two back-offs of the kubelet."""
+    rolling = Rolling()
+    rolling.world.image = f"{HUNG}:2"
+    await rolling.step(5.0)
+    told = []
+    for number in range(6):
+        rolling.world.pods[2].down = number % 2 == 0
+        await rolling.step(5.0)
+        told.append(rolling.reason)
+
+    assert told == ["RollHalted"] * 6
+    assert rolling.roller.problem is not None
+    assert "flights-2: ImagePullBackOff" in rolling.roller.problem.message
+    assert [each.reason for each in rolling.events].count("RollHalted") == 1
+
+    rolling.world.pods[2].image, rolling.world.image = "node:2", "node:2"
+    await rolling.steps(2, passing_s=10.0)
+    assert rolling.replaced() == [2, 1]
+
+
+def test_why_a_pod_did_not_start_counts_until_it_is_ready_or_the_revision_changes() -> None:
+    new, newer = (Revision(parts={"image": each}) for each in ("node:2", "node:3"))
+    crashed = Problem(reason="CrashLoopBackOff", message="back-off 10s")
+    runs, problems = pod(2, revision=new, ready=False), LastProblems()
+
+    def problem_of(view: PodView, wanted: Revision = new) -> Problem | None:
+        return problems.observe([view], wanted)[0].problem
+
+    assert problem_of(replace(runs, problem=crashed)) == crashed
+    assert problem_of(runs) == crashed
+    assert problem_of(replace(runs, uid="the next pod")) is None
+    assert problem_of(replace(runs, problem=crashed)) == crashed
+    assert problem_of(replace(runs, ready=True)) is None
+    assert problem_of(runs) is None
+    assert problem_of(replace(runs, problem=crashed)) == crashed
+    assert problem_of(runs, newer) is None
+    assert problem_of(runs) is None
 
 
 async def test_a_pod_that_was_not_ready_before_its_replacement_has_its_time_to_start() -> None:

@@ -127,7 +127,8 @@ class RollingWorld:
 
     def _view(self, ordinal: int) -> PodView:
         found, ready = self.pods[ordinal], self.serves(ordinal) and self.leader is not None
-        problem = Problem(reason="ImagePullBackOff", message=found.image)
+        message = f"{found.image}: back-off {self.now_s:g}s"  # it grows with each attempt
+        problem = Problem(reason="ImagePullBackOff", message=message)
         return pod(
             ordinal,
             uid=found.uid,

@@ -1,14 +1,17 @@
-"""Measures for how long pods have run, been ready or been awaited, by the operator's own clock.
+"""Measures for how long pods have run, been ready or been awaited, by the operator's own clock, and
+remembers their last problems.
 
 The API server's and the kubelets' clocks may differ from the operator's, so their times of day say
 nothing about how long ago something was. They only show whether the readiness has changed.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias
 
 from dledger_operator.api_objects import PodView
+from dledger_operator.problem import Problem
 from dledger_operator.spec.revision import Revision
 
 State: TypeAlias = tuple[bool, bool, datetime | None]
@@ -57,3 +60,21 @@ class Awaited:
         awaited = {*voters, *(pod.member_id for pod in pods)} - others
         self._since_s = {each: self._since_s.get(each, now_s) for each in awaited}
         return {each: now_s - since_s for each, since_s in self._since_s.items()}
+
+
+class LastProblems:
+    """Why the pods of a revision did not start, until they are ready.
+
+    A container that crashes again and again runs for a moment between two back-offs of the kubelet,
+    which reports no problem then.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Problem] = {}
+
+    def observe(self, pods: Sequence[PodView], wanted: Revision) -> list[PodView]:
+        """Return the pods, each one of the revision `wanted` with the last problem that it had."""
+        new = [pod for pod in pods if pod.revision == wanted and not pod.ready]
+        found = {pod.uid: pod.problem or self._known.get(pod.uid) for pod in new}
+        self._known = {uid: problem for uid, problem in found.items() if problem}
+        return [replace(pod, problem=self._known.get(pod.uid, pod.problem)) for pod in pods]

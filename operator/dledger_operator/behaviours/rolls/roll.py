@@ -20,7 +20,7 @@ from dledger_operator.behaviours.members.leader_client import TransferClient
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.report.number_changes import without_numbers
 from dledger_operator.behaviours.rolls.pods_to_roll import refused_pods, roll_state
-from dledger_operator.behaviours.rolls.readiness import Awaited, Readiness
+from dledger_operator.behaviours.rolls.readiness import Awaited, LastProblems, Readiness
 from dledger_operator.behaviours.rolls.roll_steps import (
     ELECTIONS_MIN,
     LEADERLESS_S_MIN,
@@ -101,11 +101,13 @@ class Roller:
         self._retry_at_s = 0.0
         self._readiness = Readiness()
         self._awaited = Awaited()
+        self._problems = LastProblems()
         self._lasting = Lasting(clock)
         self._proven = ""
         """The revision of which all voters were ready at once; empty before that."""
         self._rolling = ""
-        self._halted = ""
+        self._halted: object = None
+        """The last halt that an Event has told."""
         self._refused = ""
         self.problem: Problem | None = None
         """What the next step waits for."""
@@ -121,7 +123,7 @@ class Roller:
 
     def wait(self, problem: Problem | None) -> None:
         """Take no step now, because of `problem`."""
-        self.problem, self._halted = problem, ""
+        self.problem, self._halted = problem, None
 
     async def run_once(
         self,
@@ -150,7 +152,8 @@ class Roller:
             self.wait(None)
             return self._lasting.pause_s(existing and (existing.uid, existing.revision))
         listed = await self._api.member_pods(group.namespace, group.name)
-        pods = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
+        members = [pod for pod in listed if is_member(pod, group.name, {existing.uid})]
+        pods = self._problems.observe(members, wanted)
         since_s = self._readiness.observe(pods, self._clock())
         awaited_s = self._awaited.observe(pods, wanted, membership.voters, self._clock())
         current = all(pod.revision == wanted for pod in pods) and not begins
@@ -180,7 +183,7 @@ class Roller:
             awaited_s=awaited_s,
         )
         if current:
-            self._wait(group, unproven(state))
+            self._wait(group, unproven(state), pods, wanted)
         elif closed and state.led:
             self.wait(closed)
         else:
@@ -207,7 +210,7 @@ class Roller:
     ) -> None:
         step = next_step(state)
         if step is None or isinstance(step, Wait):
-            self._wait(group, step)
+            self._wait(group, step, pods, wanted)
         elif isinstance(step, ReplacePod):
             self.problem = None
             pod = next(each for each in pods if each.uid == step.uid)
@@ -268,25 +271,26 @@ class Roller:
         )
         self._record(group, NORMAL, reasons.LEADERSHIP_MOVED, message)
 
-    def _wait(self, group: Group, step: Wait | None) -> None:
+    def _wait(
+        self, group: Group, step: Wait | None, pods: Sequence[PodView], wanted: Revision
+    ) -> None:
+        """Record why no step is taken. A halt is told once, however often its message changes."""
         self.problem = step.problem if step else None
-        self._note_halt(group, step)
+        if step is None or step.reason not in (ROLL_HALTED, reasons.STALLED):
+            return
+        halt = (step.reason, wanted, {pod.uid for pod in pods})
+        if self._halted != halt:
+            self._halted = halt
+            self._record(group, WARNING, step.reason, step.message)
 
     def _done(self, group: Group, wanted: Revision) -> None:
-        self.problem, self._halted, self._failures = None, "", 0
+        self.problem, self._halted, self._failures = None, None, 0
         self._lasting.forget()
         self._proven = wanted.name
         if self._rolling == wanted.name:
             self._rolling = ""
             message = f"every pod is of revision {wanted.name}"
             self._record(group, NORMAL, ROLL_COMPLETED, message)
-
-    def _note_halt(self, group: Group, step: Wait | None) -> None:
-        if step is None or step.reason not in (ROLL_HALTED, reasons.STALLED):
-            self._halted = ""
-        elif self._halted != step.message:
-            self._halted = step.message
-            self._record(group, WARNING, step.reason, step.message)
 
     def _record(self, group: Group, severity: str, reason: str, message: str) -> None:
         logger.info("%s/%s: %s", group.namespace, group.name, message)
