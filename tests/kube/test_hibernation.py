@@ -3,13 +3,16 @@
 The code is the operator's; the StatefulSet and the members are fake.
 """
 
+import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
 
-from dledger_kube.objects import NOW, group, member, membership, observed_group, pod
+from dledger_kube.objects import NOW, group, group_body, member, membership, observed_group, pod
+from dledger_kube.replace_world import ReplaceWorld, replace_body
 from dledger_kube.scaling_world import ScalingWorld
 from dledger_operator import names
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
@@ -17,7 +20,7 @@ from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import next_step
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.steps import SetPods, Wait
-from dledger_operator.clients.errors import ConflictError
+from dledger_operator.clients.errors import ConflictError, MemberSilentError
 from dledger_operator.conditions import degraded, progressing, quorum_healthy, ready
 from dledger_operator.observed_state import Membership, ObservedGroup
 
@@ -226,3 +229,60 @@ def test_a_member_that_is_stopping_has_until_its_kubelet_would_have_killed_it() 
 
     assert (verdict.holds, verdict.reason) == (True, "Hibernating")
     assert verdict.message == "the group is to hibernate; flights-2 has not ended yet"
+
+
+def sleepy(hibernate: bool) -> dict[str, Any]:
+    return group_body({"hibernate": hibernate})
+
+
+async def would_hibernate(world: ReplaceWorld) -> bool:
+    """Return whether scaling would remove all pods now."""
+    answers = {}
+    for number, each in enumerate(world.members):
+        with contextlib.suppress(MemberSilentError):
+            answers[each] = await world.status_of(f"127.0.0.{number + 1}")
+    state = replace(ScalingWorld(hibernate=True, leader=world.leader).state(), answers=answers)
+    return next_step(state) == SetPods(replicas=0)
+
+
+async def test_a_replacement_that_has_removed_a_volume_ends_before_the_group_hibernates() -> None:
+    """Hibernation waits for the member whose volume is gone, so the replacement must not wait."""
+    world = ReplaceWorld.of(3)
+    world.members["n2"].lose()
+    world.objects["renew-uid"] = replace_body()
+    worker = world.worker("renew-uid")
+    while not world.deleted:
+        await worker._run_once()
+    world.group = sleepy(hibernate=True)
+
+    for _ in range(TURNS_MAX):
+        assert worker.ended() or not await would_hibernate(world)
+        if worker.ended():
+            break
+        world.pass_time(1)
+        await worker._run_once()
+
+    assert world.outcome("renew-uid") == ("Succeeded", "Replaced")
+    assert await would_hibernate(world)
+
+
+async def test_a_replacement_in_a_group_that_has_fallen_asleep_waits_until_it_wakes() -> None:
+    """The member has come back for a moment, so that all voters were ready."""
+    world = ReplaceWorld.of(3)
+    world.members["n2"].lose()
+    world.objects["renew-uid"] = replace_body()
+    worker = world.worker("renew-uid")
+    while not world.deleted:
+        await worker._run_once()
+    world.group, world.asleep = sleepy(hibernate=True), True
+    world.pass_time(1)
+    await worker._run_once()
+    assert world.outcome("renew-uid")[1] == "Hibernated"
+
+    world.group, world.asleep = sleepy(hibernate=False), False
+    for _ in range(TURNS_MAX):
+        if not worker.ended():
+            world.pass_time(1)
+            await worker._run_once()
+
+    assert world.outcome("renew-uid") == ("Succeeded", "Replaced")

@@ -111,6 +111,8 @@ class ReplaceWorld(OneOffWorld):
     """Whether members that are whole elect a leader."""
     changing: bool = False
     """Whether a change of members is not committed yet."""
+    asleep: bool = False
+    """Whether the StatefulSet is to have no pods."""
     deleted: list[str] = field(default_factory=list)
     """The uids of the claims that the operator has deleted."""
     deletions: list[Deletion] = field(default_factory=list)
@@ -149,7 +151,9 @@ class ReplaceWorld(OneOffWorld):
             member.has_pod = member.pod_leaving = False
         if member.claim_leaving and not member.has_pod:
             member.has_claim = member.claim_leaving = False
-        if not member.has_pod and not member.claim_leaving:
+        if self.asleep:
+            member.has_pod = False
+        elif not member.has_pod and not member.claim_leaving:
             member.has_pod, member.serial = True, member.serial + 1
             if not member.has_claim:
                 member.has_claim, member.claim_serial = True, member.claim_serial + 1
@@ -170,7 +174,8 @@ class ReplaceWorld(OneOffWorld):
         """Get the StatefulSet."""
         view = StatefulSetView(
             namespace=namespace, name=name, uid=STATEFUL_SET_UID, resource_version="1",
-            replicas=len(self.members), first_voters=len(self.members), identity="",
+            replicas=0 if self.asleep else len(self.members), first_voters=len(self.members),
+            identity="",
             volume_claim_templates=[],
         )  # fmt: skip
         return cast("StatefulSetView", self.request(lambda: view))

@@ -102,6 +102,7 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
         pods = now.pods if now else ()
         answers = observe.by_member(pods, now.answers if now else {})
         made = now.stateful_set if now else None
+        hibernate = now is not None and now.group.hibernate
         pod = next((pod for pod in pods if pod.member_id == request.member), None)
         return ReplaceState(
             request=request,
@@ -113,7 +114,8 @@ class ReplaceWorker(SteppedWorker[ReplaceRequest]):
             group_exists=now is not None,
             group_invalid=now.invalid if now else "",
             paused=now.group.paused if now else False,
-            hibernate=now.group.hibernate if now else False,
+            hibernate=hibernate,
+            asleep=hibernate and not (made and made.replicas),
             has_stateful_set=made is not None and not made.leaving,
             staying=now.group.member_ids if now else (),
             pod=pod,

@@ -63,6 +63,8 @@ class ReplaceState:
     """Why the group's spec is invalid; empty if it is not."""
     paused: bool
     hibernate: bool
+    asleep: bool
+    """Whether the group is to hibernate and its StatefulSet makes no pods."""
     has_stateful_set: bool
     """Whether the group's StatefulSet exists, and is not being deleted."""
     staying: Sequence[str]
@@ -181,7 +183,8 @@ def _after_removal(state: ReplaceState) -> Step:
         return End(succeeded=False, reason=MEMBER_LEAVING, message=message)
     if state.paused:
         return Wait(Problem(reason=reasons.PAUSED, message="spec.paused is true; resume the group"))
-    if state.hibernate:
+    # Until then, hibernation waits for this member to be ready.
+    if state.asleep:
         message = "spec.hibernate is true; wake the group"
         return Wait(Problem(reason=reasons.HIBERNATED, message=message))
     if pod := _pod_in_the_way(state):
