@@ -319,3 +319,24 @@ async def test_refused_owners_of_a_claim_are_reported_and_stop_nothing() -> None
     assert outcome.problem is None
     assert outcome.warning is not None
     assert "forbidden" in outcome.warning.message
+
+
+async def test_volumes_grow_although_a_child_cannot_be_applied() -> None:
+    """A volume that is full stops the group; a Service that cannot be written does not."""
+    grown = []
+
+    class Failing(Applied):
+        async def apply(self, manifest: Manifest) -> None:
+            raise UnavailableError("a webhook does not answer")
+
+        async def grow_volume_claim(self, *of: object) -> None:
+            grown.append(of)
+
+    claim = replace(unowned_claim(), requested="10Gi", capacity="10Gi")
+    api = Failing(made(claims("10Gi")), claims=[claim])
+    spec = {"storage": {"size": "20Gi"}}
+
+    with pytest.raises(UnavailableError):
+        await reconcile(api, group_body(spec), IMAGES, now=NOW, led=True, voters=3)
+
+    assert grown == [(claim, "20Gi", None)]
