@@ -20,6 +20,7 @@ from dledger_operator.behaviours.volumes.growth import (
     growths,
     of_members,
     volume_use,
+    why_full,
 )
 from dledger_operator.clients.errors import ConflictError, KubeError, RefusedError
 from dledger_operator.problem import Problem
@@ -240,6 +241,43 @@ def test_a_growth_that_kubernetes_cannot_carry_out_is_stalled() -> None:
     assert both is not None
     assert both.reason == "Stalled"
     assert "data-flights-1 has 10Gi of 20Gi: ControllerResizeInfeasible" in both.message
+
+
+def why(seen: VolumeClaimView, asked: Group, told: VolumeUse | None = None) -> str:
+    found = why_full(asked.storage, seen, told or use(FULL, is_full=True), NOW)
+    assert found is None or found.reason == "VolumeFull"
+    return found.message if found else ""
+
+
+def test_a_full_volume_that_may_not_grow_now_says_when_it_does_and_what_to_do() -> None:
+    cooling = claim(grown_at=NOW - timedelta(minutes=15))
+
+    assert why(cooling, of("10Gi", AUTO)) == (
+        "volume claim data-flights-0 is full; it has 10Gi, and grows again at "
+        "2026-01-01T00:45:00Z, after spec.storage.autoGrow.coolDown; to make room now, raise "
+        "spec.storage.size"
+    )
+
+
+def test_a_full_volume_that_has_its_maximum_says_so_and_what_to_do() -> None:
+    large = claim(requested="22Gi", grown_at=NOW - timedelta(minutes=15))
+
+    assert why(large, of("10Gi", AUTO)) == (
+        "volume claim data-flights-0 is full; it has 22Gi, and grows no further by itself than "
+        "spec.storage.autoGrow.maxSize; raise maxSize, or let spec.log.retention remove old "
+        "segments"
+    )
+
+
+def test_a_full_volume_that_grows_or_that_nobody_lets_grow_is_explained_elsewhere() -> None:
+    cooling = claim(grown_at=NOW - timedelta(minutes=15))
+
+    assert why(claim(), of("10Gi", AUTO)) == ""
+    assert why(claim(requested="15Gi"), of("10Gi", AUTO)) == "", "it lacks what is asked for"
+    assert why(cooling, of("15Gi", AUTO)) == "", "the spec asks for more"
+    assert why(cooling, of("10Gi")) == ""
+    assert why(replace(cooling, capacity=""), of("10Gi", AUTO)) == ""
+    assert why(cooling, of("10Gi", AUTO), use(FULL)) == "", "it is not full yet"
 
 
 class Claims:

@@ -1,9 +1,11 @@
 """Judging the members of a group by what was read."""
 
+from dataclasses import replace
+
 import pytest
 
-from dledger_formats.http.status import NodeStatus
-from dledger_kube.objects import group, membership, node_status, pod
+from dledger_formats.http.status import NodeStatus, StorageState
+from dledger_kube.objects import NOW, group, membership, node_status, pod
 from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.problem import Problem
@@ -83,6 +85,24 @@ def test_a_problem_of_the_volume_claim_takes_precedence_over_the_waiting_pods() 
 
     assert problem is not None
     assert problem.reason == "VolumePending"
+
+
+def test_a_full_volume_that_may_not_grow_is_a_problem_of_its_member() -> None:
+    auto = {"step": "5Gi", "maxSize": "20Gi"}
+    grows = group(storage={"size": "10Gi", "autoGrow": auto})
+    full = VolumeClaimView(
+        name="data-flights-0", ordinal=0, first_voters=3, identity="", leaving=False, problem=None,
+        requested="20Gi", capacity="20Gi",
+    )  # fmt: skip
+    answer = node_status(ready=False, reason="the volume is full", storage=StorageState.FULL)
+    reads = MemberReads([pod(0)], [full], {"uid-0": answer})
+
+    problem = MemberJudge(grows, membership(), now=NOW).members(reads)[0].problem
+    paused = MemberJudge(replace(grows, paused=True), membership(), now=NOW).members(reads)[0]
+
+    assert problem is not None
+    assert problem.reason == "VolumeFull"
+    assert paused.problem is None, "nothing grows, and Paused says so"
 
 
 def test_a_groups_own_role_values_are_translated() -> None:

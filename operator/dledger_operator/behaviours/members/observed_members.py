@@ -9,6 +9,7 @@ from dledger_operator import names, reasons
 from dledger_operator.api_objects import CreationFailure, PodView, VolumeClaimView
 from dledger_operator.behaviours.members import stuck_pods
 from dledger_operator.behaviours.members.settings_in_force import WantedSettings
+from dledger_operator.behaviours.volumes.growth import VolumeUse, why_full
 from dledger_operator.observed_state import Membership, ObservedMember
 from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
@@ -56,8 +57,9 @@ class MemberJudge:
         node_ready: Callable[[str], bool | None] = lambda _: None,
     ) -> None:
         """Create a judge. `wanted` is the revision that the spec asks for; None while it is not
-        known. `not_live` is as in `WantedSettings`. `now` decides whether a pod should have ended.
-        `node_ready` returns whether the Node of a name is Ready; None if it is not known.
+        known. `not_live` is as in `WantedSettings`. `now` decides whether a pod should have ended
+        and whether a volume may grow. `node_ready` returns whether the Node of a name is Ready;
+        None if it is not known.
         """
         self._group = group
         self._membership = membership
@@ -130,7 +132,16 @@ class MemberJudge:
                 return late
         if pod is None and parts.failure:
             return Problem(reason=reasons.FAILED_CREATE, message=parts.failure.message)
-        return claim.problem if claim and claim.problem else pod.problem if pod else None
+        found = claim.problem if claim and claim.problem else pod.problem if pod else None
+        return found or self._full_volume(claim, parts.status)
+
+    def _full_volume(
+        self, claim: VolumeClaimView | None, status: NodeStatus | None
+    ) -> Problem | None:
+        """Return why a member's full volume does not grow; None if it is not full, or grows."""
+        if claim is None or status is None or self._now is None or self._group.paused:
+            return None
+        return why_full(self._group.storage, claim, VolumeUse.of(status), self._now)
 
 
 def _danger(pod: PodView | None, claim: VolumeClaimView | None) -> Problem | None:

@@ -7,8 +7,8 @@ restart of their pods: a file system grows while it is mounted.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, Self
 
 from dledger_formats.http.status import NodeStatus, StorageState
 from dledger_operator import names, reasons
@@ -17,9 +17,10 @@ from dledger_operator.problem import Problem
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.quantities import volume_bytes
 from dledger_operator.spec.shape import Shape
-from dledger_operator.spec.storage import Storage
+from dledger_operator.spec.storage import AutoGrow, Storage
 
 GROWING: Final = "VolumeGrowing"
+VOLUME_FULL: Final = "VolumeFull"
 _SIZE_TOLERANCE: Final = 0.9
 """A file system shows less than the size of its volume; a much smaller one has not grown yet."""
 _JOURNAL_BYTES: Final = 64 << 20
@@ -36,6 +37,15 @@ class VolumeUse:
     """Whether the member has no room for more entries, which may be at any usage: a volume with
     less room than a segment is full, and so is one above `disk.fullPercent`.
     """
+
+    @classmethod
+    def of(cls, answer: NodeStatus) -> Self:
+        """Return what a member reports."""
+        return cls(
+            size_bytes=answer.volume_size_bytes,
+            available_bytes=answer.volume_available_bytes,
+            is_full=answer.storage is StorageState.FULL,
+        )
 
     @property
     def used_percent(self) -> float:
@@ -133,21 +143,52 @@ def _grown_by_itself(
     least_bytes = _SIZE_TOLERANCE * min(_bytes(claim.requested), capacity) - _JOURNAL_BYTES
     if use.size_bytes < least_bytes:
         return 0  # the member has not seen the last growth yet
-    if claim.grown_at and 0 <= (now - claim.grown_at).total_seconds() < rule.cool_down_s:
+    if _cools_until(rule, claim, now):
         return 0
     # A provider may give more than asked for, and Kubernetes ignores a request below that.
     return min(rule.max_bytes, capacity + rule.step_bytes)
+
+
+def _cools_until(rule: AutoGrow, claim: VolumeClaimView, now: datetime) -> datetime | None:
+    """Return when the cool-down after the last growth of a claim ends; None if it has ended."""
+    if claim.grown_at is None or claim.grown_at > now:
+        return None
+    until = claim.grown_at + timedelta(seconds=rule.cool_down_s)
+    return until if now < until else None
+
+
+def why_full(
+    storage: Storage, claim: VolumeClaimView, use: VolumeUse, now: datetime
+) -> Problem | None:
+    """Return why a full volume does not grow by itself now, and what to do about it. None if it is
+    not full, or is to grow, or never grows by itself.
+    """
+    rule, capacity = storage.auto_grow, _bytes(claim.capacity)
+    if rule is None or not (use.is_full and capacity) or is_growing(claim):
+        return None
+    if _bytes(claim.requested) < storage.size_bytes:
+        return None
+    message = f"volume claim {claim.name} is full; it has {claim.capacity}, and grows "
+    if capacity >= rule.max_bytes:
+        message += (
+            "no further by itself than spec.storage.autoGrow.maxSize; raise maxSize, or let "
+            "spec.log.retention remove old segments"
+        )
+    elif until := _cools_until(rule, claim, now):
+        message += (
+            f"again at {names.timestamp(until)}, after spec.storage.autoGrow.coolDown; to make "
+            "room now, raise spec.storage.size"
+        )
+    else:
+        return None
+    return Problem(reason=VOLUME_FULL, message=message)
 
 
 def volume_use(pods: Sequence[PodView], answers: Mapping[str, NodeStatus]) -> dict[str, VolumeUse]:
     """Return by claim name how full volumes are, as members report. `answers` are by pod uid."""
     reports = ((pod, answers.get(pod.uid)) for pod in pods if not pod.leaving)
     return {
-        names.volume_claim(pod.name): VolumeUse(
-            size_bytes=answer.volume_size_bytes,
-            available_bytes=answer.volume_available_bytes,
-            is_full=answer.storage is StorageState.FULL,
-        )
+        names.volume_claim(pod.name): VolumeUse.of(answer)
         for pod, answer in reports
         if answer is not None
     }
