@@ -219,3 +219,14 @@ async def test_another_member_that_is_not_ready_is_written_at_once() -> None:
 
     lost = (member(0, ready=False, reason="n1 is silent"), member(1), member(2, ready=False))
     assert await written.report(observed_group(members=lost), after_s=1.0) == 1
+
+
+async def test_a_member_that_joined_a_second_time_is_written_at_once() -> None:
+    """Only a number changes, but an Event is recorded at each report until it is written."""
+    written, joined = Written(), [node_status("n2", joined_index=each) for each in (7, 9)]
+    first, second = (
+        observed_group(members=(member(0), member(1), member(2, status=each))) for each in joined
+    )
+    await written.report(first)
+
+    assert await written.report(second, after_s=1.0) == 1
