@@ -8,6 +8,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from dledger_compaction.programs import Run
+
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that starts a Spark session, so that `-m spark` selects it."""
@@ -32,3 +34,13 @@ def plain(spark: "SparkSession") -> "SparkSession":
     session = spark.newSession()
     session.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     return session
+
+
+@pytest.fixture
+def run(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> "Run":
+    """Run the program in this process, on the session that has started already."""
+    from dledger_compaction.programs import running_on
+
+    return running_on(spark.sparkContext, monkeypatch, capsys)

@@ -21,7 +21,7 @@ from dledger_audit.compaction.compact import compact, plan
 from dledger_audit.compaction.copies import ask
 from dledger_audit.compaction.live import SparkLive
 from dledger_audit.main import main
-from dledger_compaction.folders import COUNT, folders, places
+from dledger_compaction.folders import COUNT, compact_arguments, folders, places
 from dledger_compaction.model import key_history
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import ExitCode
@@ -33,11 +33,6 @@ from dledger_logs.serve import served
 from dledger_logs.write import write_log
 from pyspark_dledger.copies import RefusedError
 from pyspark_dledger.pace import CREDIT_S_MAX
-
-
-def compact_arguments(logs: dict[str, Log], archive: Path) -> list[str]:
-    members = [word for place in places(logs) for word in ("--member", place)]
-    return ["compact", "--group", "g", *members, "--decoder", "kv", "--archive", str(archive)]
 
 
 @pytest.mark.spark

@@ -1,23 +1,19 @@
 """Archives and histories in a Hadoop file system, through Spark: here the one of local files."""
 
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dledger_audit import main as audit_program
 from dledger_audit.compaction import archive as archives
-from dledger_audit.compaction import command as compaction_program
 from dledger_audit.compaction import hadoop_archive
 from dledger_audit.compaction.archive import Archive
 from dledger_audit.hadoop import HadoopError, HadoopFolder
-from dledger_audit.main import main
 from dledger_audit.places import HADOOP_LOCK_FILE, LOCK_FILE, folder, is_uri
 from dledger_audit.renewed_lock import RenewedLock
 from dledger_compaction.model import key_history
+from dledger_compaction.programs import Run
 from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.audit import AuditSummary, ExitCode, Verdict
 from dledger_formats.log.archives import INFO_FILE
@@ -29,25 +25,6 @@ from pyspark_dledger.copies import RefusedError
 
 pytestmark = pytest.mark.spark
 COUNT = 500
-Run: TypeAlias = Callable[..., tuple[int, str, str]]
-"""Runs the program; returns its exit code, and what it wrote to its two outputs."""
-
-
-@pytest.fixture
-def run(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Run the program in this process, on the session that has started already."""
-    for module in (audit_program, compaction_program):
-        monkeypatch.setattr(module, "started", lambda *_: nullcontext(spark.sparkContext))
-    monkeypatch.setattr(compaction_program, "session", lambda _: nullcontext(spark.sparkContext))
-
-    def program(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return program
 
 
 def group(folder: Path, count: int) -> dict[str, Log]:

@@ -22,9 +22,9 @@ from pyspark.sql import functions as sql
 
 from dledger_audit.compaction.decision import Rule, mark_of
 from dledger_formats.log import disk
-from pyspark_dledger.copies import Copy
-from pyspark_dledger.intact import Reader, Slice
-from pyspark_dledger.keys import Decoder, decoder
+from pyspark_dledger.copies import Copy, RefusedError
+from pyspark_dledger.intact import NoIntactCopyError, Reader, Slice
+from pyspark_dledger.keys import Decoder, DecoderError, decoder
 from pyspark_dledger.layout import Bools, Longs
 from pyspark_dledger.plan import in_order
 
@@ -34,6 +34,10 @@ KEYS_PER_PARTITION: Final = 1 << 20
 WORD_BITS: Final = 64
 _WITH_KEY: Final = b"\1"
 _WITHOUT_KEY: Final = struct.Struct(">bq")
+LOST_MARK: Final = -2
+"""The mark of a row that says why a part was not read; it is even, so that it stays."""
+_LOST: Final = struct.Struct(">bq")
+"""What precedes the reason in its key: 2, and the first index of the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,10 @@ class LivePass(Protocol):
     """Decides which entries stay."""
 
     def live(self, parts: Sequence[Part], decoder_name: str, rule: Rule) -> LiveEntries:
-        """Read the parts, which follow each other and end at the clean point."""
+        """Read the parts, which follow each other and end at the clean point.
+
+        Raises RefusedError if an entry is intact on no copy, or its decoder failed.
+        """
         ...
 
 
@@ -86,11 +93,21 @@ def marks(entries: Slice, decode: Decoder) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=MARKS_SCHEMA)
 
 
-def marks_of_part(part: Part, decode: Decoder) -> Iterator[pa.RecordBatch]:
-    """Yield the marks of a part, as one task reads it."""
-    with Reader() as reader:
-        for entries in reader.read(part.copies, part.first_index, part.last_index):
-            yield marks(entries, decode)
+def marks_of_part(part: Part, decoder_name: str) -> Iterator[pa.RecordBatch]:
+    """Yield the marks of a part, as one task reads it.
+
+    An error of a task would reach the driver as a traceback, and other tasks of Spark would try
+    again what cannot succeed. So a row says why the rest of the part was not read.
+    """
+    try:
+        decode = decoder(decoder_name)
+        with Reader() as reader:
+            for entries in reader.read(part.copies, part.first_index, part.last_index):
+                yield marks(entries, decode)
+    except (NoIntactCopyError, DecoderError) as lost:
+        key = _LOST.pack(2, part.first_index) + str(lost).encode()
+        columns = [pa.array([key], pa.binary()), pa.array([LOST_MARK], pa.int64())]
+        yield pa.RecordBatch.from_arrays(columns, schema=MARKS_SCHEMA)
 
 
 def divided(parts: Sequence[Part], entries_max: int | None = None) -> list[Part]:
@@ -111,7 +128,12 @@ def divided(parts: Sequence[Part], entries_max: int | None = None) -> list[Part]
 
 
 def words_of(first_index: int, last_index: int, table: pa.Table) -> LiveEntries:
-    """Return the bits from rows of (word, bits), of which each word occurs once."""
+    """Return the bits from rows of (word, bits, lost), of which each word occurs once.
+
+    Raises RefusedError if a part was not read; `lost` is then the key of the row that says so.
+    """
+    if lost := table["lost"].drop_null().to_pylist():
+        raise RefusedError(min(lost)[_LOST.size :].decode())
     words = np.zeros((last_index - first_index) // WORD_BITS + 1, np.uint64)
     words[table["word"].to_numpy()] = table["bits"].to_numpy().view(np.uint64)
     return LiveEntries(first_index, words)
@@ -130,10 +152,9 @@ class SparkLive:
         tasks = divided(parts, self.entries_max)
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            decode = decoder(decoder_name)
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from marks_of_part(tasks[number], decode)
+                    yield from marks_of_part(tasks[number], decoder_name)
 
         partitions = max(4, (last_index - first_index) // KEYS_PER_PARTITION)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -144,9 +165,13 @@ class SparkLive:
         at = sql.shiftright("mark", 1) - sql.lit(first_index)
         words = (
             last.where(is_kept)
-            .select(sql.shiftright(at, 6).alias("word"), (at % WORD_BITS).cast("int").alias("bit"))
-            .selectExpr("word", "shiftleft(1L, bit) AS bits")
+            .select(
+                sql.shiftright(at, 6).alias("word"),
+                (at % WORD_BITS).cast("int").alias("bit"),
+                sql.when(mark == LOST_MARK, sql.col("key")).alias("lost"),
+            )
+            .selectExpr("word", "shiftleft(1L, bit) AS bits", "lost")
             .groupBy("word")
-            .agg(sql.bit_or("bits").alias("bits"))
+            .agg(sql.bit_or("bits").alias("bits"), sql.min("lost").alias("lost"))
         )
         return words_of(first_index, last_index, words.toArrow())

@@ -26,3 +26,9 @@ def folders(tmp_path: Path) -> dict[str, Log]:
 def places(logs: dict[str, Log]) -> list[str]:
     """Return the members and their folders, as the command line has them."""
     return [f"{member}={log.root}" for member, log in logs.items()]
+
+
+def compact_arguments(logs: dict[str, Log], archive: Path, decoder: str = "kv") -> list[str]:
+    """Return the command line that compacts these folders."""
+    members = [word for place in places(logs) for word in ("--member", place)]
+    return ["compact", "--group", "g", *members, "--decoder", decoder, "--archive", str(archive)]

@@ -13,6 +13,7 @@ from dledger_audit.compaction.archive import Archive
 from dledger_audit.compaction.compact import compact, plan
 from dledger_audit.compaction.decision import Rule
 from dledger_audit.compaction.live import (
+    LOST_MARK,
     MARKS_SCHEMA,
     LiveEntries,
     Part,
@@ -23,7 +24,6 @@ from dledger_audit.compaction.live import (
 from dledger_formats.http.status import Manifest
 from dledger_logs.layout import Log, manifest
 from pyspark_dledger.copies import Copy
-from pyspark_dledger.keys import decoder
 from pyspark_dledger.segments import WINDOW_BYTES
 
 
@@ -35,21 +35,31 @@ class LocalLive:
 
     def live(self, parts: Sequence[Part], decoder_name: str, rule: Rule) -> LiveEntries:
         """Decide which entries stay."""
-        decode = decoder(decoder_name)
         batches = [
             batch
             for part in divided(parts, self.entries_max)
-            for batch in marks_of_part(part, decode)
+            for batch in marks_of_part(part, decoder_name)
         ]
         rows = pa.Table.from_batches(batches, schema=MARKS_SCHEMA)
-        last = rows.group_by("key").aggregate([("mark", "max")])["mark_max"].to_numpy()
-        kept = np.array([mark // 2 for mark in last.tolist() if rule.keeps(mark)], np.int64)
-        at = kept - parts[0].first_index
+        last = rows.group_by("key").aggregate([("mark", "max")])
+        last = last.filter(pa.array(rule.keeps(mark) for mark in last["mark_max"].to_pylist()))
+        marks = last["mark_max"].to_numpy()
+        at = marks // 2 - parts[0].first_index
         bits = pa.table(
-            {"word": at >> 6, "bits": (np.uint64(1) << (at & 63).astype(np.uint64)).view(np.int64)}
+            {
+                "word": at >> 6,
+                "bits": (np.uint64(1) << (at & 63).astype(np.uint64)).view(np.int64),
+                "lost": pc.if_else(pa.array(marks == LOST_MARK), last["key"], None),
+            }
         )
-        words = bits.group_by("word").aggregate([("bits", "sum")])
-        table = pa.table({"word": words["word"], "bits": pc.cast(words["bits_sum"], pa.int64())})
+        words = bits.group_by("word").aggregate([("bits", "sum"), ("lost", "min")])
+        table = pa.table(
+            {
+                "word": words["word"],
+                "bits": pc.cast(words["bits_sum"], pa.int64()),
+                "lost": words["lost_min"],
+            }
+        )
         return words_of(parts[0].first_index, parts[-1].last_index, table)
 
 
