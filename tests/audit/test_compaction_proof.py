@@ -12,11 +12,13 @@ from dledger_audit.compaction.proof.verify import Sources, verify
 from dledger_compaction.faults import FAULTS, Sound
 from dledger_compaction.model import key_history, naive
 from dledger_compaction.runs import compacted, copies_of
+from dledger_formats.log import disk
 from dledger_logs import damage
 from dledger_logs.histories import small_shape
 from dledger_logs.layout import manifest
 from dledger_logs.read import read_log
 from dledger_logs.write import Entry, write_log
+from dledger_logs.zero_crcs import body_with_crc_0, channel_with_chain_crc_0
 from pyspark_dledger.copies import RefusedError
 
 SHAPE = small_shape()
@@ -73,6 +75,22 @@ def test_an_archive_of_a_random_history_has_no_finding(seed: int, tmp_path: Path
     assert archive is not None
 
     assert verify(archive, Sources(members=copies)).first == []
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_an_archive_with_a_checksum_that_is_computed_as_0_is_right(
+    is_chain: bool, tmp_path: Path
+) -> None:
+    history, body = key_history(300, 5), body_with_crc_0()
+    channel = channel_with_chain_crc_0(body, index=0, term=1, pos=0, seed=0) if is_chain else 0
+    history[0] = Entry(term=1, body=body, channel=channel)
+    log = write_log(tmp_path / "n0", history, SHAPE)
+    header = disk.unpack_header(log.entry_bytes(0), 0)
+    assert (header.body_crc, header.chain_crc == 0) == (0, is_chain)
+    archive = compacted(copies_of({"n0": log}), tmp_path / "a")
+    assert archive is not None
+
+    assert verify(archive, Sources(members=copies_of({"n0": log}))).first == []
 
 
 def test_a_removed_front_is_told_and_proven_with_the_archive_before(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dledger_logs import damage
 from dledger_logs.histories import TERM_ENTRIES, history, small_shape
 from dledger_logs.layout import Log, manifest
 from dledger_logs.write import Entry, Shape, write_log
+from dledger_logs.zero_crcs import body_with_crc_0
 from dledger_scan.local_audit import local_audit
 from dledger_scan.scanning import flags_of, scan_log
 from pyspark_dledger.layout import Flag
@@ -75,31 +76,11 @@ def test_terms_that_java_wrote_between_ours_are_sound(tmp_path: Path) -> None:
 
 def test_a_checksum_that_comes_out_as_0_covers_all_the_same(tmp_path: Path) -> None:
     """A body whose CRC-32 is 0, which the format stores as "not covered"."""
-    zero = _body_with_crc_0()
+    zero = body_with_crc_0()
     log = alone(tmp_path, changed(57, body=zero))
 
     assert disk.body_crc(zero) == 0
     assert flags_of(scan_log(log)) == dict.fromkeys(range(COUNT), Flag(0))
-
-
-def _body_with_crc_0() -> bytes:
-    """Solve the linear system: CRC-32 is affine in the four bytes."""
-    base = disk.body_crc(bytes(4))
-    columns = [disk.body_crc(struct.pack("<I", 1 << bit)) ^ base for bit in range(32)]
-    target, solution = base, 0
-    rows = [(column, 1 << bit) for bit, column in enumerate(columns)]
-    for bit in range(32):
-        pivot = next(row for row in rows if row[0] >> bit & 1)
-        rows = [
-            (value ^ pivot[0], used ^ pivot[1])
-            if value >> bit & 1 and (value, used) != pivot
-            else (value, used)
-            for value, used in rows
-            if (value, used) != pivot
-        ]
-        if target >> bit & 1:
-            target, solution = target ^ pivot[0], solution ^ pivot[1]
-    return struct.pack("<I", solution)
 
 
 def test_a_term_above_the_members_own_is_found(tmp_path: Path) -> None:

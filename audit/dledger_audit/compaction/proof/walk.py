@@ -86,10 +86,11 @@ class Walk:
             self._found.add("wrong_place", index, f"entry {header.index} is where {index} belongs")
         if header.pos != start + at:
             self._found.add("wrong_place", header.index, f"pos {header.pos}, not {start + at}")
-        if not header.chain_crc or (header.body_size and not header.body_crc):
+        body = record[disk.ENTRY_HEADER_SIZE :]
+        if not _is_covered(header, body, self._chain_crc):
             self._found.add("damaged", header.index, "no checksum covers the entry")
         self._chain_crc, self._next_index = header.chain_crc, header.index + 1
-        return ArchivedEntry(header, record[disk.ENTRY_HEADER_SIZE :])
+        return ArchivedEntry(header, body)
 
     def _check_end(self, fd: int, path: Path, at: int, blank: int, *, is_last: bool) -> None:
         """Check what follows the last record of a segment."""
@@ -134,6 +135,14 @@ class _Units:
                 return os.pread(file.fileno(), 1 << 20, inside)
         except OSError:
             return b""
+
+
+def _is_covered(header: EntryHeader, body: bytes, previous_chain_crc: int | None) -> bool:
+    """Return whether checksums cover an entry. A checksum that is 0 when computed does cover."""
+    has_chain_crc = header.chain_crc or (
+        previous_chain_crc is not None and not disk.chain_crc_of(header, previous_chain_crc)
+    )
+    return bool(has_chain_crc) and bool(header.body_crc or not disk.body_crc(body))
 
 
 def _unit_of(header: EntryHeader) -> bytes:
