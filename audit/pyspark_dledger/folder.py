@@ -7,7 +7,7 @@ entries may not be committed.
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -142,11 +142,19 @@ def _listed(folder: Path) -> tuple[list[_Segment], list[str]]:
         with contextlib.suppress(ValueError):
             starts[path] = disk.start_offset(path.name)
             sizes[path] = path.stat().st_size
-    whole = Counter(sizes.values()).most_common(1)
-    size = whole[0][0] if whole else 0
+    size = whole_length(sizes.values())
     segments = [(path, sizes[path]) for path, at in starts.items() if not size or at % size == 0]
     found = {path for path, _ in segments}
     return segments, [f"{folder.name}/{path.name}" for path in paths if path not in found]
+
+
+def whole_length(lengths: Iterable[int]) -> int:
+    """Return the length that most files have, or the greatest of those; 0 if all are empty.
+
+    A file that was cut short is shorter than a whole one.
+    """
+    counts = Counter(length for length in lengths if length)
+    return max(counts, key=lambda length: (counts[length], length), default=0)
 
 
 def _first_index(path: Path, size: int) -> int:

@@ -50,6 +50,22 @@ def test_a_segment_that_was_cut_short_is_listed(log: Log) -> None:
     assert found.data[0].size_bytes == 100
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_one_of_two_segments_that_was_cut_short_leaves_the_other_listed(
+    cut: int, tmp_path: Path
+) -> None:
+    log = write_log(tmp_path / "dledger-n0", history(60), small_shape())
+    assert len(log.segments) == 2
+    (log.root / "checkpoint").write_bytes(properties.encode({"committedIndex": 59, "endIndex": 59}))
+    with (log.root / disk.DATA_FOLDER / log.segments[cut]).open("r+b") as file:
+        file.truncate(100)
+
+    found = manifest_of(log.root)
+
+    assert found.foreign == []
+    assert [each.name for each in found.data] == log.segments
+
+
 def test_a_folder_without_entries_is_read_as_an_empty_log(log: Log, tmp_path: Path) -> None:
     """It tells that it holds nothing, unlike a member that is out of service."""
     empty = tmp_path / "dledger-n1"

@@ -6,12 +6,16 @@ from typing import Final
 
 from dledger_audit.compaction.decision import Said
 from dledger_audit.waiting import NO_WAITS, Waits
-from dledger_formats.http.status import identities_differ
+from dledger_formats.http.status import SegmentFile, identities_differ
+from dledger_formats.log import disk
 from pyspark_dledger.copies import Copy, RefusedError
 from pyspark_dledger.files import ReadError, UnauthorizedError
+from pyspark_dledger.folder import whole_length
 from pyspark_dledger.plan import check_names, in_order
 
 ASKED_AT_ONCE_MAX: Final = 16
+INDEX_FILE_BYTES: Final = 32 * 5 * 1024 * 1024
+"""The length of index files by default."""
 
 
 def said_of(copy: Copy) -> Said:
@@ -49,16 +53,27 @@ def ask(group: str, places: Mapping[str, str], waits: Waits = NO_WAITS) -> list[
 def sizes(copies: Sequence[Copy]) -> tuple[int, int]:
     """Return the length of the copies' data files, and of their index files, in bytes.
 
-    Raises RefusedError if they differ.
+    Files that were cut short do not count. Raises RefusedError if whole files have two lengths.
     """
-    data = {file.size_bytes for copy in copies for file in copy.manifest.data}
-    index = {file.size_bytes for copy in copies for file in copy.manifest.index}
-    if len(data) != 1 or len(index) > 1:
+    data = [file for copy in copies for file in copy.manifest.data]
+    index = [file for copy in copies for file in copy.manifest.index]
+    units = [file for file in index if file.size_bytes % disk.INDEX_UNIT_SIZE == 0]
+    return _length(data, "data"), _length(units, "index") or INDEX_FILE_BYTES
+
+
+def _length(files: Sequence[SegmentFile], kind: str) -> int:
+    """Return the length of whole files; 0 if all are empty.
+
+    No file is longer, and each begins at a multiple of it: otherwise, a member has another one.
+    """
+    length = whole_length(file.size_bytes for file in files)
+    starts = (disk.start_offset(file.name) for file in files)
+    lengths = sorted({file.size_bytes for file in files})
+    if length and (lengths[-1] > length or any(start % length for start in starts)):
         raise RefusedError(
-            f"the data files have the lengths {sorted(data)}, the index files {sorted(index)}; a "
-            "group has one length of each"
+            f"the {kind} files have the lengths {lengths}; a group has one length of {kind} files"
         )
-    return data.pop(), index.pop() if index else 32 * 5 * 1024 * 1024
+    return length
 
 
 def _copy(group: str, member: str, place: str, waits: Waits) -> Copy:
