@@ -12,7 +12,9 @@ from typing import Final, Self
 
 import numpy as np
 
+from dledger_formats.http.status import SegmentFile
 from dledger_formats.log import disk
+from pyspark_dledger.files import Window
 from pyspark_dledger.layout import HEADER, Bools, Bytes, Longs, Records
 
 WALK_ENTRIES_MAX: Final = 4096
@@ -128,6 +130,24 @@ def blank_size(view: Bytes) -> int:
         return 0
     magic, size = disk.BLANK_HEADER.unpack_from(view.data)
     return size if magic == disk.BLANK and size >= disk.BLANK_SIZE_MIN else 0
+
+
+def ends_with_blank(data: Window, at: int, file: SegmentFile, *, zeroed: bool) -> bool:
+    """Return whether a blank fills a file from an offset on; `zeroed` if its bytes must be zero.
+
+    The window may end within the blank, which may be as long as an entry.
+    """
+    view = data.view(at)
+    if len(view) < disk.BLANK_SIZE_MIN and data.extend(at):
+        view = data.view(at)
+    if at + blank_size(view) != file.size_bytes:
+        return False
+    at += disk.BLANK_SIZE_MIN
+    while zeroed and len(view := data.view(at)):
+        if view.any():
+            return False
+        at += len(view)
+    return True
 
 
 def find_header(view: Bytes, pos: int, indexes: range) -> tuple[int, int] | None:

@@ -24,7 +24,7 @@ from pyspark_dledger.files import (
     Window,
 )
 from pyspark_dledger.layout import UNIT, Bytes, Flag, Records
-from pyspark_dledger.locate import Located, blank_size, find_header, locate
+from pyspark_dledger.locate import Located, blank_size, ends_with_blank, find_header, locate
 from pyspark_dledger.sparse import HeaderWindow
 
 WINDOW_BYTES: Final = 32 << 20
@@ -233,7 +233,8 @@ class _Scanner:
         self._at += located.end
         self._previous_entry = entries.last_entry(self._previous_entry)
         if self._segment.is_sealed and self._index - 1 == self._segment.last_expected:
-            is_sound = self._ends_with_blank(zeroed=self._previous_entry.is_covered)
+            zeroed = self._previous_entry.is_covered and self._sums_bodies
+            is_sound = ends_with_blank(self._data, self._at, self._segment.file, zeroed=zeroed)
             entries.flags[-1] |= 0 if is_sound else int(Flag.BAD_BLANK)
         return entries
 
@@ -268,13 +269,6 @@ class _Scanner:
         end = located.end + disk.ENTRY_HEADER_SIZE
         is_wanted = self._index + len(located) <= self._last_index
         return is_wanted and len(view) < end <= self._segment.file.readable_bytes - self._at
-
-    def _ends_with_blank(self, *, zeroed: bool) -> bool:
-        """Return whether a blank fills the rest of the file; `zeroed` if its bytes must be zero."""
-        view = self._data.view(self._at)
-        if self._at + blank_size(view) != self._segment.file.size_bytes:
-            return False
-        return not (zeroed and view[disk.BLANK_HEADER.size :].any())
 
     def _skip_damage(self) -> Absent:
         """Continue at the next entry whose header matches its own place, if there is one.

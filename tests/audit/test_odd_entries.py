@@ -14,7 +14,7 @@ from dledger_logs.layout import Log, manifest
 from dledger_logs.write import Entry, Shape, write_log
 from dledger_logs.zero_crcs import body_with_crc_0
 from dledger_scan.local_audit import local_audit
-from dledger_scan.scanning import flags_of, scan_log
+from dledger_scan.scanning import flagged, flags_of, scan_log
 from pyspark_dledger.layout import Flag
 
 COUNT = 300
@@ -138,6 +138,23 @@ def test_a_segment_that_does_not_end_with_a_blank_is_found(
     damage.overwrite(log.data_path(name), end + skip, raw)
 
     assert findings(local_audit({"n0": log})) == {("bad_blank", "n0", last.index, last.index)}
+
+
+@pytest.mark.parametrize("odd_byte", [False, True])
+@pytest.mark.parametrize("more_bytes", range(10))
+def test_a_blank_is_read_as_a_whole_wherever_a_window_ends(
+    more_bytes: int, odd_byte: bool, tmp_path: Path
+) -> None:
+    log = alone(tmp_path, ENTRIES, small_shape(5000))
+    last = log.places_in(log.segments[0])[-1]
+    end = last.offset + last.size
+    assert end + 20 < log.segment_bytes
+    if odd_byte:
+        damage.overwrite(log.data_path(last.segment), end + 20, b"x")
+
+    found = flagged(scan_log(log, window_bytes=end + more_bytes))
+
+    assert found == ({last.index: Flag.BAD_BLANK} if odd_byte else {})
 
 
 @pytest.mark.parametrize("with_index", [True, False])
