@@ -19,7 +19,7 @@ from dledger_audit.verdict import (
     WARNING,
 )
 from dledger_formats.audit import Finding
-from dledger_formats.http.status import Manifest, NodeStatus
+from dledger_formats.http.status import Manifest, NodeStatus, StorageState
 from pyspark_dledger.files import AnswerError, ReadError
 from pyspark_dledger.http_reader import HttpFiles
 from pyspark_dledger.plan import check_names
@@ -185,19 +185,25 @@ def _without_url(captured: Capture) -> list[Finding]:
 
 
 def _not_counted(manifests: Mapping[str, Manifest], voters: frozenset[str]) -> list[Finding]:
-    """Report voters whose copies do not count."""
+    """Report voters whose copies do not count, and other members that are not judged.
+
+    A learner that joins is no finding: all learners are read like voters, and are in no majority.
+    """
     found = []
-    for member in sorted(voters & manifests.keys()):
-        status = manifests[member].status
-        if is_counted(status):
+    for member, manifest in sorted(manifests.items()):
+        status, is_voter = manifest.status, member in voters
+        joins = is_voter and status.joining
+        if not joins and status.storage is StorageState.SOUND:
             continue
-        why = "it joins the group" if status.joining else f"its storage is {status.storage}"
-        reason = f" ({status.reason})" if status.reason else ""
-        until = "has joined" if status.joining else "is sound"
-        text = (
-            f"the member's copies do not count, because {why}{reason}; audit again once its "
-            f"`/status` says that it {until}"
+        what = (
+            "the member's copies do not count"
+            if is_voter
+            else "the member's removals and snapshots were not judged"
         )
+        why = "it joins the group" if joins else f"its storage is {status.storage}"
+        reason = f" ({status.reason})" if status.reason else ""
+        until = "has joined" if joins else "is sound"
+        text = f"{what}, because {why}{reason}; audit again once its `/status` says that it {until}"
         found.append(_warning(member, NOT_COUNTED, text))
     return found
 

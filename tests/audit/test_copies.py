@@ -180,6 +180,35 @@ def test_a_voter_that_joins_or_is_not_sound_counts_as_not_read(
     assert findings(summary) == {("not_counted", "n2", -1, -1)}
 
 
+LEARNERS = {"voters": ["n0", "n1", "n2"], "learners": ["n3"]}
+
+
+@pytest.mark.parametrize("is_joining", [False, True])
+@pytest.mark.parametrize("storage", [StorageState.HEALING, StorageState.FULL, StorageState.DAMAGED])
+def test_a_learner_whose_storage_is_not_sound_counts_as_not_read(
+    storage: StorageState, is_joining: bool, tmp_path: Path
+) -> None:
+    logs = group(tmp_path, "n0", "n1", "n2", "n3")
+    told = {member: says(logs, member, **LEARNERS) for member in logs}
+    told["n3"] = says(logs, "n3", **LEARNERS, storage=storage, joining=is_joining)
+
+    summary = local_audit(logs, told)
+
+    assert findings(summary) == {("not_counted", "n3", -1, -1)}
+    assert (
+        f"were not judged, because its storage is {storage}" in details(summary, "not_counted")[0]
+    )
+    assert summary.verdict is Verdict.INCOMPLETE
+
+
+def test_a_learner_that_joins_is_no_finding(tmp_path: Path) -> None:
+    logs = group(tmp_path, "n0", "n1", "n2", "n3")
+    told = {member: says(logs, member, **LEARNERS) for member in logs}
+    told["n3"] = says(logs, "n3", **LEARNERS, joining=True)
+
+    assert local_audit(logs, told).findings == 0
+
+
 def test_a_copy_of_a_voter_that_does_not_count_makes_no_majority(tmp_path: Path) -> None:
     logs = group(tmp_path, "n0", "n1", "n2")
     for member in ("n0", "n1"):
@@ -192,11 +221,10 @@ def test_a_copy_of_a_voter_that_does_not_count_makes_no_majority(tmp_path: Path)
 
 def test_a_learner_is_compared_and_named_but_makes_no_majority(tmp_path: Path) -> None:
     logs = group(tmp_path, "n0", "n1", "n2", "n3")
-    roles = {"voters": ["n0", "n1", "n2"], "learners": ["n3"]}
-    told = {member: says(logs, member, **roles) for member in logs}
+    told = {member: says(logs, member, **LEARNERS) for member in logs}
     assert local_audit(logs, told).verdict is Verdict.SOUND
     logs["n3"] = write_log(tmp_path / "other", with_other_body(ENTRIES, 4501), SHAPE)
-    told["n3"] = says(logs, "n3", **roles)
+    told["n3"] = says(logs, "n3", **LEARNERS)
 
     summary = local_audit(logs, told)
 
