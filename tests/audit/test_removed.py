@@ -16,7 +16,7 @@ from dledger_logs import damage
 from dledger_logs.fronts import by_rule, retention, with_retention
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log, manifest
-from dledger_logs.state import write_snapshot
+from dledger_logs.state import register_after, write_snapshot
 from dledger_logs.write import write_log
 from dledger_scan.local_audit import local_audit
 
@@ -47,7 +47,10 @@ def audited(logs: dict[str, Log], **says: Manifest) -> AuditSummary:
 
 def written(log: Log, *indexes: int) -> list[HeldSnapshot]:
     """Write snapshots that end with these entries."""
-    return [write_snapshot(log.root, each, ENTRIES[each].term, b"a state") for each in indexes]
+    return [
+        write_snapshot(log.root, each, ENTRIES[each].term, register_after(ENTRIES, each))
+        for each in indexes
+    ]
 
 
 def found(summary: AuditSummary) -> list[tuple[str, str, int, int]]:

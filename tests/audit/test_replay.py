@@ -178,13 +178,19 @@ def test_another_kind_of_state_than_the_others_is_named(tmp_path: Path) -> None:
     assert found(group.audited()) == [("wrong_snapshot", "n2", 390)]
 
 
-def test_the_states_of_an_unknown_machine_are_not_replayed(tmp_path: Path) -> None:
+def test_the_report_says_that_the_states_of_an_unknown_machine_are_not_replayed(
+    tmp_path: Path,
+) -> None:
     group = Group(tmp_path, KEPT, WHOLE)
     for name, indexes in KEPT.items():
         for index in indexes:
             group.save(name, index, b"a state of its own %d" % index)
 
-    assert group.audited().findings == 0
+    summary = group.audited()
+
+    assert found(summary) == [("state_not_replayed", "", -1)]
+    assert "(this state machine is not replayed)" in summary.first_findings[0].detail
+    assert summary.verdict is Verdict.SOUND
 
 
 def test_nothing_is_judged_across_entries_that_no_member_has_intact(tmp_path: Path) -> None:

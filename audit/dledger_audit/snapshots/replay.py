@@ -58,7 +58,7 @@ class Replayed:
 
     chains: tuple[Chain, ...] = ()
     skipped: str = ""
-    """Why nothing was replayed, or not all, if that is because of the state's size."""
+    """Why nothing was replayed, or not all, if that is because of the state's size or kind."""
 
 
 class ReplayPass(Protocol):
@@ -81,8 +81,10 @@ class ReplayPass(Protocol):
 def replay(passes: ReplayPass, gathered: Gathered) -> Replayed:
     """Replay the log between the snapshots, if their state is a register."""
     versions = versions_of(gathered)
-    if not any(read.outcome is Outcome.WHOLE and is_register(read.head) for read in gathered.reads):
+    if not versions:
         return Replayed()
+    if not any(read.outcome is Outcome.WHOLE and is_register(read.head) for read in gathered.reads):
+        return Replayed(skipped="this state machine is not replayed")
     largest = max(each.held.data_bytes for v in versions for each in v.holders)
     if largest > STATE_BYTES_MAX:
         return Replayed(skipped=f"a snapshot has more than {STATE_BYTES_MAX >> 20} MiB")
