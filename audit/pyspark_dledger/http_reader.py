@@ -22,7 +22,6 @@ indexes of an empty log, from which nothing must be concluded. So it raises Open
 import http.client
 import logging
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -47,6 +46,7 @@ from pyspark_dledger.files import (
     ReadError,
     UnauthorizedError,
 )
+from pyspark_dledger.http_answers import body_of, check_range, retry_after_seconds
 from pyspark_dledger.pace import pace_of
 from pyspark_dledger.patience import patience_of
 
@@ -65,7 +65,6 @@ TOKEN_ADVICE: Final = (
     f"in Spark, or {VARIABLE}=FILE"
 )
 
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(?:\d+|\*)")
 _RETRIED_STATUS: Final = (408, 429, 500, 502, 503, 504)
 
 
@@ -157,13 +156,26 @@ class HttpFiles:
     def read(self, folder: str, name: str, start: int, end: int) -> bytearray:
         """Return the bytes [start, end) of a file, or fewer if the file ends before `end`.
 
-        Raises DiskError if the member cannot read some of them.
+        With a rate, they are requested in small parts. Raises DiskError if the member cannot read
+        some of them.
         """
         assert 0 <= start < end
-        return self._get(f"/segments/{folder}/{name}", start, end - start)
+        path, part_bytes = f"/segments/{folder}/{name}", end - start
+        if self._pace is not None:
+            part_bytes = min(part_bytes, self._pace.part_bytes)
+        got = self._get(path, start, part_bytes)
+        while part_bytes <= len(got) < end - start:
+            part = self._get(path, start + len(got), min(part_bytes, end - start - len(got)))
+            got += part
+            if not part:
+                break
+        return got
 
     def read_file(self, name: str, start: int, end: int) -> bytearray:
-        """Return the bytes [start, end) of a small file or a snapshot's file, as `read` does."""
+        """Return the bytes [start, end) of a small file or a snapshot's file, as `read` does.
+
+        They are one answer, so they are of one file even if the member replaces it meanwhile.
+        """
         assert 0 <= start < end
         return self._get(f"/files/{name}", start, end - start)
 
@@ -275,8 +287,8 @@ class HttpFiles:
                 response = self._response(path, headers | newer)
         if response.status == (200 if start is None else 206):
             if start is not None:
-                _check_range(response, start, where)
-            return _body(response, bytes_max, where)
+                check_range(response, start, where)
+            return body_of(response, bytes_max, where)
         reason = response.read(REASON_BYTES_MAX).decode(errors="replace").strip()
         self._connection.close()  # the rest of the body stays unread
         if response.status == 416 and start is not None:
@@ -285,7 +297,7 @@ class HttpFiles:
             raise DiskError(f"{where}: {reason}")
         if response.status in _RETRIED_STATUS:
             what = f"HTTP {response.status} {response.reason}"
-            raise _BusyError(what, _retry_after_seconds(response))
+            raise _BusyError(what, retry_after_seconds(response))
         if response.status == 404:
             raise GoneError(f"{where}: no such file")
         if response.status == 401:
@@ -320,30 +332,3 @@ def _opening(said: NodeStatus) -> str:
     if not size:
         return f"{said.reason}, and nothing of it is verified yet"
     return f"{said.reason}, {verified * 100 // size} % of {size:,} bytes are verified"
-
-
-def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
-    """Return the seconds of the header Retry-After; 0 without it or with a date."""
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
-
-
-def _check_range(response: http.client.HTTPResponse, start: int, where: str) -> None:
-    sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if sent is None or int(sent[1]) != start:
-        raise AnswerError(f"{where}: the response does not start at byte {start}")
-
-
-def _body(response: http.client.HTTPResponse, bytes_max: int, where: str) -> bytearray:
-    """Read a body of known length into one buffer."""
-    length = response.length
-    if length is None or length > bytes_max:
-        raise AnswerError(f"{where}: Content-Length is {length}; at most {bytes_max} is allowed")
-    body, filled = bytearray(length), 0
-    with memoryview(body) as view:
-        while filled < length:
-            count = response.readinto(view[filled:])
-            if not count:
-                raise http.client.IncompleteRead(bytes(view[:filled]), length - filled)
-            filled += count
-    return body

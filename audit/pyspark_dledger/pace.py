@@ -1,10 +1,11 @@
 """Bounds how fast one member is read by all processes of a machine, or of a container, together.
 
 Members serve clients while they are read, so a reader must leave them most of the bandwidth of
-their disks and networks. The processes share a small file per member, which has the time until
-which the bytes read so far are accounted for. A process that has read more adds its bytes and
-sleeps until that time. So the average keeps to the rate, and a member sends at most one response
-per process at once.
+their disks and networks, at every moment. The processes share a small file per member, which has
+the times until which the bytes read so far are accounted for: at the rate, and at twice the rate. A
+process that has read more adds its bytes and sleeps until both times. So the average keeps to the
+rate, and idle time is made up for at twice the rate at most. What is read is requested in small
+parts, since a member sends each response as fast as it can.
 
 The environment has the rate and the folder (`shared_files`).
 """
@@ -22,7 +23,11 @@ from pyspark_dledger import shared_files
 VARIABLE: Final = "DLEDGER_READ_PACE"
 CREDIT_S_MAX: Final = 1.0
 """How much idle time may be made up for."""
-_TIME: Final = struct.Struct("<d")
+CATCH_UP_FACTOR: Final = 2
+"""How many times the rate a member is read at most, to make up for idle time."""
+PARTS_PER_SECOND: Final = 50
+PART_BYTES_MIN: Final = 64 << 10
+_TIMES: Final = struct.Struct("<dd")
 
 
 class Pace:
@@ -45,14 +50,21 @@ class Pace:
         self._clock = clock
         self._sleep = sleep
 
+    @property
+    def part_bytes(self) -> int:
+        """How many bytes to request at once."""
+        return max(PART_BYTES_MIN, self._bytes_per_second // PARTS_PER_SECOND)
+
     def spend(self, count: int) -> None:
         """Account for bytes that were read, and sleep until the rate allows the next ones."""
-        now = self._clock()
+        now, taken_s = self._clock(), count / self._bytes_per_second
         with shared_files.locked(self._file) as descriptor:
-            raw = os.pread(descriptor, _TIME.size, 0)
-            before = _TIME.unpack(raw)[0] if len(raw) == _TIME.size else now
-            until = max(before, now - CREDIT_S_MAX) + count / self._bytes_per_second
-            os.pwrite(descriptor, _TIME.pack(until), 0)
+            raw = os.pread(descriptor, _TIMES.size, 0)
+            average, fastest = _TIMES.unpack(raw) if len(raw) == _TIMES.size else (now, now)
+            average = max(average, now - CREDIT_S_MAX) + taken_s
+            fastest = max(fastest, now) + taken_s / CATCH_UP_FACTOR
+            os.pwrite(descriptor, _TIMES.pack(average, fastest), 0)
+        until = max(average, fastest)
         if until > now:
             self._sleep(until - now)
 

@@ -16,7 +16,14 @@ from dledger_logs.layout import manifest
 from dledger_logs.serve import served
 from dledger_logs.write import write_log
 from pyspark_dledger.http_reader import HttpFiles
-from pyspark_dledger.pace import CREDIT_S_MAX, Pace, pace_of, paced
+from pyspark_dledger.pace import (
+    CATCH_UP_FACTOR,
+    CREDIT_S_MAX,
+    PART_BYTES_MIN,
+    Pace,
+    pace_of,
+    paced,
+)
 
 READER = """
 import sys
@@ -60,6 +67,27 @@ def test_no_stretch_of_time_has_more_than_the_rate_allows(
     assert all(later[0] >= earlier[0] for earlier, later in pairwise(told))
 
 
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 3)), min_size=1, max_size=30))
+def test_idle_time_is_made_up_for_at_twice_the_rate(
+    tmp_path_factory: pytest.TempPathFactory, reads: list[tuple[int, float]]
+) -> None:
+    """Two processes read in turns, after ten idle seconds."""
+    rate, clock = 1_000_000, Clock()
+    file = tmp_path_factory.mktemp("pace") / "n0"
+    paces = [Pace(file, rate, clock=clock, sleep=clock.sleep) for _ in range(2)]
+    paces[0].spend(1)
+    clock.now_s += 10
+    told = [(clock.now_s, 0)]
+    for number, (count, idle_s) in enumerate(reads):
+        clock.now_s += idle_s
+        paces[number % 2].spend(count)
+        told.append((clock.now_s, told[-1][1] + count))
+
+    for first, (begin_s, before) in enumerate(told):
+        for end_s, after in told[first:]:
+            assert after - before <= CATCH_UP_FACTOR * rate * (end_s - begin_s) + 1
+
+
 def test_processes_share_the_rate(tmp_path: Path) -> None:
     with paced(1_000_000):
         began_s = time.monotonic()
@@ -86,6 +114,26 @@ def test_a_member_is_read_no_faster_than_the_rate(tmp_path: Path) -> None:
 
     assert count > 300_000
     assert took_s >= count / rate
+
+
+@pytest.mark.parametrize("rate", [0, 5_000_000])
+def test_with_a_rate_a_segment_is_requested_in_small_parts(rate: int, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log", history(6000), small_shape(1 << 19))
+    file, sizes = manifest(log, "n0").data[0], list[int]()
+    raw = log.data_path(file.name).read_bytes()
+
+    def note(_: str, size: int) -> None:
+        sizes.append(size)
+
+    with served(log.root, manifest(log, "n0"), sent=note) as url, paced(rate), HttpFiles(url) as n0:
+        assert n0.read("data", file.name, 0, len(raw)) == raw
+        assert sum(sizes) == len(raw)
+        assert max(sizes) == (rate // 50 if rate else len(raw))
+        assert n0.read("data", file.name, len(raw) - 7, len(raw) + 10**6) == raw[-7:]
+
+
+def test_at_a_low_rate_the_parts_are_not_tiny(tmp_path: Path) -> None:
+    assert Pace(tmp_path / "n0", 1000).part_bytes == PART_BYTES_MIN
 
 
 def test_without_a_rate_nothing_is_bound() -> None:
