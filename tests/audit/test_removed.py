@@ -200,6 +200,46 @@ def test_a_log_that_continues_a_snapshot_is_sound(logs: dict[str, Log], behind: 
     assert audited(logs, n0=said).findings == 0
 
 
+@pytest.mark.parametrize("rule", [RemovalRule.SIZE, RemovalRule.FORCE])
+def test_a_removal_of_what_the_oldest_snapshot_needs_is_critical(
+    logs: dict[str, Log], rule: RemovalRule
+) -> None:
+    """The record says that the state needed nothing of it."""
+    begin = logs["n0"].first_index
+    said = with_retention(
+        explained(logs, "n0"),
+        by_rule(0, begin - 40, covered_index=begin - 40),
+        by_rule(begin - 39, begin - 1, rule, covered_index=begin - 1),
+        covered_index=begin - 30,
+        applied_index=399,
+        snapshots=written(logs["n0"], begin - 30, 390),
+    )
+
+    summary = audited(logs, n0=said)
+
+    assert found(summary) == [("removed", "n0", begin - 29, begin - 1)]
+    text = f"the oldest sound snapshot ends with entry {begin - 30}, and the state needs what"
+    assert text in summary.first_findings[0].detail
+
+
+@pytest.mark.parametrize("known", [{}, {"covered_index": None}])
+def test_older_snapshots_are_no_fault_where_no_record_speaks_of_a_state(
+    logs: dict[str, Log], known: dict[str, object]
+) -> None:
+    """A member that took its leader's log keeps its own older snapshots for a while."""
+    begin = logs["n0"].first_index
+    taken = Removal(first_index=0, last_index=begin - 1, rule=RemovalRule.LEADER_LOG)
+    said = with_retention(
+        explained(logs, "n0"),
+        by_rule(0, begin - 1, **known) if known else taken,
+        covered_index=10,
+        applied_index=399,
+        snapshots=written(logs["n0"], 10, 390),
+    )
+
+    assert audited(logs, n0=said).findings == 0
+
+
 def test_a_member_that_heals_has_not_lost_what_it_has_yet_to_fetch(logs: dict[str, Log]) -> None:
     said = with_retention(explained(logs, "n0"), covered_index=-1)
     healing = replace(said, status=replace(said.status, storage=StorageState.HEALING))

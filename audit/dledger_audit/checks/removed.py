@@ -3,7 +3,7 @@
 A member's manifest says which ranges it removed, by which rule, and what it knew then. A range is
 explained if the member recorded it, its entries were committed, the state no longer needed them,
 and every voter held them or the member says that it was forced. If there is a state, the log must
-also continue a snapshot.
+also continue a snapshot, and retention must have left what follows the oldest one.
 
 A manifest describes one moment: the log of a leader may be replacing the member's, so that its
 status and its record are of different logs. A fault therefore counts only if two manifests show it,
@@ -88,6 +88,7 @@ def shown_once(
 
 def faults(retention: RetentionState, begin_index: int) -> Iterator[Fault]:
     """Yield the faults before a log's first entry, given the member's record."""
+    beyond = list(_beyond_snapshots(retention, begin_index))
     next_index = 0
     for removal in retention.removals:
         if next_index >= begin_index:
@@ -106,10 +107,12 @@ def faults(retention: RetentionState, begin_index: int) -> Iterator[Fault]:
                     last_index=last_index,
                     reason=f"rule {removal.rule}: {reason}",
                 )
+            if not beyond:
+                yield from _needed_by_oldest(retention, removal, first_index, last_index)
         next_index = removal.last_index + 1
     if next_index < begin_index:
         yield _unexplained(next_index, begin_index - 1)
-    yield from _beyond_snapshots(retention, begin_index)
+    yield from beyond
 
 
 def nowhere(first_index: int, last_index: int, held: Iterable[Held]) -> list[tuple[int, int]]:
@@ -168,6 +171,30 @@ def _broken_rules(removal: Removal) -> Iterator[tuple[str, str]]:
     if removal.last_index > removal.held_by_all_index and not removal.is_forced:
         held = f"all voters were known to hold only the entries up to {removal.held_by_all_index}"
         yield "voters", f"{held}, and the removal was not forced"
+
+
+def _needed_by_oldest(
+    retention: RetentionState, removal: Removal, first_index: int, last_index: int
+) -> Iterator[Fault]:
+    """Yield the removed entries that a state restored from the oldest snapshot still needs.
+
+    A member removes nothing after its oldest sound snapshot, and later ones only replace that one.
+    So the record of such entries is wrong. Only a log that was taken from a leader may begin after
+    an older snapshot of the member's own.
+    """
+    covered_index = removal.covered_index if removal.rule in _OF_RETENTION else None
+    if covered_index is None or not retention.snapshots:
+        return
+    oldest_index = min(each.last_included_index for each in retention.snapshots)
+    low, high = max(first_index, oldest_index + 1), min(last_index, covered_index)
+    if low <= high:
+        yield Fault(
+            kind="oldest",
+            first_index=low,
+            last_index=high,
+            reason=f"rule {removal.rule}: the oldest sound snapshot ends with entry "
+            f"{oldest_index}, and the state needs what follows it",
+        )
 
 
 def _beyond_snapshots(retention: RetentionState, begin_index: int) -> Iterator[Fault]:
