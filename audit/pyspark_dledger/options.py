@@ -115,10 +115,26 @@ def parse_members(text: str) -> dict[str, str]:
         member, equals, url = part.partition("=")
         if not (member and equals and url) or member in members:
             raise OptionError(f"{part!r}: expected ID=URL, with each ID once")
-        members[member] = url
+        members[member] = _place(url)
     if not members:
         raise OptionError("no members given; use load('n0=http://HOST:PORT,n1=...')")
     return members
+
+
+def _place(text: str) -> str:
+    """Return a URL of HTTP, or a folder. Raises OptionError for places that are read by Hadoop.
+
+    Hadoop is in Spark's JVM, which the Python workers cannot call.
+    """
+    if text.startswith("file:///"):
+        return text.removeprefix("file://")
+    scheme, separator, _ = text.partition("://")
+    if separator and scheme != "http":
+        raise OptionError(
+            f"{text!r} cannot be read: name the URL of a member, http://HOST:PORT, or a local "
+            "folder, to which you can copy what another file system has"
+        )
+    return text
 
 
 def _unknown(name: str, names: Mapping[str, str]) -> str:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from dledger_compaction.model import key_history, naive
+from dledger_compaction.runs import compacted, copies_of
 from dledger_formats.log import disk, properties
 from dledger_logs.histories import history, small_shape
 from dledger_logs.layout import Log
 from dledger_logs.write import write_log
+from dledger_scan.log_rows import rows_of
 from pyspark_dledger import group
 from pyspark_dledger.folder import manifest_of
 
@@ -77,3 +80,19 @@ def test_a_folder_without_entries_is_read_as_an_empty_log(log: Log, tmp_path: Pa
 
     assert (alone.committed_index, alone.unreported) == (-1, [])
     assert (both.committed_index, both.unreported) == (log.last_index, [])
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_the_data_source_reads_the_log_of_an_archive(prefix: str, tmp_path: Path) -> None:
+    entries = key_history(300, 3)
+    archive = compacted(
+        copies_of({"n0": write_log(tmp_path / "n0", entries, small_shape())}), tmp_path / "a"
+    )
+    assert archive is not None
+
+    rows = rows_of(f"archive={prefix}{archive.log}")
+
+    assert [row["index"] for row in rows] == list(range(len(entries)))
+    assert [row["body"] for row in rows] == [
+        entry.body for entry in naive(entries, archive.info.clean_index, 20)
+    ]

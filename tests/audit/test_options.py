@@ -116,6 +116,21 @@ def test_members_that_are_not_named_once_with_a_place_are_refused(text: str) -> 
         parse({"path": text})
 
 
+def test_a_folder_may_be_given_by_its_uri() -> None:
+    options = parse({"path": "n0=file:///copies/dledger-n0,n1=/copies/dledger-n1"})
+
+    assert options.members == {"n0": "/copies/dledger-n0", "n1": "/copies/dledger-n1"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["hdfs://names:8020/archives/orders/log-9-a", "s3a://b/a", "file://host/a", "https://h"],
+)
+def test_a_place_in_another_file_system_is_refused(place: str) -> None:
+    with pytest.raises(OptionError, match=f"{place!r} cannot be read: .* or a local folder"):
+        parse({"path": f"n0={place}"})
+
+
 def test_decoding_needs_no_pyspark_and_the_lookup_needs_nothing_else() -> None:
     """A missing library must not break the other data sources of a session."""
     script = (
