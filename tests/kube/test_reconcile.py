@@ -340,3 +340,19 @@ async def test_volumes_grow_although_a_child_cannot_be_applied() -> None:
         await reconcile(api, group_body(spec), IMAGES, now=NOW, led=True, voters=3)
 
     assert grown == [(claim, "20Gi", None)]
+
+
+async def test_children_are_applied_although_a_claim_cannot_be_changed() -> None:
+    claim = replace(unowned_claim(), requested="10Gi", capacity="10Gi")
+
+    class Api(Applied):
+        async def grow_volume_claim(self, *_: object) -> None:
+            raise UnavailableError("the webhook does not answer")
+
+    api = Api(made(claims("10Gi")), claims=[claim])
+    with pytest.raises(UnavailableError):
+        await reconcile(
+            api, group_body({"storage": {"size": "20Gi"}}), IMAGES, now=NOW, led=True, voters=3
+        )
+
+    assert api.kinds[-1] == "StatefulSet"

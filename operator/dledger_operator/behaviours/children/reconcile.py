@@ -152,8 +152,11 @@ async def reconcile(
     if isinstance(identity, Problem):
         return ReconcileResult(generation=generation, group=group, problem=identity)
     shape = replace(shape, identity=identity)
-    # First: a child that cannot be applied must not keep a full volume from growing.
-    growth = await grow_claims(api, group, of_members(claims, group, shape), use, now)
+    # First: a child that cannot be applied must not keep a full volume from growing. Nor must a
+    # claim that cannot be changed keep the children as they are.
+    (growth,) = await asyncio.gather(
+        grow_claims(api, group, of_members(claims, group, shape), use, now), return_exceptions=True
+    )
     spec = applied_spec(body)
     in_force = records.stateful_set or HeldTemplate.from_status(status)
     held = find_held(
@@ -169,6 +172,8 @@ async def reconcile(
     applied = await _apply_children(api, group, shape, existing)
     await drop_policies(api, group, found.values())
     refused = await own_claims(api, group, claims, shape)
+    if isinstance(growth, BaseException):
+        raise growth
     stalled = growth if growth and growth.reason == reasons.STALLED else None
     if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
         wanted = children.revision(group, shape)
