@@ -34,6 +34,11 @@ def reason(led: Led, kind: str) -> str:
     return str(led.condition(kind)["reason"])
 
 
+def events(led: Led) -> set[str]:
+    """Return the reasons of all Events, which follow the status that they are about."""
+    return {str(each["reason"]) for each in led.namespace.get("events")["items"]}
+
+
 async def end_pods(led: Led) -> None:
     """Do what the StatefulSet controller and the kubelets do."""
     for ordinal, node in enumerate(led.nodes):
@@ -71,9 +76,8 @@ async def test_a_group_hibernates_and_wakes_across_crashes_of_the_operator(led: 
 
     assert led.members.changes == [], "no member was added or removed"
     assert "Traceback" not in led.operator.log()
-    events = {each["reason"] for each in led.namespace.get("events")["items"]}
-    assert "Woken" in events
-    assert "QuorumLost" not in events
+    await led.until("it is told", lambda: "Woken" in events(led))
+    assert "QuorumLost" not in events(led)
 
 
 async def test_a_group_with_a_silent_voter_does_not_hibernate_and_says_why(led: Led) -> None:
