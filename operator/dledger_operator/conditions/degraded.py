@@ -1,20 +1,36 @@
 """Degraded: the group serves less than its spec asks for."""
 
+from dataclasses import replace
 from typing import Final
 
 from dledger_formats.audit import Verdict
 from dledger_operator import names, reasons
 from dledger_operator.conditions import audit_passed, cures
-from dledger_operator.conditions.condition import Judgment
+from dledger_operator.conditions.condition import MESSAGE_LENGTH_MAX, Judgment
 from dledger_operator.observed_state import ObservedGroup
 from dledger_operator.problem import Problem
 
 TYPE = "Degraded"
+FOREIGN_PODS: Final = "ForeignPods"
 NAMED_MAX: Final = 5
+NAMES_LENGTH_MAX: Final = 400
 
 
 def judge(observed: ObservedGroup) -> Judgment:
-    """Report the most specific cause: a problem of a pod or volume claim, then what the last audit
+    """Report the most specific cause, and beside it the pods that are not the group's: whoever gave
+    them its label need not be the one who sees to the cause.
+    """
+    found, foreign = _cause(observed), _foreign_pods(observed)
+    if not foreign:
+        return found
+    if not (found.holds or observed.hibernates):
+        return Judgment(holds=True, reason=FOREIGN_PODS, message=foreign)
+    message = f"{found.message[: MESSAGE_LENGTH_MAX - len(foreign) - 2]}; {foreign}"
+    return replace(found, message=message)
+
+
+def _cause(observed: ObservedGroup) -> Judgment:
+    """Return the most specific cause: a problem of a pod or volume claim, then what the last audit
     found, then a voter that is not ready, then damage that a voter cannot mend, then pods that
     the operator cannot label, then a part of the spec that cannot be applied. Members that do not
     vote yet do not count.
@@ -47,19 +63,23 @@ def judge(observed: ObservedGroup) -> Judgment:
     if unmended := [member for member in observed.voters if member.unmended]:
         message = "; ".join(f"{member.pod}: {member.unmended}" for member in unmended)
         return Judgment(holds=True, reason="DamageNotMended", message=message)
-    if foreign := observed.foreign_pods:
-        more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
-        message = (
-            f"pods that are not the group's carry its label {names.GROUP_LABEL}: "
-            f"{', '.join(foreign[:NAMED_MAX])}{more}; the Services and the budget count them, but "
-            "nothing they say is believed; remove the label from these pods"
-        )
-        return Judgment(holds=True, reason="ForeignPods", message=message)
     if warning := observed.follow_problem or observed.warning:
         return Judgment(holds=True, reason=warning.reason, message=warning.message)
     if absent:
         return Judgment(holds=False, reason="Starting", message="members are starting")
     return Judgment(holds=False, reason="AsExpected", message="all voters are ready")
+
+
+def _foreign_pods(observed: ObservedGroup) -> str:
+    """Name the pods that are not the group's; empty if there are none."""
+    if not (foreign := observed.foreign_pods):
+        return ""
+    more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
+    return (
+        f"pods that are not the group's carry its label {names.GROUP_LABEL}: "
+        f"{', '.join(foreign[:NAMED_MAX])[:NAMES_LENGTH_MAX]}{more}; the Services and the budget "
+        "count them, but nothing they say is believed; remove the label from these pods"
+    )
 
 
 def member_problem(observed: ObservedGroup) -> Problem | None:
