@@ -9,7 +9,12 @@ from random import Random
 import pytest
 
 from dledger_kube.lease_store import LeaseStore
-from dledger_operator.behaviours.leases.duties import REPLICA_TERMS, Duties, Duty
+from dledger_operator.behaviours.leases.duties import (
+    NAMESPACE_TERMS,
+    REPLICA_TERMS,
+    Duties,
+    Duty,
+)
 from dledger_operator.behaviours.leases.lease_keeper import LeaseKeeper
 from dledger_operator.behaviours.leases.lease_turn import DURATION_S_MAX, LeaseTerms
 from dledger_operator.clients.errors import UnavailableError
@@ -129,6 +134,43 @@ async def test_a_holder_counts_from_before_a_slow_renewal() -> None:
     first.now_s = REPLICA_TERMS.hold_s
 
     assert not first.keeper.held
+
+
+async def test_an_outage_of_the_server_does_not_count_as_silence_of_the_holder() -> None:
+    """Nobody can renew a Lease meanwhile: a second release took a namespace from the first."""
+    store = FaultyStore()
+    first = Replica(store, "release-a", 0.0, NAMESPACE_TERMS)
+    second = Replica(store, "release-b", 0.0, NAMESPACE_TERMS)
+    await first.keeper.turn()
+    await second.keeper.turn()
+    store.fault = lambda: "lost"
+    for _ in range(100):
+        second.now_s += NAMESPACE_TERMS.look_s
+        await second.keeper.turn()
+    store.fault = lambda: ""
+
+    assert second.now_s > NAMESPACE_TERMS.duration_s
+    await second.keeper.turn()
+    assert second.keeper.other == "release-a"
+    while not second.keeper.held:
+        second.now_s += NAMESPACE_TERMS.look_s
+        await second.keeper.turn()
+    answered_s = second.now_s - 100 * NAMESPACE_TERMS.look_s
+    assert NAMESPACE_TERMS.duration_s <= answered_s <= 1.1 * NAMESPACE_TERMS.duration_s
+
+
+async def test_a_dead_holders_lease_is_taken_although_some_reads_fail() -> None:
+    """Only the time around them does not count: otherwise, nobody would ever take it."""
+    store, random = FaultyStore(), Random(1)
+    first, second = Replica(store, "a", 0.0), Replica(store, "b", 0.0)
+    await first.keeper.turn()
+    await second.keeper.turn()
+    store.fault = lambda: "lost" if random.random() < 0.3 else ""
+    while not second.keeper.held:
+        second.now_s += REPLICA_TERMS.look_s
+        await second.keeper.turn()
+
+    assert second.now_s < 5 * REPLICA_TERMS.duration_s
 
 
 async def test_a_lease_that_was_given_up_is_taken_at_once() -> None:

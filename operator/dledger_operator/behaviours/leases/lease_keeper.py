@@ -107,6 +107,7 @@ class LeaseKeeper:
         except Exception as error:
             # Whatever the error is, the Lease must lapse here before another process may take it.
             self._lease, pause_s = None, self._pause_s(began_s, self._terms.look_s)
+            self._watch.missed()
             self._log_failure(error)
         self._notice_lapse()
         return pause_s

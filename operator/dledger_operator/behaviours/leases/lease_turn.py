@@ -2,6 +2,8 @@
 
 The rule is that of Kubernetes' own leader election: the clocks of two machines are never compared.
 A Lease is free when this process has seen no renewal for the Lease's duration on its own clock.
+Time in which it could not read the Lease does not count: the holder may not have been able to renew
+it either.
 """
 
 from dataclasses import dataclass
@@ -49,6 +51,14 @@ class LeaseWatch:
         self._holder = holder
         self._seen_version = ""
         self._seen_s = 0.0
+        """When this version was read first, later by the time that does not count."""
+        self._read_s = 0.0
+        self._missed = False
+        """Whether a read has failed since the last one that did not."""
+
+    def missed(self) -> None:
+        """Leave the time around a failed read out: an outage would look like a dead holder."""
+        self._missed = True
 
     def step(self, lease: LeaseView | None, now_s: float) -> LeaseStep:
         """Return what to do with a Lease that was just read; `lease` is None if there is none.
@@ -59,6 +69,9 @@ class LeaseWatch:
             return LeaseStep.CREATE
         if lease.resource_version != self._seen_version:
             self._seen_version, self._seen_s = lease.resource_version, now_s
+        elif self._missed:
+            self._seen_s += now_s - self._read_s
+        self._read_s, self._missed = now_s, False
         if lease.holder == self._holder:
             return LeaseStep.RENEW
         if not lease.holder or now_s >= self.free_at_s(lease):
