@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Final
 
+from dledger_operator.clients.errors import asked_pause_s
+
 logger = logging.getLogger(__name__)
 
 BACKOFF_S_MAX: Final = 1.0
@@ -40,7 +42,7 @@ async def keep_trying(
     fatal: tuple[type[Exception], ...] = (),
 ) -> None:
     """Call `run` until it returns or raises a `fatal` error. Any other error is logged, unless it
-    repeats the one just before.
+    repeats the one just before. The next call comes no sooner than the server asks for.
     """
     loop, last = asyncio.get_running_loop(), ""
     for pause_s in backoffs:
@@ -53,7 +55,7 @@ async def keep_trying(
             shown = f"{type(error).__name__}: {error}"
             if shown != last or loop.time() - began_s > SAME_TROUBLE_S:
                 logger.error("%s: %s; will try again", what, shown)  # noqa: TRY400 - no bug here
-            last = shown
+            last, asked_s = shown, asked_pause_s(error)
         else:
             return
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(max(pause_s, asked_s))

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -26,6 +27,10 @@ pytest_plugins = ["api_server.fixtures"]
 RIGHT_S_MAX = 3.0
 """How soon labels must be right after the server's return."""
 TROUBLE_S = 4.0
+ASKED_S = 3
+"""The Retry-After of an overloaded server."""
+TASKS_OF_A_PATH_MAX = 2
+"""A kind is listed by a watch and by the comparison of watches, for example."""
 STOPPED_S_MAX = 3.0
 APPS = "/apis/apps/v1"
 
@@ -154,6 +159,38 @@ async def test_a_start_waits_for_the_server(
         await cluster.elect(1, 7)
         await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
         assert await asyncio.to_thread(cluster.operator.is_ready)
+
+
+async def test_a_start_asks_an_overloaded_server_no_sooner_than_it_wants_to_be_asked(
+    api_server: ApiServer, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    await proxy.refuse_with(429, retry_after=f"{ASKED_S}")
+    async with operated(api_server, tmp_path, members=3, through=proxy) as parts:
+        await Cluster(*parts).until("it asks", lambda: proxy.refused != [])
+        await asyncio.sleep(3 * ASKED_S)  # the trouble's length is the test's input
+
+        assert 2 <= len(proxy.refused) <= 5
+
+
+async def test_an_overloaded_server_is_asked_by_each_task_no_sooner_than_it_wants_to_be(
+    cluster: Cluster, proxy: FaultyProxy
+) -> None:
+    await cluster.create_group()
+    await cluster.elect(1, 7)
+    await cluster.until("n1 is labeled", lambda: cluster.roles() == led_by(1))
+    await proxy.refuse_with(429, retry_after=f"{ASKED_S}")
+    await asyncio.sleep(2 * ASKED_S)  # every task has been refused, and the Leases have lapsed
+    proxy.refused.clear()
+    await asyncio.sleep(4 * ASKED_S)
+
+    asked = Counter(proxy.refused)
+    assert len(asked) > 10
+    assert max(asked.values()) <= 5 * TASKS_OF_A_PATH_MAX, asked.most_common(3)
+    proxy.pass_on()
+    await cluster.elect(2, 8)
+    await cluster.until(
+        "n2 is labeled", lambda: cluster.roles() == led_by(2), ASKED_S + RIGHT_S_MAX
+    )
 
 
 async def test_no_child_is_made_of_a_group_whose_deletion_was_missed(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from dledger_operator.clients.errors import KubeError, UnavailableError
+from dledger_operator.clients.errors import KubeError, asked_pause_s
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ async def repeat(
         except KubeError as error:
             failures, failure = failures + 1, error
             logger.warning("%s: %s", what, error)
-            longer_s = error.retry_after_s if isinstance(error, UnavailableError) else 0.0
+            longer_s = asked_pause_s(error)
         except Exception as error:
             failures, failure = failures + 1, error
             logger.exception("%s failed unexpectedly", what)

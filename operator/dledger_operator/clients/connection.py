@@ -117,17 +117,21 @@ def translated(what: str) -> Iterator[None]:
         causes = (error.status.details.causes if error.status.details else None) or []
         if any(cause.field == "metadata.uid" for cause in causes):
             kind = ConflictError  # another object has this name now
-        if kind is UnavailableError:
-            raise UnavailableError(
-                f"{what}: {error.status.message}", retry_after_s=_retry_after_s(error.response)
-            ) from error
-        raise kind(f"{what}: {error.status.message}") from error
+        raise _error(kind, f"{what}: {error.status.message}", error.response) from error
     except httpx2.HTTPStatusError as error:
-        # The API server answers with a 404 in plain text for a kind that it does not serve.
+        # The API server answers in plain text with a 404 for a kind that it does not serve, and
+        # with a 429 while it is overloaded.
         kind = _ERROR_OF_CODE.get(error.response.status_code, UnavailableError)
-        raise kind(f"{what}: {error.response.text.strip() or error}") from error
+        text = error.response.text.strip() or str(error)
+        raise _error(kind, f"{what}: {text}", error.response) from error
     except httpx2.HTTPError as error:
         raise UnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+def _error(kind: type[KubeError], message: str, response: httpx2.Response | None) -> KubeError:
+    if issubclass(kind, UnavailableError):
+        return kind(message, retry_after_s=_retry_after_s(response))
+    return kind(message)
 
 
 def _retry_after_s(response: httpx2.Response | None) -> float:

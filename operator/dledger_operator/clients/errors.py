@@ -55,6 +55,11 @@ class UnavailableError(KubeError):
         self.retry_after_s = retry_after_s
 
 
+def asked_pause_s(error: Exception) -> float:
+    """Return for how long the server asks for no retry; 0 if it does not."""
+    return error.retry_after_s if isinstance(error, UnavailableError) else 0.0
+
+
 class MemberSilentError(Exception):
     """A member gave no valid answer in time: it is gone, starting, cut off or too slow."""
 

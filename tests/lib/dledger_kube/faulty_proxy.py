@@ -17,6 +17,9 @@ from api_server.client import ApiServer, certificate
 HOP_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
 
 CLOSED_S_MAX = 10.0
+OVERLOADED = 429
+# The API server sends no Status object in this case.
+OVERLOADED_TEXT = "Too many requests, please try again later.\n"
 
 
 class FaultyProxy:
@@ -34,7 +37,8 @@ class FaultyProxy:
         self._port = 0
         self._errors_left = 0
         """Number of next watches that begin with an error."""
-        self.refused = 0
+        self.refused: list[str] = []
+        """The paths of the requests that were refused."""
         self.is_mute = False
         """Whether watches stay open without events; events of this time are never sent."""
 
@@ -106,12 +110,14 @@ class FaultyProxy:
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         if self._refusal:
-            self.refused += 1
+            self.refused.append(request.path)
             status = {
                 "kind": "Status", "apiVersion": "v1", "status": "Failure",
                 "message": "injected", "code": self._refusal,
             }  # fmt: skip
             headers = {"Retry-After": self._retry_after} if self._retry_after else {}
+            if self._refusal == OVERLOADED:
+                return web.Response(text=OVERLOADED_TEXT, status=OVERLOADED, headers=headers)
             return web.json_response(status, status=self._refusal, headers=headers)
         is_watch = "watch=true" in request.query_string
         if is_watch and self._errors_left:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dledger_operator.api_objects import LeaseView
 from dledger_operator.behaviours.leases.lease_turn import LeaseStep, LeaseTerms, LeaseWatch
-from dledger_operator.clients.errors import ConflictError, KubeError
+from dledger_operator.clients.errors import ConflictError, KubeError, asked_pause_s
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class LeaseKeeper:
             pause_s = 0.0 if self.held else self._terms.look_s
         except Exception as error:
             # Whatever the error is, the Lease must lapse here before another process may take it.
-            self._lease, pause_s = None, self._pause_s(began_s, self._terms.look_s)
+            self._lease, pause_s = None, self._failed_pause_s(began_s, error)
             self._watch.missed()
             self._log_failure(error)
         self._notice_lapse()
@@ -139,6 +139,17 @@ class LeaseKeeper:
     def _pause_s(self, began_s: float, interval_s: float) -> float:
         """Return how long to wait for a turn that begins `interval_s` after the last one began."""
         return max(0.0, began_s + interval_s - self._clock())
+
+    def _failed_pause_s(self, began_s: float, error: Exception) -> float:
+        """Return how long to wait after a failure: as long as the server asks for.
+
+        A holder waits no longer than half of the time that is left to it, so it tries again a few
+        times before it lapses: the server may be busy for a moment only.
+        """
+        asked_s = asked_pause_s(error)
+        if self._held_until_s is not None:
+            asked_s = min(asked_s, (self._held_until_s - self._clock()) / 2)
+        return max(self._pause_s(began_s, self._terms.look_s), asked_s)
 
     def _got(self, lease: LeaseView, began_s: float) -> None:
         before = (self._held_until_s is not None, self.other, self.epoch)
