@@ -95,3 +95,18 @@ async def test_a_pod_that_is_not_ready_is_replaced_although_the_budget_is_used_u
     await api.replace_pod(pods[2])
 
     assert existing(namespace) == {"flights-0", "flights-1"}
+
+
+async def test_a_drain_takes_the_only_member_although_it_is_not_ready(
+    api: KubeApi, namespace: Namespace
+) -> None:
+    """Under `IfHealthyBudget`, a budget that desires no healthy pod lets no unready one go."""
+    body = namespace.make_group(replicas=1)
+    await reconcile(api, body, IMAGES, now=NOW, led=False, voters=1)
+    namespace.make_pod(parsed(body), 0, "192.0.2.1")
+    namespace.make_pod_unready("flights-0")
+    namespace.play_budget("flights")
+
+    evict(namespace, "flights-0")
+
+    assert existing(namespace) == set()

@@ -14,7 +14,7 @@ from dledger_formats.settings import GroupState, NodeSettings
 from dledger_kube.objects import audit_body, group
 from dledger_operator import names
 from dledger_operator.api_objects import Manifest
-from dledger_operator.resources import audit_job, children
+from dledger_operator.resources import audit_job, children, pod_disruption_budget
 from dledger_operator.spec.audit_request import AuditRequest
 from dledger_operator.spec.group import Group
 from dledger_operator.spec.revision import Revision, why_behind
@@ -110,7 +110,19 @@ def test_the_budget_protects_the_majority_and_never_blocks_every_drain(of: Group
     assert spec["maxUnavailable"] >= 1
     assert of.replicas == 1 or of.replicas - spec["maxUnavailable"] > of.replicas // 2
     assert of.roles.label not in spec["selector"]["matchLabels"]
-    assert spec["unhealthyPodEvictionPolicy"] == "IfHealthyBudget", "not ready may still vote"
+    policy = "AlwaysAllow" if of.replicas == 1 else "IfHealthyBudget"
+    assert spec["unhealthyPodEvictionPolicy"] == policy, "of several, one not ready may still vote"
+
+
+@pytest.mark.parametrize(("voters", "replicas"), [(1, 3), (3, 1)])
+def test_a_group_that_becomes_one_of_one_or_was_one_counts_as_one_of_several(
+    voters: int, replicas: int
+) -> None:
+    shape = replace(Shape.of_new(voters), voters=voters)
+
+    spec = pod_disruption_budget.build(group(replicas=replicas), shape)["spec"]
+
+    assert spec["unhealthyPodEvictionPolicy"] == "IfHealthyBudget"
 
 
 @properties

@@ -16,6 +16,11 @@ def build(group: Group, shape: Shape) -> Manifest:
     would block every drain, so the minimum is 1. Pods that do not vote yet count too, which makes
     the budget stricter, never weaker.
     """
+    # During an election no member is ready although all of them vote, so a member that is not ready
+    # may be evicted only while enough others are ready. The only member of a group has no others:
+    # Kubernetes would never evict it while it is not ready, so a member that crashes would block
+    # the drain of its node, although it may be evicted as long as it is ready.
+    is_alone = max(shape.voters, group.replicas) == 1
     name = names.pod_disruption_budget(group.name)
     manifest = child(group, "PodDisruptionBudget", "policy/v1", name)
     voters = min(shape.voters, group.replicas)
@@ -23,8 +28,6 @@ def build(group: Group, shape: Shape) -> Manifest:
         "spec": {
             "selector": {"matchLabels": group_selector(group.name)},
             "maxUnavailable": max(1, (voters - 1) // 2),
-            # During an election no member is ready although all of them vote, so a member that is
-            # not ready may be evicted only while enough others are ready.
-            "unhealthyPodEvictionPolicy": "IfHealthyBudget",
+            "unhealthyPodEvictionPolicy": "AlwaysAllow" if is_alone else "IfHealthyBudget",
         }
     }
