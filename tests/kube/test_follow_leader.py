@@ -344,3 +344,20 @@ async def test_a_forged_term_is_taken_back_once_all_voters_answer(world: World) 
 
     assert {each.term for each in world.store.pods()} == {7}
     assert world.roles() == N1_LEADS
+
+
+async def test_a_forged_term_is_taken_back_while_the_pods_of_new_members_wait_for_a_node(
+    world: World,
+) -> None:
+    await world.elect(1, 7)
+    await world.wait_for_roles(N1_LEADS)
+    for ordinal in (3, 4):
+        world.store.put(pod(ordinal, ip="", ready=False))
+    world.store.put(replace(world.store.pods()[0], term=9999))
+    world.store.put(replace(world.store.pods()[4], term=9999))
+    world.wake.set()
+
+    await world.wait_until(lambda: {each.term for each in world.store.pods()[:3]} == {7})
+
+    await world.wait_for_roles(N1_LEADS | {"n3": "", "n4": "none"})
+    assert world.store.pods()[4].term == 7

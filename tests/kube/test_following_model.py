@@ -111,7 +111,8 @@ class World(FollowedGroup):
         operator = self.random.choice(self.operators)
         if operator.answers is None or operator.pods is None:
             return
-        missing = [each for each in operator.pods if each.uid not in operator.answers]
+        asked_for = [each for each in operator.pods if each.ip]
+        missing = [each for each in asked_for if each.uid not in operator.answers]
         if missing:
             asked = self.random.choice(missing)
             member = self.members[int(asked.member_id[1:])]

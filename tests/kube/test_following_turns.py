@@ -53,9 +53,9 @@ class Operated(FollowedGroup):
         )
 
     def answer(self, asked: PodView) -> NodeStatus | None:
-        """Answer for a pod's member, unless the pod has been replaced."""
+        """Answer for a pod's member, unless the pod has no address or has been replaced."""
         ordinal = int(asked.member_id[1:])
-        if self.store.pods()[ordinal].uid != asked.uid:
+        if not asked.ip or self.store.pods()[ordinal].uid != asked.uid:
             return None
         member = self.members[ordinal]
         return node_status(asked.member_id, term=member.term, master=member.master)

@@ -67,6 +67,31 @@ def test_nothing_is_forged_while_a_voter_that_only_a_member_knows_does_not_answe
     assert forged([pod(k, term=99) for k in range(3)], answers, VOTERS) == (-1, ())
 
 
+def test_pods_that_are_no_voters_need_not_answer() -> None:
+    """While a group grows, the pods of new members may wait for a node or a volume."""
+    pods = [pod(0, term=99), pod(1), pod(2), pod(3, ip=""), pod(4)]
+    answers = {f"uid-{k}": node_status(f"n{k}") for k in range(3)}
+
+    term, wrong = forged(pods, answers, VOTERS)
+
+    assert (term, [each.name for each in wrong]) == (7, ["flights-0"])
+
+
+def test_the_annotation_of_a_pod_that_cannot_answer_yet_is_forged_once_all_voters_say_so() -> None:
+    pods = [pod(0), pod(1), pod(2), pod(3, ip="", term=99)]
+    answers = {f"uid-{k}": node_status(f"n{k}") for k in range(3)}
+
+    assert [each.name for each in forged(pods, answers, VOTERS)[1]] == ["flights-3"]
+
+
+def test_nothing_is_forged_while_a_running_member_that_is_annotated_does_not_answer() -> None:
+    """It may lead that term, if the voters that the operator knows are out of date."""
+    pods = [pod(0, term=99), pod(1), pod(2), pod(3, term=99)]
+    answers = {f"uid-{k}": node_status(f"n{k}") for k in range(3)}
+
+    assert forged(pods, answers, VOTERS) == (-1, ())
+
+
 def test_only_an_annotation_that_hides_a_leader_is_overstated() -> None:
     observed = [says(0, 7, "n1"), leads(1, 7), says(2, 7, "n1")]
     high = [pod(0, term=99), pod(1, term=7), pod(2, term=7)]

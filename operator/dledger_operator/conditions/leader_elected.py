@@ -26,8 +26,8 @@ def judge(observed: ObservedGroup) -> Judgment:
             message=(
                 f"the annotation {names.TERM_ANNOTATION} is above every member's term on "
                 f"{', '.join(observed.overstated_pods)}: somebody else has written it; the "
-                "operator corrects it as soon as all members answer, and follows no leader "
-                "until then"
+                "operator corrects it as soon as all voters answer, and the members of these pods "
+                "if they run, and follows no leader until then"
             ),
         )
     if observed.leader is None:

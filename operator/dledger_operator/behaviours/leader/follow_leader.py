@@ -194,7 +194,7 @@ class LeaderFollower:
     async def _take_back_terms(
         self, group: Group, membership: Membership, pods: list[PodView]
     ) -> list[PodView]:
-        """Lower term annotations that no member has reached, if all voters answer."""
+        """Lower term annotations that no member has reached, as far as `forged` proves that."""
         if not overstated(pods, self._polls.observations(), membership):
             return pods
         answers = await self._ask(pods)

@@ -51,12 +51,16 @@ def forged(
 
     `answers` by pod uid must have been asked for after the LIST that gave `pods`: a term that was
     annotated before the LIST was reached by a majority before it. Nothing counts as forged while a
-    pod or a voter does not answer.
+    voter does not answer, or an annotated pod that has an address: the voters that the operator
+    knows may be out of date, and the member of that pod may lead. Other pods need not answer: those
+    of new members may wait for a node for days.
     """
-    by_member = {pod.member_id: answers.get(pod.uid) for pod in pods}
-    known = [answer for answer in by_member.values() if answer is not None]
+    known = [answers[pod.uid] for pod in pods if pod.uid in answers]
     voters = membership.voters.union(*(answer.voters for answer in known))
-    if not voters <= {answer.self_id for answer in known} or len(known) < len(pods):
+    if not known or not voters <= {answer.self_id for answer in known}:
         return -1, ()
     highest = max(answer.term for answer in known)
-    return highest, tuple(pod for pod in pods if pod.term > highest)
+    wrong = tuple(pod for pod in pods if pod.term > highest)
+    if any(pod.ip and pod.uid not in answers for pod in wrong):
+        return -1, ()
+    return highest, wrong

@@ -154,8 +154,8 @@ def taken_back(
     term, wrong = forged(pods, answers, membership)
     patches = []
     for pod in wrong:
-        answer = answers[pod.uid]
-        leads = answer.master and answer.term == term
+        answer = answers.get(pod.uid)
+        leads = answer is not None and answer.master and answer.term == term
         master = leads and pod.role(group.roles) == group.roles.master
         role = group.roles.master if master else names.ROLE_NONE
         logger.warning(
