@@ -1,7 +1,6 @@
 """Names that users see: API kinds, labels, annotations, ports, and the names of child objects."""
 
 import hashlib
-import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -112,10 +111,13 @@ def member_id(ordinal: int) -> str:
     return f"n{ordinal}"
 
 
+MEMBER_IDS: Final = tuple(map(member_id, range(REPLICAS_MAX)))
+"""All ids that members of a group may have."""
+
+
 def ordinal(member_id: str) -> int:
-    """Return the pod ordinal of a member id; -1 if the id has another form."""
-    digits = member_id.removeprefix("n")
-    return int(digits) if re.fullmatch("0|[1-9][0-9]{0,7}", digits) else -1
+    """Return the pod ordinal of a member id; -1 if no member may have it."""
+    return MEMBER_IDS.index(member_id) if member_id in MEMBER_IDS else -1
 
 
 def pod(group: str, ordinal: int) -> str:

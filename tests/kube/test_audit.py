@@ -195,13 +195,13 @@ def test_the_largest_summary_still_fits_a_status() -> None:
 def test_the_learners_of_a_group_are_audited_with_its_voters() -> None:
     group = group_of()
     members = [
-        {"id": "flights-0", "membership": "Voter"},
-        {"id": "flights-1", "membership": "Voter"},
-        {"id": "flights-2", "membership": "None"},
-        {"id": "flights-3", "membership": "Learner"},
+        {"id": "n0", "membership": "Voter"},
+        {"id": "n1", "membership": "Voter"},
+        {"id": "n2", "membership": "None"},
+        {"id": "n3", "membership": "Learner"},
     ]
 
-    assert audited_members({"members": members}, group) == ["flights-0", "flights-1", "flights-3"]
+    assert audited_members({"members": members}, group) == ["n0", "n1", "n3"]
     assert audited_members({}, group) == sorted(group.member_ids)
 
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -90,6 +90,18 @@ async def test_a_removal_without_an_answer_is_requested_again_before_the_pod_is_
 
     assert scene.world.requests == [("REMOVE", "n4")] * 2
     assert scene.world.removed_pods == ["n4"]
+
+
+async def test_an_answer_with_the_id_of_no_possible_member_changes_no_membership() -> None:
+    scene = Scene(ScalingWorld(replicas=5, pods=5, voters={"n0", "n1", "n2", "n99999999"}))
+    asked = replace(scene.world.state(), answers=ScalingWorld(replicas=5, pods=5).state().answers)
+    world = scene.world
+
+    await scene.scaler.run_once(group(replicas=5), asked, world.stateful_set(), world.ips())
+
+    assert (world.requests, scene.memberships) == ([("ADD_LEARNER", "n3")], [])
+    assert scene.scaler.problem is not None
+    assert "no group can have" in scene.scaler.problem.message
 
 
 async def test_another_operator_deletes_the_pod_of_a_removed_member() -> None:

@@ -14,6 +14,7 @@ from dledger_operator.api_objects import (
     VolumeClaimView,
 )
 from dledger_operator.behaviours.founding.founded_again import Unbegun
+from dledger_operator.behaviours.members.membership import is_possible
 from dledger_operator.behaviours.volumes.claim_owners import DELETE
 from dledger_operator.clients.errors import KubeError, MemberSilentError
 from dledger_operator.spec.group import Group
@@ -118,7 +119,8 @@ async def statuses(
     """Ask all members concurrently. Return their answers by pod uid, without silent members.
 
     An address may have passed to another member of this group, or to a member of another group,
-    which `is_stranger` detects. Such answers are left out as well.
+    which `is_stranger` detects. Such answers are left out as well, and those that name members that
+    no group can have.
     """
 
     async def ask(pod: PodView) -> NodeStatus | None:
@@ -132,5 +134,6 @@ async def statuses(
     return {
         pod.uid: answer
         for pod, answer in zip(asked, answers, strict=True)
-        if answer and answer.self_id == pod.member_id and not is_stranger(answer)
+        if answer and answer.self_id == pod.member_id and is_possible(answer)
+        if not is_stranger(answer)
     }

@@ -14,6 +14,7 @@ from dledger_operator.api_objects import SettingsView, StatefulSetView, VolumeCl
 from dledger_operator.behaviours.founding.founded_again import Watch
 from dledger_operator.behaviours.loops import backoff_s
 from dledger_operator.behaviours.members.leader_client import LeaderClient
+from dledger_operator.behaviours.members.membership import is_possible
 from dledger_operator.behaviours.members.scale_steps import ScaleState, next_step
 from dledger_operator.behaviours.members.steps import ChangeMember, DeleteClaims
 from dledger_operator.behaviours.report.event_recorder import EventNote
@@ -187,6 +188,8 @@ class Scaler:
         changed = await self._requests.change(
             ip, group.name, leader, step.kind, step.member_id, identity=identity
         )
+        if not is_possible(changed):
+            raise MemberSilentError(f"{leader.member_id} names members that no group can have")
         if not self._is_success(changed, f"{step.kind.value} {step.member_id}"):
             return
         membership = Membership(
