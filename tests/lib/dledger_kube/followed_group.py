@@ -98,12 +98,27 @@ class FollowedGroup:
     # Steps of Kubernetes
 
     def replace_a_pod(self) -> None:
-        ordinal = self.random.randrange(len(self.members))
+        self._replace_pod_of(self.random.randrange(len(self.members)))
+
+    def _replace_pod_of(self, ordinal: int) -> None:
         self._depose(self.members[ordinal])
         self.incarnations += 1
         self.store.delete(f"flights-{ordinal}")
-        uid = f"uid-{ordinal}-{self.incarnations}"
-        self.store.put(pod(ordinal, uid=uid, ip="", ready=False))
+        uid, owner = f"uid-{ordinal}-{self.incarnations}", self.store.stateful_set_uid
+        self.store.put(pod(ordinal, uid=uid, ip="", ready=False, owner_uid=owner))
+
+    def recreate_the_stateful_set(self) -> None:
+        """Somebody deletes the StatefulSet: its pods run on until each of them is replaced."""
+        self.incarnations += 1
+        self.store.stateful_set_uid = f"stateful-set-{self.incarnations}"
+
+    def replace_a_pod_of_an_earlier_stateful_set(self) -> bool:
+        """Replace a pod that the present StatefulSet does not own. Return whether there was one."""
+        owner = self.store.stateful_set_uid
+        left = [k for k, each in enumerate(self.store.pods()) if each.owner_uid != owner]
+        if left:
+            self._replace_pod_of(self.random.choice(left))
+        return bool(left)
 
     def write_a_pod_status(self) -> None:
         """Write as a kubelet does: a pod gets its address first, and is ready only after that."""

@@ -29,7 +29,7 @@ from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.children.roles import roles_in_force
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import overstated
-from dledger_operator.behaviours.leader.pod_list import ListApi, PodList
+from dledger_operator.behaviours.leader.pod_list import GroupPods, ListApi, PodList
 from dledger_operator.behaviours.leader.role_decision import Decision, RolePatch, decide, taken_back
 from dledger_operator.clients.errors import ConflictError, NotFoundError, UnavailableError
 from dledger_operator.observed_state import Leader, Membership, Observation
@@ -160,11 +160,11 @@ class LeaderFollower:
         cached = self._saw_event or seen != self._seen
         self._saw_event, self._seen, self.unsettled = False, seen, None
         for _ in range(ATTEMPTS_MAX):
-            pods = await self._list.members(group, cached=cached)
+            pods = await self._list.read(group, cached=cached)
             cached = False
             # Read after the pods: if the roles change now, the patches of these pods conflict.
             group = await self._with_applied_roles(group)
-            self._polls.sync(pods)
+            self._polls.sync(pods.members)
             try:
                 pods = await self._take_back_terms(group, membership, pods)
             except (ConflictError, NotFoundError) as error:
@@ -192,42 +192,43 @@ class LeaderFollower:
         return replace(group, roles=self._roles)
 
     async def _take_back_terms(
-        self, group: Group, membership: Membership, pods: list[PodView]
-    ) -> list[PodView]:
+        self, group: Group, membership: Membership, pods: GroupPods
+    ) -> GroupPods:
         """Lower term annotations that no member has reached, as far as `forged` proves that."""
-        if not overstated(pods, self._polls.observations(), membership):
+        if not overstated(pods.members, self._polls.observations(), membership):
             return pods
-        answers = await self._ask(pods)
+        answers = await self._ask(pods.members)
         lowered = {
             patch.pod.uid: await self._apply(group, patch)
-            for patch in taken_back(pods, answers, group, membership)
+            for patch in taken_back(pods.members, answers, group, membership)
         }
-        return [lowered.get(pod.uid, pod) for pod in pods]
+        return pods.with_changed(lowered)
 
-    async def _settle(self, group: Group, membership: Membership, pods: list[PodView]) -> bool:
+    async def _settle(self, group: Group, membership: Membership, pods: GroupPods) -> bool:
         """Apply decisions until none is left, or leave them to the replica that acts.
 
         Returns False if the pods must be listed again.
         """
         for _ in range(ATTEMPTS_MAX):
             decision = decide(
-                pods=pods,
+                pods=pods.members,
+                unbelieved=pods.unbelieved,
                 observations=self._polls.observations(),
                 group=group,
                 membership=membership,
-                not_following=self._not_following(pods),
+                not_following=self._not_following(pods.members),
             )
             self._on_decision(decision)
-            above = overstated(pods, self._polls.observations(), membership)
+            above = overstated(pods.members, self._polls.observations(), membership)
             found = replace(
-                _result(group, decision, pods),
-                foreign=self._list.foreign,
+                _result(group, decision, pods.members),
+                foreign=pods.foreign_names,
                 overstated=tuple(f"{pod.name} ({pod.term})" for pod in above),
             )
             if not decision.patches:
-                self._remember_followers(decision.leader, pods)
+                self._remember_followers(decision.leader, pods.members)
                 self._calm = found.leader is not None and not (
-                    above or self._list.foreign or found.disputed
+                    above or found.foreign or found.disputed
                 )
                 self._left_since_s = self.unsettled = None
                 self._on_settled(replace(found, labeled=found.leader))
@@ -244,8 +245,7 @@ class LeaderFollower:
                     return False
                 if isinstance(outcome, BaseException):
                     raise outcome
-            fresh = {pod.uid: pod for pod in changed if isinstance(pod, PodView)}
-            pods = [fresh.get(pod.uid, pod) for pod in pods]
+            pods = pods.with_changed({pod.uid: pod for pod in changed if isinstance(pod, PodView)})
         return False
 
     def _too_soon_s(self, now: float) -> float:

@@ -1,8 +1,9 @@
 """Distinguishes the pods of a group's members from pods that only carry its label. Pure.
 
 A member's pod is owned by the group's StatefulSet and has the name of one of its ordinals. Anyone
-who may create pods can give one the group's label. The answers of such a pod are ignored, and it is
-never relabeled.
+who may create pods can give one the group's label. The answers of such a pod are ignored. If it has
+the name of a member's pod, it is fenced like one all the same: it may be left of a StatefulSet that
+was deleted, and another process of the operator may still believe it.
 
 A term annotation is ignored, too, if it is above the term of every member: the operator
 writes it after a majority was in that term, and members never forget a term.
@@ -19,12 +20,17 @@ from dledger_operator.observed_state import Membership, Observation
 
 
 def is_member(pod: PodView, group: str, stateful_set_uids: Container[str]) -> bool:
-    """Return whether a pod is a member's. `stateful_set_uids` are those of the group's StatefulSet
-    and of its earlier ones, whose pods may still be leaving.
+    """Return whether a pod is a member's. `stateful_set_uids` holds the uid of the group's
+    StatefulSet; it is empty while there is none.
     """
+    owned = bool(pod.owner_uid) and pod.owner_uid in stateful_set_uids
+    return owned and is_named_as_member(pod, group)
+
+
+def is_named_as_member(pod: PodView, group: str) -> bool:
+    """Return whether a pod has the name of a member's pod."""
     ordinal = names.ordinal(pod.member_id)
-    named = 0 <= ordinal < names.REPLICAS_MAX and pod.name == names.pod(group, ordinal)
-    return named and bool(pod.owner_uid) and pod.owner_uid in stateful_set_uids
+    return ordinal >= 0 and pod.name == names.pod(group, ordinal)
 
 
 def is_of_stateful_set(pod: Mapping[str, Any], group: str) -> bool:

@@ -53,6 +53,7 @@ class Decision:
 def decide(
     *,
     pods: Sequence[PodView],
+    unbelieved: Sequence[PodView] = (),
     observations: Sequence[Observation],
     group: Group,
     membership: Membership,
@@ -60,12 +61,13 @@ def decide(
 ) -> Decision:
     """Decide on the next step.
 
-    `pods` must come from one LIST. `not_following` holds the uids of pods that have not followed
-    the leader for more than `NOT_FOLLOWING_S_MAX`.
+    `pods` and `unbelieved` must come from one LIST; see `GroupPods`. `not_following` holds the uids
+    of pods that have not followed the leader for more than `NOT_FOLLOWING_S_MAX`.
     """
     leaders = leaders_of_highest_term(pods, observations, membership)
     if len(leaders) == 1:
         patches = _fences(leaders[0], pods, observations, group, membership, not_following)
+        patches += _fences_of_unbelieved(leaders[0], unbelieved, pods, group)
         return Decision(
             leader=leaders[0],
             disputed=False,
@@ -110,6 +112,27 @@ def _fences(
         if not _is_labeled(wanted, group):
             fences.append(wanted)
     return tuple(fences)
+
+
+def _fences_of_unbelieved(
+    leader: Leader, unbelieved: Sequence[PodView], pods: Sequence[PodView], group: Group
+) -> tuple[RolePatch, ...]:
+    """Fence pods that an operator may believe which has read an earlier StatefulSet.
+
+    Their terms hide no leader, since nobody else knows who has written them, but are not lowered.
+    """
+    leader_uid = _pod_uid(leader, pods)
+    wanted = (
+        RolePatch(
+            pod=pod,
+            role=names.ROLE_NONE,
+            term=max(leader.term, pod.term),
+            leader_pod_uid=leader_uid,
+        )
+        for pod in unbelieved
+        if not _is_unknown(pod, group)
+    )
+    return tuple(fence for fence in wanted if not _is_labeled(fence, group))
 
 
 def _promotion(leader: Leader, pods: Sequence[PodView], group: Group) -> tuple[RolePatch, ...]:
