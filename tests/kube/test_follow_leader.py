@@ -306,8 +306,8 @@ async def test_a_pod_that_is_not_the_stateful_sets_is_named_and_never_believed(
     await world.wait_until(lambda: world.followed.foreign == ("flights-2", "flights-99999999"))
 
     assert world.followed.leader == Leader(term=7, member_id="n1")
-    assert [name for name, _ in world.store.patches[patches:]] == ["flights-2"]
-    assert world.roles() == N1_LEADS | {"n2": "none", "n99999999": "slave"}
+    assert [name for name, _ in world.store.patches[patches:]] == ["flights-99999999", "flights-2"]
+    assert world.roles() == N1_LEADS | {"n2": "none", "n99999999": ""}
 
 
 async def test_a_master_of_a_deleted_stateful_set_loses_its_label_before_another_gets_it(

@@ -10,9 +10,12 @@ import pytest
 
 from api_server.client import ApiServer
 from dledger_kube.cluster import STRATEGIC_PATCH, Object
-from dledger_kube.hand_edits import PAGE, PUT_BACK_EDITS, HandEdit, render
+from dledger_kube.hand_edits import FOREIGN_EDITS, PAGE, PUT_BACK_EDITS, HandEdit, render
 from dledger_kube.led import Led, led_group
+from dledger_kube.played import led_by
+from dledger_operator import names
 from dledger_operator.behaviours.children.child_edits import AT_ONCE_MAX
+from dledger_operator.resources import security
 
 pytest_plugins = ["api_server.fixtures"]
 APPS = "/apis/apps/v1"
@@ -60,6 +63,51 @@ async def test_every_edit_by_hand_is_put_back(led: Led) -> None:
     )
     assert len(seconds) >= EDITS_MIN
     assert statistics.median(seconds.values()) < MEDIAN_S_MAX
+
+
+async def test_a_pod_that_gets_the_groups_labels_by_hand_keeps_no_role(led: Led) -> None:
+    await asyncio.to_thread(make_web, led)
+    for edit in FOREIGN_EDITS:
+        await asyncio.to_thread(edit.run, led.namespace)
+
+        await led.until(
+            f"{edit.command}: the role is removed",
+            lambda: labels_of_web(led) == {"app", names.GROUP_LABEL},
+            PUT_BACK_S_MAX,
+        )
+        await led.until("Degraded names it", lambda: "group: web;" in degraded(led))
+        assert led.roles() == led_by(1) | {"web": ""}
+        led.namespace.patch("pods", "web", {"metadata": {"labels": {names.GROUP_LABEL: None}}})
+        await led.until("Degraded no longer names it", lambda: "web" not in degraded(led))
+
+
+def make_web(led: Led) -> None:
+    """Create a pod that is not the group's."""
+    container = {
+        "name": "web",
+        "image": "web:1",
+        "securityContext": security.container_security_context(),
+    }
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "labels": {"app": "web"}},
+        "spec": {
+            "serviceAccountName": "default",
+            "securityContext": security.pod_security_context(fixed_user=True),
+            "containers": [container],
+        },
+    }
+    led.namespace.server.request("POST", led.namespace.path("pods"), made)
+
+
+def labels_of_web(led: Led) -> set[str]:
+    return {*led.namespace.get("pods", "web")["metadata"]["labels"]}
+
+
+def degraded(led: Led) -> str:
+    message: str = led.condition("Degraded")["message"]
+    return message
 
 
 async def test_a_client_that_keeps_writing_the_pod_template_is_named_and_slowed_down(

@@ -77,8 +77,9 @@ def _foreign_pods(observed: ObservedGroup) -> str:
     more = f" and {len(foreign) - NAMED_MAX} more" if len(foreign) > NAMED_MAX else ""
     return (
         f"pods that are not the group's carry its label {names.GROUP_LABEL}: "
-        f"{', '.join(foreign[:NAMED_MAX])[:NAMES_LENGTH_MAX]}{more}; the Services and the budget "
-        "count them, but nothing they say is believed; remove the label from these pods"
+        f"{', '.join(foreign[:NAMED_MAX])[:NAMES_LENGTH_MAX]}{more}; nothing they say is believed, "
+        "and they lose their role, but the budget and the Services of all members count them; "
+        "remove the label from these pods"
     )
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from dledger_kube.cluster import Namespace, Object
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "hand-edits.md"
 PUT_BACK: Final = "The operator puts it back."
+ROLE_REMOVED: Final = "The operator removes the role, and `Degraded` names the pod."
 
 _CORE, _APPS = "/api/v1", "/apis/apps/v1"
 _NETWORKING, _POLICY = "/apis/networking.k8s.io/v1", "/apis/policy/v1"
@@ -31,14 +32,21 @@ is removed. A Secret is not watched, since the operator may read no other than i
 
 What a client keeps changing is put back at once 20 times, and once a minute from then on, until the
 child has been left alone for ten minutes. The Event `ChildContested` names the client.
+
+The pod `web` is not the group's. The operator removes nothing from such a pod but the role by which
+a Service selects it, and only while it carries the group's label. It does so at once 20 times, and
+from then on once a minute, and only for pods that have lost it before: if labels come from the
+template of a controller that selects by them, each removal would make it create another pod. Once
+no such pod has had a role for ten minutes, it begins anew.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandEdit:
-    """A kubectl command, and the object that it changes."""
+    """A kubectl command, the object that it changes, and what happens then."""
 
     command: str
+    then: str = PUT_BACK
     group: str
     kind: str
     name: str
@@ -141,7 +149,18 @@ PUT_BACK_EDITS: Final = [
 ]  # fmt: skip
 
 
+FOREIGN_EDITS: Final = [
+    replace(each, then=ROLE_REMOVED)
+    for each in _of(
+        _CORE, "pods", "web",
+        "label pod web dledger.io/group=flights dledger.io/role=master",
+        "label pod web dledger.io/group=flights dledger.io/role=slave",
+    )
+]  # fmt: skip
+
+
 def render() -> str:
     """Return the page as Markdown."""
-    rows = [f"| `{each.command}` | {PUT_BACK} |" for each in PUT_BACK_EDITS]
+    edits = (*PUT_BACK_EDITS, *FOREIGN_EDITS)
+    rows = [f"| `{each.command}` | {each.then} |" for each in edits]
     return "\n".join([_INTRODUCTION, "| Command | What happens |", "| --- | --- |", *rows, ""])

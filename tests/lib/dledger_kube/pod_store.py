@@ -28,7 +28,7 @@ class PodStore:
         """The version that each LIST asked for."""
         self._on_change = on_change or (lambda _: None)
         self.stateful_set_uid = STATEFUL_SET_UID
-        self.patches: list[tuple[str, dict[str, str]]] = []
+        self.patches: list[tuple[str, dict[str, str | None]]] = []
         """Successful patches: pod name and labels."""
         self.conflicts = 0
         """Patches that the follower counted as conflicts."""
@@ -90,13 +90,13 @@ class PodStore:
         )
 
     async def relabel_pod(
-        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
     ) -> PodView:
         """Patch a pod. Raises ConflictError if it has changed since it was read."""
         return self.relabel(pod, labels, annotations)
 
     def relabel(
-        self, pod: PodView, labels: Mapping[str, str], annotations: Mapping[str, str]
+        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
     ) -> PodView:
         """Patch a pod synchronously; see `relabel_pod`."""
         stored = self._pods.get(pod.name)
@@ -105,7 +105,8 @@ class PodStore:
         if (stored.uid, stored.resource_version) != (pod.uid, pod.resource_version):
             raise ConflictError(pod.name)
         self.patches.append((pod.name, dict(labels)))
-        kept = {**stored.labels, **labels}
-        term = int(annotations[names.TERM_ANNOTATION])
+        after = {**stored.labels, **labels}
+        kept = {key: value for key, value in after.items() if value is not None}
+        term = int(annotations.get(names.TERM_ANNOTATION, stored.term))
         leader_pod_uid = annotations.get(names.LEADER_POD_ANNOTATION, stored.leader_pod_uid)
         return self.put(replace(stored, labels=kept, term=term, leader_pod_uid=leader_pod_uid))

@@ -27,6 +27,7 @@ from dledger_formats.http.status import NodeStatus
 from dledger_operator import names
 from dledger_operator.api_objects import PodView
 from dledger_operator.behaviours.children.roles import roles_in_force
+from dledger_operator.behaviours.leader.foreign_roles import ForeignRoles, RelabelApi
 from dledger_operator.behaviours.leader.leader_polls import LeaderPolls
 from dledger_operator.behaviours.leader.member_pods import overstated
 from dledger_operator.behaviours.leader.pod_list import GroupPods, ListApi, PodList
@@ -55,13 +56,8 @@ CLOCK_S: Final = 0.05
 ATTEMPTS_MAX: Final = 20
 
 
-class PodApi(ListApi, Protocol):
+class PodApi(ListApi, RelabelApi, Protocol):
     """The API requests of this behavior."""
-
-    async def relabel_pod(
-        self, pod: PodView, labels: Mapping[str, str | None], annotations: Mapping[str, str]
-    ) -> PodView:
-        """Patch a pod. Raises ConflictError if it has changed since it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +124,7 @@ class LeaderFollower:
         self._ask = ask
         self._stands_by = stands_by
         self._list = PodList(api)
+        self._foreign_roles = ForeignRoles(api, clock)
         self.unsettled: FollowResult | None = None
         """The result of the last run, if it has left patches to make."""
         self._saw_event = False
@@ -165,6 +162,8 @@ class LeaderFollower:
             # Read after the pods: if the roles change now, the patches of these pods conflict.
             group = await self._with_applied_roles(group)
             self._polls.sync(pods.members)
+            if not self._stands_by():
+                await self._foreign_roles.remove(group, pods.foreign)
             try:
                 pods = await self._take_back_terms(group, membership, pods)
             except (ConflictError, NotFoundError) as error:
