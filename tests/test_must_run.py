@@ -37,6 +37,16 @@ def test_without_programs():
     pass
 """
 
+WITH_A_RELEASE_THAT_IS_MISSING = """
+from dledger_must_run.lacking import skip_or_fail
+
+def test_with_the_history():
+    skip_or_fail("the commit is not in the history; fetch it")
+
+def test_without_it():
+    pass
+"""
+
 
 def environment(must_run: bool) -> dict[str, str]:
     """Return the environment of a run."""
@@ -79,6 +89,25 @@ def test_a_run_of_which_some_tests_ran_passes(tmp_path: Path) -> None:
 
     assert code == 0, printed
     assert "1 passed, 3 skipped" in printed
+
+
+def test_a_test_that_lacks_the_history_fails_a_run_that_must_run(tmp_path: Path) -> None:
+    code, printed = run_pytest(
+        tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=True
+    )
+
+    assert code == 1, printed
+    assert "1 failed, 1 passed" in printed
+    assert "MUST_RUN is set, and the commit is not in the history; fetch it" in printed
+
+
+def test_a_test_that_lacks_the_history_is_skipped_elsewhere(tmp_path: Path) -> None:
+    code, printed = run_pytest(
+        tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=False
+    )
+
+    assert code == 0, printed
+    assert "1 passed, 1 skipped" in printed
 
 
 @pytest.mark.parametrize("must_run", [False, True])

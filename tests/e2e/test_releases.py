@@ -8,6 +8,7 @@ from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
+from dledger_must_run.lacking import skip_or_fail
 from tools.deployment import Deployment
 from tools.groups.releases import ReleaseMissingError, previous_checkout
 from tools.local_cluster import images
@@ -33,7 +34,7 @@ def previous(deployed: Deployment, make_group: Callable[..., Group]) -> Group:
     try:
         checkout = previous_checkout()
     except ReleaseMissingError as error:
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
     for name in images.build(["node"], context=checkout, tag=PREVIOUS_TAG):
         deployed.local.load(name)
     group = make_group(image={"tag": PREVIOUS_TAG}, adminToken={"required": False})

@@ -20,6 +20,7 @@ from dledger_formats.protocol.requests import (
     GetEntriesResponse,
 )
 from dledger_group.wire import ask
+from dledger_must_run.lacking import skip_or_fail
 from tools.groups.mixed_group import MixedGroup
 from tools.groups.node_group import NodeGroup
 from tools.groups.releases import ReleaseMissingError, previous_release
@@ -129,7 +130,7 @@ def test_members_and_clients_of_the_previous_release_pass_over_canaries(tmp_path
     try:
         earlier = previous_release()
     except ReleaseMissingError as error:
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
     with MixedGroup(tmp_path, earlier=earlier, **CALM) as group:
         leader = group.master()
         unknown = send(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.soak.run import Soak
+from dledger_must_run.lacking import skip_or_fail
 from tools.groups.mixed_group import MixedGroup
 from tools.groups.node_group import NodeGroup
 from tools.groups.releases import Release, ReleaseMissingError, previous_release
@@ -24,7 +25,7 @@ def earlier() -> Release:
     try:
         return previous_release()
     except ReleaseMissingError as error:
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
 
 
 @pytest.fixture
