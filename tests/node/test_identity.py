@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from dledger_client.client import DLedgerClient
-from dledger_formats.protocol.codes import DLedgerResponseCode
+from dledger_formats.protocol.codes import DLedgerResponseCode, RequestCode
 from dledger_formats.protocol.frames import RemotingCommand
+from dledger_formats.protocol.leadership_transfer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+)
 from dledger_formats.protocol.membership_change import (
     CHANGE_MEMBERSHIP,
     ChangeKind,
@@ -206,3 +210,27 @@ async def test_a_membership_change_for_another_group_is_refused(
     assert remove(SECOND).code is DLedgerResponseCode.UNKNOWN_GROUP
     assert remove(FIRST).code is not DLedgerResponseCode.UNKNOWN_GROUP
     assert remove("").code is not DLedgerResponseCode.UNKNOWN_GROUP
+
+
+async def test_a_transfer_for_another_group_is_refused_and_moves_nothing(
+    start: Callable[..., NamedGroup],
+) -> None:
+    group = start(FIRST)
+    leader = group.master()
+    target = min(set(group.peers) - {leader})
+    term = group.status(leader).term
+
+    def transfer(identity: str) -> LeadershipTransferResponse:
+        request = LeadershipTransferRequest(
+            group="g", remote_id=leader, transfer_id=leader, transferee_id=target, term=term,
+            group_identity=identity,
+        )  # fmt: skip
+        command = RemotingCommand(
+            code=RequestCode.LEADERSHIP_TRANSFER, opaque=1, body=request.to_json()
+        )
+        return LeadershipTransferResponse.from_json(ask(group, leader, command).body)
+
+    assert transfer(SECOND).code is DLedgerResponseCode.UNKNOWN_GROUP
+    assert (group.master(), group.status(leader).term) == (leader, term)
+    assert transfer(FIRST).code is DLedgerResponseCode.SUCCESS
+    assert group.master() == target
