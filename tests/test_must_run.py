@@ -92,9 +92,7 @@ def test_a_run_of_which_some_tests_ran_passes(tmp_path: Path) -> None:
 
 
 def test_a_test_that_lacks_the_history_fails_a_run_that_must_run(tmp_path: Path) -> None:
-    code, printed = run_pytest(
-        tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=True
-    )
+    code, printed = run_pytest(tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=True)
 
     assert code == 1, printed
     assert "1 failed, 1 passed" in printed
@@ -102,9 +100,7 @@ def test_a_test_that_lacks_the_history_fails_a_run_that_must_run(tmp_path: Path)
 
 
 def test_a_test_that_lacks_the_history_is_skipped_elsewhere(tmp_path: Path) -> None:
-    code, printed = run_pytest(
-        tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=False
-    )
+    code, printed = run_pytest(tmp_path, WITH_A_RELEASE_THAT_IS_MISSING, "-n", "0", must_run=False)
 
     assert code == 0, printed
     assert "1 passed, 1 skipped" in printed

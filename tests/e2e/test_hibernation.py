@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dledger_e2e.condition_watch import ConditionWatch
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.waiting import wait_for
@@ -26,8 +27,11 @@ def test_a_group_sleeps_and_wakes_with_every_entry_and_volume(
     times_s = []
     for _ in range(rounds(ROUNDS)):
         began_s = time.monotonic()
-        group.change(hibernate=True)
-        group.wait_for_condition("Ready", "False", "Hibernated")
+        with ConditionWatch(group, "Progressing") as watch:
+            group.change(hibernate=True)
+            group.wait_for_condition("Ready", "False", "Hibernated")
+            wait_for(lambda: watch.reasons[-1] == "Hibernated", "nothing is left to do")
+        assert watch.reasons == ["AsRequested", "Hibernating", "Hibernated"]
         wait_for(lambda: not group.pods(), "no pod is left")
         assert {each["membership"] for each in group.status()["members"]} == {"Voter"}
         asleep_s = time.monotonic()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dledger_e2e.audits import audit
+from dledger_e2e.condition_watch import ConditionWatch
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
 from dledger_e2e.pod_watch import PodWatch
@@ -58,13 +59,13 @@ def test_a_group_grows_through_every_size_and_shrinks_to_one_under_load(
         for before, after in itertools.pairwise(SIZES):
             load.wait_for_more(200)
             began_s, since = time.monotonic(), len(load.acknowledged)
-            scale(group, after)
-            seen = voters_until_scaled(group, after)
+            seen = voters_while_scaled(group, after)
             took_s = time.monotonic() - began_s
             load.wait_for_more(200)
             gap_s = load.longest_pause_s(since)
             figures.append(f"{before} to {after}: {took_s:.1f} s, gap {gap_s:.3f} s, saw {seen}")
-            assert seen == sorted(seen, reverse=after < before), "one member after the other"
+            step = 1 if after > before else -1
+            assert seen == list(range(before, after + step, step)), "one member after the other"
             assert gap_s < PAUSE_S_MAX
 
     with capsys.disabled():
@@ -74,21 +75,15 @@ def test_a_group_grows_through_every_size_and_shrinks_to_one_under_load(
     assert_nothing_was_lost(group, load)
 
 
-def voters_until_scaled(group: Group, replicas: int) -> list[int]:
-    """Wait until a group is scaled; return which numbers of voters Progressing told on the way."""
-    told: list[int] = []
-
-    def is_scaled() -> bool:
-        progressing = group.condition("Progressing")
-        count = re.match(r"the group has (\d+) voters", progressing["message"])
-        assert count is not None, progressing
-        if told[-1:] != [int(count[1])]:
-            told.append(int(count[1]))
-        return progressing["status"] == "False" and told[-1] == replicas
-
-    wait_for(is_scaled, f"{group.name} says that it has {replicas} members", SCALED_S)
-    wait_until_scaled(group, replicas)
-    return told
+def voters_while_scaled(group: Group, replicas: int) -> list[int]:
+    """Scale a group; return each number of voters that Progressing told, in order."""
+    with ConditionWatch(group, "Progressing") as watch:
+        scale(group, replicas)
+        wait_until_scaled(group, replicas)
+        final = f"the group has {replicas} voters, as spec.replicas asks for"
+        wait_for(lambda: watch.said[-1]["message"] == final, f"Progressing says: {final}")
+    told = (re.match(r"the group has (\d+) voters", each["message"]) for each in watch.said)
+    return [count for count, _ in itertools.groupby(int(each[1]) for each in told if each)]
 
 
 def scale(group: Group, replicas: int) -> None:

@@ -1,31 +1,18 @@
-"""Watches the members' pods: how many had the master label at once, and how many were up.
+"""Watches the members' pods: how many had the master label at once, and how many were up."""
 
-A watch that saw nothing proves nothing: the block begins once every member was seen, and fails if
-kubectl ended before it.
-"""
-
-import contextlib
-import json
-import subprocess
-import tempfile
-import threading
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dledger_e2e.group import ROLE_LABEL, Group
-from dledger_e2e.waiting import wait_for
+from dledger_e2e.object_watch import ObjectWatch
 
 
-class PodWatch:
-    """Processes the API server's watch events; `double_masters` must stay empty."""
+class PodWatch(ObjectWatch):
+    """Begins once every member was seen; `double_masters` must stay empty."""
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        super().__init__(group, "pods", f"--selector=dledger.io/group={group.name}")
         self._members = int(group.get("dlg", group.name)["spec"]["replicas"])
         self._roles: dict[str, str] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread: threading.Thread | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by _stop
         self.events = 0
         self.double_masters: list[list[str]] = []
         self._up: set[str] = set()
@@ -38,73 +25,8 @@ class PodWatch:
         self.terms: dict[str, list[int]] = {}
         """All values of each pod's term annotation, in order."""
 
-    def __enter__(self) -> Self:
-        """Start watching, and wait until every member was seen.
-
-        Raises AssertionError if kubectl ends first, or lists fewer pods for a minute.
-        """
-        self._process = self._group.deployment.kubernetes.start(
-            "get", "pods", f"--namespace={self._group.namespace}",
-            f"--selector=dledger.io/group={self._group.name}",
-            "--watch", "--output-watch-events", "--output=json",
-            stdout=subprocess.PIPE, stderr=self._errors,
-        )  # fmt: skip
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-        try:
-            wait_for(self._has_seen_every_member, "the watch has seen every member")
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop watching. Raises AssertionError if the watch had ended before the block did."""
-        try:
-            if error is None:
-                self._assert_runs()
-        finally:
-            self._stop()
-
-    def _has_seen_every_member(self) -> bool:
-        self._assert_runs()
+    def _has_begun(self) -> bool:
         return len(self._roles) >= self._members
-
-    def _assert_runs(self) -> None:
-        assert self._process is not None
-        if (code := self._process.poll()) is not None:
-            self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip()
-            raise AssertionError(f"the watch ended with {code}: {said or 'kubectl said nothing'}")
-
-    def _stop(self) -> None:
-        assert self._process is not None
-        assert self._thread is not None
-        self._process.terminate()
-        self._process.wait()
-        self._thread.join(timeout=10)
-        assert not self._thread.is_alive(), "not all events were read"
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._errors.close()
-
-    def _follow(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        decoder = json.JSONDecoder()
-        text = ""
-        for line in self._process.stdout:
-            text = (text + line.decode()).lstrip()
-            with contextlib.suppress(json.JSONDecodeError):  # an event may span several lines
-                while text:
-                    event, end = decoder.raw_decode(text)
-                    text = text[end:].lstrip()
-                    self._process_event(event)
 
     def _process_event(self, event: dict[str, Any]) -> None:
         self.events += 1

@@ -1,4 +1,4 @@
-"""A watch of pods that ends early, or that never begins, fails the test that relies on it."""
+"""Watches see what lasts only a moment; one that ends early, or never begins, fails its test."""
 
 import json
 import subprocess
@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from dledger_e2e.condition_watch import ConditionWatch
 from dledger_e2e.group import ROLE_LABEL, Group
 from dledger_e2e.pod_watch import PodWatch
+from dledger_e2e.waiting import wait_for
 
 
 def group(kubectl: str) -> Group:
@@ -37,7 +39,31 @@ def events(*roles: str) -> str:
         }
         for k, role in enumerate(roles)
     ]
+    return printing(printed)
+
+
+def printing(printed: list[dict[str, Any]]) -> str:
     return f"echo '{' '.join(map(json.dumps, printed))}'"
+
+
+def statuses(*reasons: str) -> str:
+    """Return a command that prints the event of a group's status for each reason of Ready."""
+    return printing(
+        [
+            {
+                "type": "MODIFIED",
+                "object": {
+                    "status": {
+                        "conditions": [
+                            {"type": "LeaderElected", "reason": "LeaderProven"},
+                            {"type": "Ready", "reason": reason, "message": "said"},
+                        ]
+                    }
+                },
+            }
+            for reason in reasons
+        ]
+    )
 
 
 def test_a_watch_that_goes_on_to_the_end_counts_masters() -> None:
@@ -47,6 +73,15 @@ def test_a_watch_that_goes_on_to_the_end_counts_masters() -> None:
         assert watch.events == 3, "every member was seen before the block begins"
 
     assert watch.double_masters == [["log-0", "log-2"]]
+
+
+def test_a_condition_that_lasts_only_a_moment_is_seen() -> None:
+    seen = statuses("Ready", "Hibernating", "Hibernating", "Hibernated", "Ready")
+
+    with ConditionWatch(group(f"{seen}; exec sleep 600"), "Ready") as watch:
+        wait_for(lambda: len(watch.said) == 4, "every change was seen")
+
+    assert watch.reasons == ["Ready", "Hibernating", "Hibernated", "Ready"]
 
 
 def test_a_watch_that_never_began_fails() -> None:
