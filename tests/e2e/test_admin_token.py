@@ -37,7 +37,7 @@ def demote_and_promote(group: Group, token: str) -> None:
 
 
 def test_a_token_is_replaced_without_a_restart(group: Group) -> None:
-    pods = {name: pod["metadata"]["uid"] for name, pod in group.pods().items()}
+    pods = group.uids()
     (old,) = tokens(group)
     change = '{"spec": {"adminToken": {"rotatedAt": "2026-01-01T00:00:00Z"}}}'
 
@@ -52,7 +52,7 @@ def test_a_token_is_replaced_without_a_restart(group: Group) -> None:
         demote_and_promote(group, token)
     with pytest.raises(CommandError, match="not one of this group's"):
         demote_and_promote(group, "x" * 40)
-    assert {name: pod["metadata"]["uid"] for name, pod in group.pods().items()} == pods
+    assert group.uids() == pods
     restarts = [
         status["restartCount"]
         for pod in group.pods().values()

@@ -1,7 +1,6 @@
 """Nodes are drained under load while more goes on: another drain, or a roll that has halted."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -9,6 +8,7 @@ from dledger_e2e.drains import drained
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
+from dledger_e2e.rolls import ROLLED_S, halted_pod
 from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -16,7 +16,6 @@ pytestmark = pytest.mark.cluster
 ROUNDS = 1
 PAUSE_S_MAX = 5.0
 """Far above what is seen, because the machine may be busy with other tests."""
-ROLLED_S = 240.0
 
 
 def node_of(group: Group, pod: str) -> str:
@@ -49,10 +48,10 @@ def test_two_nodes_are_drained_at_once_and_one_member_goes_at_a_time(
             follower = max(pod for pod in group.pods() if pod != leader)
             nodes = {node_of(group, pod) for pod in (leader, follower)}
             assert len(nodes) == 2, "the members are spread"
-            before = {pod: found["metadata"]["uid"] for pod, found in group.pods().items()}
+            before = group.uids()
             with drained(group, *nodes):
                 load.wait_for_more(200)
-            after = {pod: found["metadata"]["uid"] for pod, found in group.pods().items()}
+            after = group.uids()
             assert all(before[pod] != after.get(pod) for pod in (leader, follower))
             wait_until_whole(group)
             load.wait_for_more(200)
@@ -75,23 +74,6 @@ def spread_again(group: Group) -> None:
             wait_until_whole(group)
 
 
-def halted_pod(group: Group) -> str:
-    """Wait until a roll has halted, because the image of one pod cannot be pulled; return it."""
-
-    def found() -> str | None:
-        waiting = [pod for pod, each in group.pods().items() if cannot_pull(each)]
-        halted = group.condition("Progressing").get("reason") == "RollHalted"
-        return waiting[0] if halted and len(waiting) == 1 else None
-
-    return wait_for(found, "the roll has halted", ROLLED_S)
-
-
-def cannot_pull(pod: dict[str, Any]) -> bool:
-    states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
-    reasons = [each.get("waiting", {}).get("reason") for each in states]
-    return any(reason in ("ErrImagePull", "ImagePullBackOff") for reason in reasons)
-
-
 @pytest.mark.sampled(2, among="planned changes on the cluster")
 def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
     group: Group, capsys: pytest.CaptureFixture[str]
@@ -101,12 +83,12 @@ def test_a_halted_roll_outlasts_drains_and_goes_on_once_the_spec_is_right(
         since = len(load.acknowledged)
         group.change(image={"tag": "missing"})
         halted = halted_pod(group)
-        before = group.pods()[halted]["metadata"]["uid"]
+        before = group.uids()[halted]
         with drained(group, node_of(group, halted)):
             pass
         wait_for(lambda: group.pods().get(halted, {}) != {}, "the pod is made again")
         assert halted_pod(group) == halted
-        assert group.pods()[halted]["metadata"]["uid"] != before
+        assert group.uids()[halted] != before
 
         leader = group.leader_pod()
         cordoned = node_of(group, leader)

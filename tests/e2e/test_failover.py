@@ -94,7 +94,7 @@ def test_the_second_operator_moves_the_service_when_the_first_dies_with_the_lead
             operator = acting_operator(group)
             with gaps.of(following=load):
                 old = group.leader_pod()
-                old_uid = group.uid_of(old)
+                old_uid = group.uids()[old]
                 delete_operators(group, operator)
                 began_s = time.monotonic()
                 group.delete_pod(old)
@@ -127,7 +127,7 @@ def test_the_service_follows_when_the_leaders_node_is_lost_and_returns(
                 old = kill_leader(group, load)  # the client must survive
                 group.wait_until_whole()
             number = group.node_number_of(old)
-            old_uid, took_operator = group.uid_of(old), operator_node_number(group) == number
+            old_uid, took_operator = group.uids()[old], operator_node_number(group) == number
             with (with_operator if took_operator else gaps).of(following=load):
                 began_s = time.monotonic()
                 local.stop_node(number)

@@ -46,13 +46,13 @@ def test_a_corrected_spec_begins_a_group_whose_pods_fitted_no_node(
     wait_for(lambda: len(group.pods()) == 3, "three pods wait for a node")
     waiting = group.wait_for_words("Ready", "node affinity/selector", TOLD_S)
     assert waiting["status"] == "False"
-    before = {pod["metadata"]["uid"] for pod in group.pods().values()}
+    before = set(group.uids().values())
 
     group.change(scheduling=None)
 
     group.wait_until_ready(BEGUN_S)
     wait_for(group.is_as_asked, "all members are ready", BEGUN_S)
-    assert not before & {pod["metadata"]["uid"] for pod in group.pods().values()}
+    assert not before & set(group.uids().values())
     appends(group)
 
 

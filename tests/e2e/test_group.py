@@ -8,14 +8,11 @@ import pytest
 
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost
+from dledger_e2e.rolls import halted_pod
 from dledger_e2e.waiting import wait_for
 from tools.deployment import OPERATOR_NAMESPACE, CommandError, Deployment
 
 pytestmark = pytest.mark.cluster
-
-
-def uids(group: Group) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in group.pods().values()}
 
 
 def test_kubectl_get_shows_the_leader_term_and_members_of_a_group(calm_group: Group) -> None:
@@ -79,12 +76,12 @@ def test_the_operators_metrics_name_the_leader(calm_group: Group) -> None:
 def test_an_invalid_change_is_refused_and_no_pod_is_replaced(
     calm_group: Group, patch: str, words: str
 ) -> None:
-    before = uids(calm_group)
+    before = calm_group.uids()
 
     with pytest.raises(CommandError, match=words):
         calm_group.kubectl("patch", "dlg", calm_group.name, "--type=merge", f"--patch={patch}")
 
-    assert uids(calm_group) == before
+    assert calm_group.uids() == before
 
 
 @pytest.mark.sampled(1, among="groups in trouble on the cluster")
@@ -102,20 +99,24 @@ def test_the_condition_degraded_names_an_image_that_cannot_be_pulled(
 
 
 @pytest.mark.sampled(1, among="groups in trouble on the cluster")
-def test_a_new_image_that_does_not_exist_replaces_no_running_pod(group: Group) -> None:
-    before = uids(group)
+def test_a_new_image_that_does_not_exist_costs_one_follower_and_the_group_serves(
+    group: Group,
+) -> None:
+    before, leader = group.uids(), group.leader_pod()
 
-    group.kubectl(
-        "patch", "dlg", group.name, "--type=merge",
-        '--patch={"spec":{"image":{"repository":"localhost/no-such-image","tag":"1"}}}',
-    )  # fmt: skip
-    wait_for(
-        lambda: group.status().get("observedGeneration") == 2,
-        "the operator has observed the change",
-    )
+    with Load(group, per_second=500) as load:
+        group.change(image={"repository": "localhost/no-such-image", "tag": "1"})
+        halted = halted_pod(group)
+        load.wait_for_more(1_000)
 
-    assert uids(group) == before
+    after = group.uids()
+    assert {pod for pod, uid in before.items() if after[pod] != uid} == {halted}
+    assert halted != leader
+    assert group.ready_pods() == set(before) - {halted}
+    assert group.leader_pod() == leader
     group.wait_for_condition("Ready", "True")
+    assert (load.refused, load.unknown) == (0, 0), load.failures
+    assert_nothing_was_lost(group, load)
 
 
 @pytest.mark.sampled(1, among="groups in trouble on the cluster")
@@ -143,13 +144,13 @@ def test_a_full_volume_is_reported_and_no_acknowledged_append_is_lost(
     group.start_client()
     group.wait_until_ready()  # the load below gives an append only one second
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
-    before = uids(group)
+    before = group.uids()
 
     with Load(group, per_second=20_000, in_flight=500, body_bytes=4_000, deadline_s=1) as load:
         degraded = group.wait_for_words("Degraded", "full", timeout_s=180)
 
     assert degraded["status"] == "True"
-    assert uids(group) == before
+    assert group.uids() == before
     assert not any(
         status["restartCount"]
         for pod in group.pods().values()

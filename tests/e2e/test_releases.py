@@ -7,6 +7,7 @@ import pytest
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
+from dledger_e2e.rolls import ROLLED_S
 from dledger_e2e.waiting import wait_for
 from dledger_must_run.lacking import skip_or_fail
 from tools.deployment import Deployment
@@ -19,7 +20,6 @@ pytestmark = [
 ]
 
 PREVIOUS_TAG = "previous"
-ROLLED_S = 240.0
 PAUSE_S_MAX = 10.0
 
 

@@ -9,6 +9,7 @@ import pytest
 from dledger_e2e.group import Group
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.pod_watch import PodWatch
+from dledger_e2e.rolls import ROLLED_S
 from dledger_e2e.waiting import wait_for
 
 pytestmark = [
@@ -16,13 +17,7 @@ pytestmark = [
     pytest.mark.sampled(2, among="planned changes on the cluster"),
 ]
 
-ROLLED_S = 240.0
 PAUSE_S_MAX = 10.0
-
-
-def uids(group: Group) -> dict[str, str]:
-    """The uid of every pod, by name."""
-    return {name: str(pod["metadata"]["uid"]) for name, pod in group.pods().items()}
 
 
 def test_an_image_and_a_setting_change_under_load_without_a_failed_append_or_a_loss(
@@ -63,7 +58,7 @@ def name_image_twice(group: Group) -> tuple[str, str]:
 
 def roll(group: Group, load: Load, **change: Any) -> float:
     """Change the spec, wait until every pod was replaced, and return the longest gap."""
-    before, leader, since = uids(group), group.leader_pod(), len(load.acknowledged)
+    before, leader, since = group.uids(), group.leader_pod(), len(load.acknowledged)
     group.change(**change)
     wait_for(group.is_as_asked, "every pod runs what the spec asks for", ROLLED_S)
     load.wait_for_more(500)
@@ -72,7 +67,7 @@ def roll(group: Group, load: Load, **change: Any) -> float:
 
 
 def assert_every_pod_was_replaced(group: Group, before: dict[str, str], leader: str) -> None:
-    after = uids(group)
+    after = group.uids()
     assert after.keys() == before.keys()
     assert not set(after.values()) & set(before.values()), "every pod is another one"
     events = [each for each in group.get("events")["items"] if each["reason"] == "PodReplaced"]

@@ -51,12 +51,12 @@ class Gaps:
 def kill_leader(group: Group, load: Load) -> str:
     """Delete the leader's pod; return the next leader once it is the Service's only endpoint."""
     old = group.leader_pod()
-    old_uid = group.pods()[old]["metadata"]["uid"]
+    old_uid = group.uids()[old]
     group.delete_pod(old)
 
     def moved() -> str | None:
         new = group.leader_pod()
-        return new if group.pods()[new]["metadata"]["uid"] != old_uid else None
+        return new if group.uids()[new] != old_uid else None
 
     new = wait_for(moved, "the master Service has a new leader as its only endpoint")
     load.wait_for_more(APPENDS_AROUND)

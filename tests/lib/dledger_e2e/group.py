@@ -130,6 +130,14 @@ class Group:
         listed = self.get("pods", f"--selector=dledger.io/group={self.name}")
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
 
+    def ready_pods(self) -> set[str]:
+        """Return the names of the members' pods that are ready and are not to end."""
+        return {name for name, pod in self.pods().items() if _is_ready(pod)}
+
+    def uids(self) -> dict[str, str]:
+        """Return the uid of every member's pod, which changes when the pod is recreated."""
+        return {name: str(pod["metadata"]["uid"]) for name, pod in self.pods().items()}
+
     def wait_until_whole(self, timeout_s: float = 90.0) -> None:
         """Wait until every member has a ready pod, and the status says so.
 
@@ -137,11 +145,11 @@ class Group:
         """
         members = int(self.get("dlg", self.name)["spec"]["replicas"])
 
-        def is_whole() -> bool:
-            ready = [pod for pod in self.pods().values() if _is_ready(pod)]
-            return len(ready) == members
-
-        wait_for(is_whole, f"{members} pods of {self.name} are ready", timeout_s)
+        wait_for(
+            lambda: len(self.ready_pods()) == members,
+            f"{members} pods of {self.name} are ready",
+            timeout_s,
+        )
         self.wait_for_condition("QuorumHealthy", "True", "AllMembersReady", timeout_s)
 
     def claim_uid_of(self, pod: str) -> str | None:
@@ -175,10 +183,6 @@ class Group:
             for endpoint in each.get("endpoints") or []
             if endpoint["conditions"].get("ready")
         ]
-
-    def uid_of(self, pod: str) -> str:
-        """Return the uid of a member's pod, which changes when the pod is recreated."""
-        return str(self.pods()[pod]["metadata"]["uid"])
 
     def node_status(self, pod: str) -> NodeStatus | None:
         """Get a member's status; None while it is unreachable."""
