@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger_e2e.drains import drain
+from dledger_e2e.drains import drained
 from dledger_e2e.failovers import Gaps
 from dledger_e2e.group import Group, member_of
 from dledger_e2e.load import Load, assert_nothing_was_lost, summary
 from dledger_e2e.one_off import carry_out
+from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -68,35 +69,65 @@ def test_each_node_is_drained_in_turn_under_load_and_no_append_fails(
             leader = group.leader_pod()
             for pod in sorted(group.pods(), key=lambda each: each != leader):
                 since = len(load.acknowledged)
-                drain_node_of(group, pod, nodes_of(group)[pod], leads=pod == leader)
+                drain_node_of(group, pod)
                 load.wait_for_more(200)
-                group.wait_until_whole()
                 gaps_s.append(load.longest_pause_s(since))
+        since = len(load.acknowledged)
+        cordon_the_leaders_node(group)
+        load.wait_for_more(200)
+        gaps_s.append(load.longest_pause_s(since))
 
     with capsys.disabled():
         print(f"\n{len(gaps_s)} drains: {summary(gaps_s)}, {len(load.acknowledged)} appends")
     assert_no_append_failed(load)
     assert max(gaps_s) < PAUSE_S_MAX
     assert_nothing_was_lost(group, load)
-    events = [each for each in group.get("events")["items"] if each["reason"] == "LeadershipMoved"]
-    assert any("which is being emptied: it is cordoned" in each["message"] for each in events)
-    reasons = {each["reason"] for each in group.status()["leaderChanges"]}
-    planned = {"FirstLeader", "LeadershipTransferred", "PodReplaced"}
-    assert reasons <= planned, "no leader was lost: one that is evicted hands over, too"
 
 
-def nodes_of(group: Group) -> dict[str, str]:
-    """Return the node of each pod."""
-    return {name: str(pod["spec"]["nodeName"]) for name, pod in group.pods().items()}
+def drain_node_of(group: Group, pod: str) -> None:
+    """Drain the node of a pod, and watch the pods until all members are back.
+
+    A leader that is evicted hands over, so that no follower misses it first.
+    """
+    before, term, leads = group.uids(), term_of(group), group.leader_pod() == pod
+    with PodWatch(group) as watch:
+        with drained(group, node_of(group, pod)):
+            pass
+        wait_for(lambda: group.uids().get(pod, "") not in ("", before[pod]), f"{pod} is replaced")
+        group.wait_until_whole()
+    assert watch.fewest_up == MEMBERS - 1, "one member at a time, and so never below the quorum"
+    assert not watch.double_masters
+    if leads:
+        wait_for(lambda: reasons_since(group, term), "the status tells that the leader has changed")
+    assert reasons_since(group, term) <= {"LeadershipTransferred"}
 
 
-def drain_node_of(group: Group, pod: str, node: str, *, leads: bool) -> None:
-    """Drain a node; one whose pod leads is cordoned first, until the leadership has moved."""
+def cordon_the_leaders_node(group: Group) -> None:
+    """Cordon the node of the leader until it has left, which takes no eviction."""
+    before, term, pod = group.uids(), term_of(group), group.leader_pod()
+    node = node_of(group, pod)
     try:
-        if leads:
-            group.kubectl("cordon", node)
-            wait_for(lambda: group.leader_pod() != pod, "the leader leaves")
-            assert pod in group.pods(), "it handed over before its pod was evicted"
-        drain(group, node)
+        group.kubectl("cordon", node)
+        wait_for(lambda: group.leader_pod() != pod, "the leader leaves")
+        wait_for(
+            lambda: reasons_since(group, term) == {"LeadershipTransferred"}, "the status tells it"
+        )
+        assert group.uids() == before, "no pod was replaced"
     finally:
         group.kubectl("uncordon", node)
+    events = [each for each in group.get("events")["items"] if each["reason"] == "LeadershipMoved"]
+    assert any("which is being emptied: it is cordoned" in each["message"] for each in events)
+
+
+def term_of(group: Group) -> int:
+    return int(group.status()["leader"]["term"])
+
+
+def reasons_since(group: Group, term: int) -> set[str]:
+    """Return the reasons of all changes of leaders after this term."""
+    changes = group.status()["leaderChanges"]
+    return {str(each["reason"]) for each in changes if each["term"] > term}
+
+
+def node_of(group: Group, pod: str) -> str:
+    return str(group.pods()[pod]["spec"]["nodeName"])
