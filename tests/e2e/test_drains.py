@@ -6,7 +6,7 @@ import pytest
 
 from dledger_e2e.drains import drained
 from dledger_e2e.group import Group
-from dledger_e2e.load import Load, assert_nothing_was_lost, summary
+from dledger_e2e.load import Load, assert_nothing_was_lost, assert_pauses_are_short, summary
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.rolls import ROLLED_S, halted_pod
 from dledger_e2e.waiting import wait_for
@@ -31,7 +31,7 @@ def assert_served(group: Group, load: Load, watch: PodWatch, gaps_s: list[float]
     assert (load.refused, load.unknown) == (0, 0), load.failures
     assert watch.fewest_up == 2, "one member at a time, and so never below the quorum"
     assert not watch.double_masters
-    assert max(gaps_s) < PAUSE_S_MAX
+    assert_pauses_are_short(gaps_s, PAUSE_S_MAX)
     assert_nothing_was_lost(group, load)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dledger_e2e.group import Group
-from dledger_e2e.load import Load, assert_nothing_was_lost, summary
+from dledger_e2e.load import Load, assert_nothing_was_lost, assert_pauses_are_short, summary
 from dledger_e2e.pod_watch import PodWatch
 from dledger_e2e.rolls import ROLLED_S
 from dledger_e2e.waiting import wait_for
@@ -63,7 +63,7 @@ def test_a_group_of_the_previous_image_is_rolled_to_this_one_and_back_under_load
     with capsys.disabled():
         print(f"\nto this release and back: {summary(gaps_s)}")
     assert (load.refused, load.unknown) == (0, 0), load.failures
-    assert max(gaps_s) < PAUSE_S_MAX
+    assert_pauses_are_short(gaps_s, PAUSE_S_MAX)
     assert watch.fewest_up >= 2, "one member at a time"
     assert not watch.double_masters
     assert_nothing_was_lost(group, load)

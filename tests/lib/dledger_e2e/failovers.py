@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from dledger_e2e.group import Group
-from dledger_e2e.load import Load, summary
+from dledger_e2e.load import Load, assert_pauses_are_short, summary
 from dledger_e2e.waiting import wait_for
 from tools.deployment import OPERATOR_NAMESPACE
 
@@ -32,10 +32,10 @@ class Gaps:
             load.wait_for_more(APPENDS_AROUND)
             self._gaps_s[name].append(load.longest_pause_s(since[name]))
 
-    @property
-    def longest_s(self) -> float:
-        """The longest pause of any client."""
-        return max(gap_s for gaps_s in self._gaps_s.values() for gap_s in gaps_s)
+    def assert_short(self, longest_s_max: float) -> None:
+        """Check the pauses of each client."""
+        for gaps_s in self._gaps_s.values():
+            assert_pauses_are_short(gaps_s, longest_s_max)
 
     def __str__(self) -> str:
         if not self._gaps_s:

@@ -18,6 +18,11 @@ from dledger_e2e.waiting import wait_for
 
 P99_OF_AT_LEAST = 50
 """Number of rounds below which a 99th percentile would be the maximum by another name."""
+MEDIAN_OF_AT_LEAST = 3
+MEDIAN_PAUSE_S_MAX = 1.0
+"""The bound of most pauses in a planned change. One pause alone may be longer: the machine may be
+busy with other tests at that moment.
+"""
 READ_BACK_BYTES_MAX = 64 << 20
 """Maximum bytes of bodies that are read back by one command."""
 PENDING_MAX = 2_000
@@ -175,6 +180,13 @@ def summary(gaps_s: Sequence[float]) -> str:
     ranked = sorted(gaps_s)
     p99 = f"p99 {ranked[len(ranked) * 99 // 100]:.3f} s, " if len(ranked) >= P99_OF_AT_LEAST else ""
     return f"median {statistics.median(ranked):.3f} s, {p99}maximum {ranked[-1]:.3f} s"
+
+
+def assert_pauses_are_short(gaps_s: Sequence[float], longest_s_max: float) -> None:
+    """Check the longest of the pauses, and their median if there are enough of them."""
+    assert max(gaps_s) < longest_s_max, gaps_s
+    if len(gaps_s) >= MEDIAN_OF_AT_LEAST:
+        assert statistics.median(gaps_s) < MEDIAN_PAUSE_S_MAX, gaps_s
 
 
 def assert_nothing_was_lost(group: Group, load: Load) -> None:
