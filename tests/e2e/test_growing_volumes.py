@@ -128,9 +128,5 @@ def test_appends_go_on_when_full_volumes_grow_by_the_spec_and_by_themselves(
             f"{len(load.acknowledged)} entries of 8,000 bytes, failures: {dict(load.failures)}"
         )
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
-    assert not any(
-        status["restartCount"]
-        for pod in group.pods().values()
-        for status in pod["status"]["containerStatuses"]
-    )
+    assert group.restarts() == 0
     assert_nothing_was_lost(group, load)

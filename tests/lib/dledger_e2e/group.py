@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dledger_e2e.waiting import wait_for
-from dledger_formats.http.status import NodeStatus
+from dledger_formats.http.status import Manifest, NodeStatus
 from tools.deployment import CommandError, Deployment, client_command, read_log
 
 ROLE_LABEL = "dledger.io/role"
@@ -138,6 +138,14 @@ class Group:
         """Return the uid of every member's pod, which changes when the pod is recreated."""
         return {name: str(pod["metadata"]["uid"]) for name, pod in self.pods().items()}
 
+    def restarts(self) -> int:
+        """Return how often containers of the members' pods were started again."""
+        return sum(
+            int(status["restartCount"])
+            for pod in self.pods().values()
+            for status in pod["status"]["containerStatuses"]
+        )
+
     def wait_until_whole(self, timeout_s: float = 90.0) -> None:
         """Wait until every member has a ready pod, and the status says so.
 
@@ -191,6 +199,11 @@ class Group:
         except (CommandError, subprocess.TimeoutExpired):
             return None
         return NodeStatus.from_json(raw.encode())
+
+    def manifest(self, pod: str) -> Manifest:
+        """Get the list of a member's files. Raises CommandError while it is unreachable."""
+        raw = self.deployment.kubernetes.page(self.namespace, pod, 40912, "/manifest")
+        return Manifest.from_json(raw.encode())
 
     def leader_pod(self) -> str:
         """Wait until one member is master, has the label and is the Service's only endpoint."""
