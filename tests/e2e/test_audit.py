@@ -36,6 +36,7 @@ def test_an_audit_reports_sound_logs_and_locates_a_flipped_bit(group: Group) -> 
     damaged = audit(group, "damaged")
 
     assert damaged["verdict"] == "Damaged"
+    group.kubectl("wait", "--for=condition=Complete", "job/damaged-audit", "--timeout=60s")
     first = damaged["firstFindings"][0]
     assert first["member"] == f"n{pod.rpartition('-')[2]}"
     assert first["segment"] == "0" * 20
