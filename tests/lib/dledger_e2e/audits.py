@@ -3,23 +3,19 @@
 from typing import Any
 
 from dledger_e2e.group import Group
+from dledger_e2e.one_off import order, status_of
 from dledger_e2e.waiting import wait_for
 
+KIND = "DLedgerAudit"
 AUDIT_S = 300.0
 
 
 def audit(group: Group, name: str, **spec: Any) -> dict[str, Any]:
     """Create an audit, wait until it has ended, and return its status."""
-    manifest = {
-        "apiVersion": "dledger.io/v1alpha1",
-        "kind": "DLedgerAudit",
-        "metadata": {"name": name},
-        "spec": {"groupRef": {"name": group.name}, **spec},
-    }
-    group.deployment.kubernetes.apply(manifest, f"--namespace={group.namespace}")
+    order(group, KIND, name, **spec)
 
     def finished() -> dict[str, Any] | None:
-        status: dict[str, Any] = group.get("dla", name).get("status", {})
+        status = status_of(group, KIND, name)
         return status if status.get("phase") in ("Finished", "Failed") else None
 
     return wait_for(finished, f"audit {name} has ended", AUDIT_S)

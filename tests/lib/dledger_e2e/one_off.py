@@ -16,7 +16,7 @@ def carry_out(group: Group, kind: str, name: str, **spec: str) -> dict[str, Any]
     return wait_until_ended(group, kind, name)
 
 
-def order(group: Group, kind: str, name: str, **spec: str) -> None:
+def order(group: Group, kind: str, name: str, **spec: Any) -> None:
     """Create an object about a group."""
     manifest = {
         "apiVersion": "dledger.io/v1alpha1",
