@@ -101,7 +101,7 @@ class Pace:
 # reports, such as an event that a watch has missed; a loop that finds something unsettled looks
 # sooner.
 GROUP_PACES: Final = {
-    "reconcile": Pace(interval_s=300.0, gap_s=1.0),
+    "reconcile": Pace(interval_s=300.0, gap_s=0.25),
     "follow": Pace(interval_s=60.0, gap_s=0.02, failure_gap_s_max=1.0),
     "endpoints": Pace(interval_s=300.0, gap_s=0.02, failure_gap_s_max=5.0),
     "observe": Pace(interval_s=5.0, gap_s=0.5, failure_gap_s_max=5.0, on_tick=True),

@@ -24,7 +24,7 @@ _INTRODUCTION: Final = """\
 <!-- Written by `python -m pytest tests/kube/test_hand_edits.py --write-pages`. -->
 
 Each row is a command that somebody might run against the children of a group `flights`, led by
-`flights-1`. The operator sees the change in a watch and puts the child back within about a second;
+`flights-1`. The operator sees the change in a watch and puts the child back within a second;
 while `spec.paused` is true, it changes no child but the labels of pods. What somebody adds to a
 Service, such as a port, is left alone; what somebody adds to the pod template or to a NetworkPolicy
 is removed. A Secret is not watched, since the operator may read no other than its own: a deleted
