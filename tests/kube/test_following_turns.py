@@ -157,20 +157,26 @@ class Move:
         return self.request is None or self.outcome not in (Outcome.OK, Outcome.OLD)
 
     async def make(self) -> None:
-        """Let it happen."""
+        """Let it happen. A turn whose GET has failed is tried again, as the loop does."""
         if self.request is None:
             await self.operator.crash()
-        else:
-            await self.operator.let_on(self.request, self.outcome)
+            return
+        is_get = self.operator.requests[self.request].is_get
+        await self.operator.let_on(self.request, self.outcome)
+        if is_get and self.is_fault:
+            self.operator.begin()
+            await settle()
 
 
 def moves_of(operators: list[SteppedFollower], *, faults: bool, old_lists: bool) -> list[Move]:
     """Return what may happen next."""
     for operator in operators:
         for number, request in enumerate(operator.requests):
-            if request.what.startswith("get "):
-                # What it reads does not change here, so its place in the order does not matter.
-                return [Move(operator, number)]
+            if request.is_get:
+                # What it reads does not change here, so its place in the order does not matter, and
+                # nor does whether the server has answered one that fails.
+                move = Move(operator, number)
+                return [move, replace(move, outcome=Outcome.REFUSED)] if faults else [move]
     running = [operator for operator in operators if operator.runs]
     # One operator's own patches concern different pods: their order matters to nobody.
     moves = [Move(each, 0) for each in running]

@@ -41,6 +41,11 @@ class Request:
     not_older_than: int = 0
     """The version of a LIST that the server's cache may answer; 0 if it may not."""
 
+    @property
+    def is_get(self) -> bool:
+        """Whether it reads one object of the group, such as the Service."""
+        return self.what.startswith("get ")
+
 
 class SteppedApi:
     """The API server's pods and the members' answers; every request waits for the test."""
