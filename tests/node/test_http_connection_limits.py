@@ -163,6 +163,35 @@ async def test_a_crowd_of_silent_connections_takes_no_place_from_a_probe() -> No
         await until(lambda: opened.limited.connections <= 1 + PROBE_PLACES)
 
 
+async def test_a_probe_does_not_wait_for_the_requests_before_it() -> None:
+    async with site() as opened:
+        crowd = [await opened.connect() for _ in range(60)]
+        probe = await opened.connect()
+        opened.answer.set()
+        for _, writer in crowd:
+            writer.write(REQUEST)
+        probe[1].write(LIVENESS)
+
+        assert b"200 OK" in await asyncio.wait_for(probe[0].readline(), 20)
+        assert opened.asked < len(crowd)
+        await until(lambda: opened.asked == len(crowd))
+
+
+async def test_a_connection_that_is_closed_before_its_turn_is_not_answered() -> None:
+    async with site() as opened:
+        crowd = [await opened.connect() for _ in range(60)]
+        for _, writer in crowd:
+            writer.write(REQUEST)
+            writer.transport.abort()
+        opened.answer.set()
+        await until(lambda: opened.limited.connections == 0)
+        after = await opened.connect()
+        after[1].write(REQUEST)
+
+        assert b"200 OK" in await asyncio.wait_for(after[0].readline(), 20)
+        assert opened.asked < len(crowd)
+
+
 # Answers that are not read.
 
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 
 from dledger_node.errors import StoreError
+from dledger_node.http.request_turns import TURNS
 from dledger_node.limited_log import LineBudget
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ async def send(
         except (StoreError, OSError) as error:
             _tell(name, error)
             raise await refuse(error) from error
+        await request.app[TURNS].turn()  # threads may have read for many requests by now
     response = web.StreamResponse(status=206 if partial else 200)
     response.content_type = "application/octet-stream"
     response.content_length = end - start

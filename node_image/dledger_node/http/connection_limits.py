@@ -10,17 +10,20 @@ taken, a connection gets one of a few more places, where it may only request a p
 
 A connection carries one request at a time. No client of these pages sends a body, or a request
 before the last one is answered. Without this limit, aiohttp would queue all requests that arrive.
+aiohttp gets a request's last bytes once it is the request's turn (`request_turns`).
 """
 
 import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from dledger_node.http.request_turns import RequestTurns
 from dledger_node.traffic import Traffic, Transferred
 
 CONNECTIONS_MAX: Final = 512
@@ -32,6 +35,7 @@ PROBE_PLACES: Final = 16
 request at once.
 """
 PROBES: Final = frozenset(("/healthz", "/readyz"))
+_PROBE_BEGINNINGS: Final = tuple(f"GET {path} ".encode() for path in PROBES)
 HEAD_S: Final = 10.0
 IDLE_S: Final = 75.0
 UNREAD_S: Final = 30.0
@@ -70,6 +74,8 @@ class LimitedConnections:
         self.unread_s = unread_s
         self.begin_turn = begin_turn
         self.transferred = (traffic or Traffic()).http
+        self.turns = RequestTurns()
+        """When the requests of these connections are handled."""
         self.closed = 0
         """Connections that were refused, or closed because they exceeded a limit."""
         self._open: dict[asyncio.BaseTransport, LimitedConnection] = {}
@@ -134,6 +140,7 @@ class LimitedConnections:
     ) -> None:
         """Forget a connection."""
         self._unread.pop(connection, None)
+        self.turns.forget(connection)
         if self._open.pop(cast("asyncio.BaseTransport", transport), None) is None:
             return
         if connection.only_probes:
@@ -197,6 +204,7 @@ class LimitedConnection(asyncio.Protocol):
         self._unread_timer: asyncio.TimerHandle | None = None
         # The last bytes of the head received so far; None once the head is complete.
         self._head: bytes | None = b""
+        self._asks_probe = False
 
     def abort(self) -> None:
         """Close at once; bytes that wait to be sent are lost."""
@@ -239,10 +247,15 @@ class LimitedConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._all.begin_turn()
         self._all.transferred.received_bytes += len(data)
-        if self._completes_head(data):
-            self._inner.data_received(data)
-        else:
+        if not self._head:
+            self._asks_probe = data.startswith(_PROBE_BEGINNINGS)
+        if not self._is_of_one_head(data):
             self._all.close(self)
+        elif self._head is None:
+            handle = partial(self._inner.data_received, data)
+            self._all.turns.submit(self, handle, is_probe=self._asks_probe)
+        else:
+            self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
@@ -261,7 +274,7 @@ class LimitedConnection(asyncio.Protocol):
 
     # -- helpers ---------------------------------------------------------------------------------
 
-    def _completes_head(self, data: bytes) -> bool:
+    def _is_of_one_head(self, data: bytes) -> bool:
         """Return whether the data is at most the rest of one request's head."""
         if self._head is None:
             return False

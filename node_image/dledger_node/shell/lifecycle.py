@@ -310,6 +310,7 @@ class Lifecycle:
                 metrics.registry(self._shown, meters, self._auditors),
                 [limited.middleware],
                 self._auditors,
+                limited.turns,
             ),
             handle_signals=False,
             access_log=None,
