@@ -114,7 +114,7 @@ def test_batches_of_empty_bodies_hold_the_loop_no_longer_than_one_may(
     """One batch appends 1024 entries."""
     group, member = leader
 
-    for _ in rounds_of_short_turns(group, [member], LARGEST_ENTRY_TURN_S_MAX):
+    for _ in rounds_of_short_turns(group, [member], TURN_S_MAX):
         assert flood(group, member, frame_of(APPEND_BATCH, EMPTY_BODIES) * 500)
 
 

@@ -36,7 +36,7 @@ async def test_a_new_limit_on_appends_that_wait_counts_those_that_wait_already(
     await elect(server, core)
     client = Client()
     await append(server, client, 2)
-    server.clients.appends.append_batches([BatchCall(client, 2, [b"a", b"b"])])
+    server.clients.appends.append_batch(BatchCall(client, 2, [b"a", b"b"]))
     await asyncio.sleep(0)
 
     change(server, **{limit: 5})

@@ -91,9 +91,8 @@ async def test_the_bodies_of_a_batch_become_entries_and_get_one_answer(
     server, core = make_server(tmp_path)
     await elect(server, core)
     single, first, second = Client(), Client(), Client()
-    server.clients.appends.append_batches(
-        [BatchCall(first, 7, [b"a", b"b", b"c"]), BatchCall(second, 8, [b"d"])]
-    )
+    server.clients.appends.append_batch(BatchCall(first, 7, [b"a", b"b", b"c"]))
+    server.clients.appends.append_batch(BatchCall(second, 8, [b"d"]))
     server.clients.appends.append([AppendCall(single, 9, b"e")])
     await asyncio.sleep(0)
     assert core.ledger_end_index == 5, "one proposal, after the first entry of the term"
@@ -119,7 +118,7 @@ async def test_a_batch_whose_entries_are_replaced_has_an_unknown_outcome(tmp_pat
     server, core = make_server(tmp_path)
     await elect(server, core)
     client = Client()
-    server.clients.appends.append_batches([BatchCall(client, 7, [b"mine", b"too"])])
+    server.clients.appends.append_batch(BatchCall(client, 7, [b"mine", b"too"]))
     await asyncio.sleep(0)
     assert core.ledger_end_index == 2
 
@@ -155,9 +154,8 @@ async def test_a_batch_is_refused_as_a_whole(
     await elect(server, core)
     refused, taken = Client(), Client()
     server.clients.appends.append([AppendCall(Client(), number, b"") for number in range(3)])
-    server.clients.appends.append_batches(
-        [BatchCall(refused, 7, bodies), BatchCall(taken, 8, [b"small"] * 7)]
-    )
+    server.clients.appends.append_batch(BatchCall(refused, 7, bodies))
+    server.clients.appends.append_batch(BatchCall(taken, 8, [b"small"] * 7))
     await asyncio.sleep(0)
 
     assert [answer.code for answer in refused.answers] == [code]
@@ -169,7 +167,7 @@ async def test_a_batch_is_refused_as_a_whole(
 async def test_a_member_that_does_not_lead_refuses_a_batch(tmp_path: Path) -> None:
     server, _ = make_server(tmp_path)
     client = Client()
-    server.clients.appends.append_batches([BatchCall(client, 7, [b"a", b"b"])])
+    server.clients.appends.append_batch(BatchCall(client, 7, [b"a", b"b"]))
     await asyncio.sleep(0)
 
     assert [answer.code for answer in client.answers] == [DLedgerResponseCode.NOT_LEADER]

@@ -23,7 +23,7 @@ async def test_every_append_of_the_turn_gets_an_answer_and_the_damage_ends_the_m
     clients = [Client() for _ in range(3)]
     batch = Client()
     server.clients.appends.append([AppendCall(client, 7, b"mine") for client in clients])
-    server.clients.appends.append_batches([BatchCall(batch, 8, [b"a", b"b"])])
+    server.clients.appends.append_batch(BatchCall(batch, 8, [b"a", b"b"]))
     await asyncio.sleep(0)
     positions = server._store._log.positions
 

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_formats.protocol import frames, requests
+from dledger_formats.protocol.append_batch import APPEND_BATCH, AppendBatchRequest
 from dledger_formats.protocol.codes import RequestCode
 from dledger_node.raft.messages import HeartBeatRequest, Message
 from dledger_node.remoting import native
@@ -184,6 +186,46 @@ async def test_a_long_body_of_numbers_comes_between_its_neighbours() -> None:
         assert [call.body for call in listener.appended] == [b"before", long, b"after"]
 
 
+class TurnCounter:
+    """Counts the requests of each turn of the loop, and takes a while for each."""
+
+    def __init__(self, cost_s: float, count: int) -> None:
+        """Follow the loop until it has handled this many requests."""
+        self.of_turn: Counter[int] = Counter()
+        self._cost_s, self._count = cost_s, count
+        self._turn = 0
+        self._loop = asyncio.get_running_loop()
+        self._count_turns()
+
+    def handle(self, *_: object) -> None:
+        self.of_turn[self._turn] += 1
+        end_s = time.perf_counter() + self._cost_s
+        while time.perf_counter() < end_s:
+            pass
+
+    def _count_turns(self) -> None:
+        self._turn += 1
+        if self.of_turn.total() < self._count:
+            self._loop.call_soon(self._count_turns)
+
+
+async def test_batches_are_appended_in_the_slice_and_not_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten batches of 1024 empty bodies were read in 2 ms, and appended in 20 to 30 ms after it."""
+    batch = AppendBatchRequest(group="g", remote_id="n0", bodies=[b""]).to_bytes()
+    async with listening() as listener:
+        counter = TurnCounter(SLICE_S / 2, 100)
+        monkeypatch.setattr(listener, "append_batch", counter.handle, raising=False)
+        unled = SimpleNamespace(leader_id=None)
+        monkeypatch.setattr(listener, "passed_on", unled, raising=False)
+        caller = await listener.connect()
+        await caller.say(frames.encode_requests(APPEND_BATCH, [(n, batch) for n in range(100)]))
+        await until(lambda: counter.of_turn.total() == 100)
+
+        assert max(counter.of_turn.values()) <= 3
+
+
 def heartbeats(count: int) -> list[HeartBeatRequest]:
     return [
         HeartBeatRequest(sender="n1", receiver="n0", term=1, committed_index=0, round=round_)
@@ -191,28 +233,16 @@ def heartbeats(count: int) -> list[HeartBeatRequest]:
     ]
 
 
-class SlowMember:
-    """Counts the messages of each turn of the loop, and takes a while for each."""
+class SlowMember(TurnCounter):
+    """Keeps the messages, and takes a while for each."""
 
     def __init__(self, listener: Listener, cost_s: float) -> None:
-        self.of_turn: Counter[int] = Counter()
+        super().__init__(cost_s, 300)
         self._messages = listener.messages
-        self._cost_s = cost_s
-        self._turn = 0
-        self._loop = asyncio.get_running_loop()
-        self._count_turns()
 
     def receive(self, message: Message) -> None:
-        self.of_turn[self._turn] += 1
         self._messages.append(message)
-        end_s = time.perf_counter() + self._cost_s
-        while time.perf_counter() < end_s:
-            pass
-
-    def _count_turns(self) -> None:
-        self._turn += 1
-        if sum(self.of_turn.values()) < 300:
-            self._loop.call_soon(self._count_turns)
+        self.handle()
 
 
 async def test_a_member_that_has_fallen_behind_reads_its_links_over_many_turns_in_order(

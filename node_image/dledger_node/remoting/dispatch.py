@@ -113,7 +113,6 @@ class Dispatcher:
         """
         appends: list[AppendCall] = []
         idempotent: list[IdempotentCall] = []
-        batches: list[BatchCall] = []
         read, now_s = self._append_reader.read, time.perf_counter
         for number, command in enumerate(commands):
             if _holds_up(line) or (number and now_s() >= until_s):
@@ -133,13 +132,13 @@ class Dispatcher:
                 elif command.code == native.MESSAGE_CODE:
                     self._peer_message(command, line)
                 elif not command.is_response:  # no response is expected here; Java ignores them too
-                    self._answer(command, line, appends, idempotent, batches)
+                    self._answer(command, line, appends, idempotent)
             except UnfinishedBodyError:
                 line.put_off(commands[number:])
                 break
             except FormatError as error:
                 line.send(system_answer(command.opaque, SystemCode.SYSTEM_ERROR, str(error)))
-        self._append(appends, idempotent, batches)
+        self._append(appends, idempotent)
 
     def _answer(
         self,
@@ -147,7 +146,6 @@ class Dispatcher:
         line: Line,
         appends: list[AppendCall],
         idempotent: list[IdempotentCall],
-        batches: list[BatchCall],
     ) -> None:
         service = self._service
         if command.flag & TAKES_GO_AWAY_FLAG:
@@ -162,9 +160,9 @@ class Dispatcher:
             case producers.APPEND_IDEMPOTENT:
                 self._append_idempotent(command, line, idempotent)
             case append_batch.APPEND_BATCH:
-                self._append_batch(command, line, batches)
+                self._append_batch(command, line)
             case producers.APPEND_IDEMPOTENT_BATCH:
-                self._append_idempotent_batch(command, line, batches)
+                self._append_idempotent_batch(command, line)
             case RequestCode.METADATA:
                 _reply(line, command.opaque, answer_metadata(service, command.body))
             case code if code in read_requests.CODES:
@@ -194,19 +192,12 @@ class Dispatcher:
                 remark = f"request code {code} is not supported"
                 line.send(system_answer(command.opaque, _UNKNOWN_CODE, remark))
 
-    def _append(
-        self,
-        appends: list[AppendCall],
-        idempotent: list[IdempotentCall],
-        batches: list[BatchCall],
-    ) -> None:
+    def _append(self, appends: list[AppendCall], idempotent: list[IdempotentCall]) -> None:
         service = self._service.appends
         if appends:
             service.append(appends)
         if idempotent:
             service.append_idempotent(idempotent)
-        if batches:
-            service.append_batches(batches)
 
     # -- appends ---------------------------------------------------------------------------------
 
@@ -230,14 +221,15 @@ class Dispatcher:
         else:
             self._refuse_append(command, line, refused)
 
-    def _append_batch(self, command: RemotingCommand, line: Line, calls: list[BatchCall]) -> None:
+    def _append_batch(self, command: RemotingCommand, line: Line) -> None:
+        """Hand a batch over at once: collected batches would take their time after the slice."""
         refused, bodies = self._batch_reader.read(command.body)
         if refused is not None:
             self._refuse_append(command, line, refused)
         else:
             call = BatchCall(line, command.opaque, bodies)
             if not self._pass_on(command, call):
-                calls.append(call)
+                self._service.appends.append_batch(call)
 
     def _pass_on(self, command: RemotingCommand, call: AppendCall | BatchCall) -> bool:
         """Pass a plain append on to the leader; False if this member is to take or refuse it."""
@@ -247,15 +239,14 @@ class Dispatcher:
         passed_on.pass_on(call)
         return True
 
-    def _append_idempotent_batch(
-        self, command: RemotingCommand, line: Line, calls: list[BatchCall]
-    ) -> None:
+    def _append_idempotent_batch(self, command: RemotingCommand, line: Line) -> None:
         refused, envelope, bodies = self._idempotent_batch_reader.read(command.body)
         if refused is not None:
             self._refuse_append(command, line, refused)
             return
         producer, sequence = envelope.producer, envelope.sequence
-        calls.append(IdempotentBatchCall(line, command.opaque, bodies, producer, sequence))
+        call = IdempotentBatchCall(line, command.opaque, bodies, producer, sequence)
+        self._service.appends.append_batch(call)
 
     def _refuse_append(
         self, command: RemotingCommand, line: Line, code: DLedgerResponseCode

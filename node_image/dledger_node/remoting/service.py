@@ -105,8 +105,8 @@ class AppendService(Protocol):
     def append_idempotent(self, calls: list[IdempotentCall]) -> None:
         """Append entries that may already be in the log."""
 
-    def append_batches(self, calls: list[BatchCall]) -> None:
-        """Append batches, idempotent or not; each call gets one answer for all its entries."""
+    def append_batch(self, call: BatchCall) -> None:
+        """Append a batch, idempotent or not, with one answer for all its entries."""
 
 
 class PassOnService(Protocol):

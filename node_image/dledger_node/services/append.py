@@ -106,12 +106,11 @@ class Appends:
         self._next.idempotent += calls
         self._propose_if_enough()
 
-    def append_batches(self, calls: list[BatchCall]) -> None:
-        """Accept APPEND_BATCHes; each gets one answer for all of its bodies."""
-        for call in calls:
-            self._take(call.bodies)
-            self._next.batches.append(call)
-            self._propose_if_enough()
+    def append_batch(self, call: BatchCall) -> None:
+        """Accept an APPEND_BATCH; it gets one answer for all of its bodies."""
+        self._take(call.bodies)
+        self._next.batches.append(call)
+        self._propose_if_enough()
 
     def on_turn(self, committed_index: int) -> None:
         """Answer the appends whose outcome is decided, with one write for each connection."""
