@@ -129,8 +129,9 @@ def test_batches_of_empty_bodies_hold_the_loop_no_longer_than_one_may(
                 code=59999, opaque=1, ext_fields={str(number): "" for number in range(5000)}
             )
         ),
+        b"".join(frame_of(59999, b"") for _ in range(600)) + b"\x7f\xff\xff\xff",
     ],
-    ids=["small requests", "unknown codes", "ext fields"],
+    ids=["small requests", "unknown codes", "ext fields", "a bad frame after good ones"],
 )
 def test_no_number_of_small_requests_holds_the_loop(
     leader: tuple[NodeGroup, str], data: bytes

@@ -7,7 +7,6 @@ done for it.
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
@@ -312,8 +311,7 @@ class Connection(asyncio.Protocol):
         try:
             work()
         except frames.FrameError as error:
-            before = error.before
-            self._guarded(lambda: self._dispatch(before, math.inf))
+            # Sound frames of the same read are not handled: they would exceed the turn's slice.
             self.cut(Reason.PROTOCOL, f"{error.reason}: {error}")
         except LinkRefusedError:
             self._refused_since_s = self._gate.now_s()
