@@ -1,6 +1,8 @@
 """A leader that cannot prove in time that it leads says so, and the request may be sent again."""
 
 import asyncio
+import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,13 +10,17 @@ import pytest
 
 from dledger_formats.protocol import requests
 from dledger_formats.protocol.codes import DLedgerResponseCode as Code
+from dledger_formats.protocol.follow import FollowRequest
+from dledger_formats.protocol.read_range import ReadRangeRequest
 from dledger_node.errors import StoreError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.messages import HeartBeatRequest, HeartBeatResponse
+from dledger_node.remoting.read_turns import READS_WAITING_MAX
 from dledger_node.services.read_proofs import PROOFS_MAX
 from dledger_node.services.waiting import ANSWER_WAIT_S
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.shell.writes import StoreWriter
+from dledger_node.slices import PER_TURN
 from dledger_wire.listener import until
 from dledger_wire.played import become_master, confirmed, elect, make_server
 
@@ -75,6 +81,7 @@ async def test_proofs_that_have_timed_out_count_until_the_core_releases_them(
     for _ in range(PROOFS_MAX):
         elected.ask()
     elected.expire()
+    await until(lambda: len(elected.codes) == PROOFS_MAX)
     assert elected.codes == [Code.LEADER_NOT_READY] * PROOFS_MAX
     elected.codes.clear()
     elected.ask()
@@ -84,6 +91,66 @@ async def test_proofs_that_have_timed_out_count_until_the_core_releases_them(
     elected.answer_heartbeats()
     elected.ask()
     assert elected.codes == []
+
+
+async def test_proofs_that_one_answer_gives_are_told_over_many_turns(tmp_path: Path) -> None:
+    """10,000 took one turn of 50 ms."""
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    proofs = Proofs(server, core)
+    for _ in range(3 * PER_TURN):
+        proofs.ask()
+    counts = [0]
+    proofs.answer_heartbeats()
+    while len(proofs.codes) < 3 * PER_TURN:
+        counts.append(len(proofs.codes))
+        await asyncio.sleep(0)
+    counts.append(len(proofs.codes))
+
+    # The first request has a round of heartbeats for itself.
+    assert max(after - before for before, after in itertools.pairwise(counts)) == PER_TURN + 1
+    assert set(proofs.codes) == {Code.SUCCESS}
+    await server.close()
+
+
+async def test_proofs_that_are_not_told_yet_are_refused_when_the_member_stops(
+    tmp_path: Path,
+) -> None:
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    proofs = Proofs(server, core)
+    for _ in range(3 * PER_TURN):
+        proofs.ask()
+    proofs.answer_heartbeats()
+
+    server.clients.give_up()
+
+    told = PER_TURN + 1
+    assert Counter(proofs.codes) == {Code.SUCCESS: told, Code.NOT_LEADER: 3 * PER_TURN - told}
+    await server.close()
+
+
+@pytest.mark.parametrize("kind", ["get", "follow", "range"])
+async def test_a_connection_waits_for_as_few_proofs_as_reads(tmp_path: Path, kind: str) -> None:
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    clients, reader = server.clients, _Reader()
+    for opaque in range(READS_WAITING_MAX):
+        assert reader.reads_waiting == opaque
+        if kind == "get":
+            get = requests.GetEntriesRequest(group="g", remote_id="n0", begin_index=9)
+            clients.get(reader, get, lambda _: None)
+        elif kind == "follow":
+            follow = FollowRequest(group="g", remote_id="n0", begin_index=-1, max_size=0, wait_ms=0)
+            clients.follows.follow(reader, opaque, follow)
+        else:
+            range_ = ReadRangeRequest(group="g", remote_id="n0", begin_index=9, max_size=1)
+            clients.ranges.read(reader, opaque, range_)
+    assert reader.reads_waiting == READS_WAITING_MAX
+
+    Proofs(server, core).answer_heartbeats()
+    await until(lambda: reader.reads_waiting == 0)
+    await server.close()
 
 
 async def test_a_member_whose_disk_fails_within_a_turn_answers_what_it_could_not_prove(

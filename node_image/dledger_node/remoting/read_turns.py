@@ -104,7 +104,7 @@ class ReadTurns:
             self._make_ready(reader)
 
     def hold(self, reader: Reader) -> None:
-        """Count a read that continues on another thread; `release` must follow."""
+        """Count a read that waits for a thread or for a proof; `release` must follow."""
         reader.reads_waiting += 1
 
     def release(self, reader: Reader) -> None:

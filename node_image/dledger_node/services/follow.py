@@ -63,7 +63,8 @@ class Follows:
         elif self._is_due(request):
             self._submit(read)
         elif begin_index < 0 or request.wait_ms <= 0:
-            self._prove(consistency, partial(self._proved, read))
+            self._turns.hold(connection)
+            self._prove(consistency, partial(self._proof_ended, read))
         elif consistency is Consistency.LINEARIZABLE and core.leader_id is None:
             self._proved(read, DLedgerResponseCode.NOT_LEADER)
         else:
@@ -84,6 +85,10 @@ class Follows:
             or is_lost
             or self._held.admits(core.readable_index - begin_index + 1)
         )
+
+    def _proof_ended(self, read: _Read, code: DLedgerResponseCode) -> None:
+        self._proved(read, code)
+        self._turns.release(read.connection)
 
     def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
         if code is DLedgerResponseCode.SUCCESS:

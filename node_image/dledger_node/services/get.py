@@ -36,10 +36,12 @@ class Gets:
         def answer(code: DLedgerResponseCode) -> None:
             proved = code is DLedgerResponseCode.SUCCESS
             self._turns.submit(reader, read if proved else lambda: reply(self._refused(code)))
+            self._turns.release(reader)
 
         if request.begin_index <= self._core.readable_index:
             self._turns.submit(reader, read)
         else:
+            self._turns.hold(reader)
             self._proofs.prove_read(request.consistency, answer)
 
     def _read(self, reader: Reader, request: requests.GetEntriesRequest, reply: Reply) -> None:

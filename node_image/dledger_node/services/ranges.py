@@ -94,7 +94,8 @@ class Ranges:
         elif self._is_due(request):
             self._turns.submit(reader, partial(self._begin, read))
         elif request.wait_ms <= 0:
-            self._proofs.prove_read(consistency, partial(self._proved, read))
+            self._turns.hold(reader)
+            self._proofs.prove_read(consistency, partial(self._proof_ended, read))
         elif self._cannot_wait(consistency):
             self._proved(read, DLedgerResponseCode.NOT_LEADER)
         else:
@@ -123,6 +124,10 @@ class Ranges:
         if consistency is None:
             return not self._core.master  # it could become master before the reader's turn
         return consistency is Consistency.LINEARIZABLE and self._core.leader_id is None
+
+    def _proof_ended(self, read: _Read, code: DLedgerResponseCode) -> None:
+        self._proved(read, code)
+        self._turns.release(read.reader)
 
     def _proved(self, read: _Read, code: DLedgerResponseCode) -> None:
         if code is DLedgerResponseCode.SUCCESS:

@@ -11,6 +11,7 @@ may be stale, otherwise once this member has committed what its leader has (`rea
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,8 +27,8 @@ from dledger_node.services.waiting import (
     Answer,
     CommitWaiters,
     Waiter,
-    answer_all,
 )
+from dledger_node.slices import Slices
 
 PROOFS_MAX: Final = 10_000
 """Requests that may wait for a proof; the same as Java's limit of pending requests."""
@@ -62,8 +63,9 @@ class ReadProofs:
         self._next_number = 0
         self._proved = CommitWaiters[Answer](PROOFS_MAX)
         """Requests with a proof, until their read index is committed."""
-        self._unproved: list[Answer] = []
-        """Requests that the core could not prove, until the end of the turn."""
+        self._due: deque[tuple[Answer, DLedgerResponseCode]] = deque()
+        """Requests and the codes with which they are answered, from the end of the turn on."""
+        self._answering = Slices(self._answer_due)
 
     def prove(self, answer: Answer) -> None:
         """Call `answer` once with a code.
@@ -73,7 +75,7 @@ class ReadProofs:
         requests are waiting. LEADER_NOT_READY: the proof took too long, for example because the
         first entry of its term cannot be committed.
         """
-        if self._in_core_count + self._proved.count >= PROOFS_MAX:
+        if self._in_core_count + self._proved.count + len(self._due) >= PROOFS_MAX:
             answer(DLedgerResponseCode.LEADER_PENDING_FULL)
             return
         self._in_core_count += 1
@@ -132,7 +134,7 @@ class ReadProofs:
         return None if index <= core.readable_index else DLedgerResponseCode.NOT_LEADER
 
     def proved(self, reads: Iterable[ReadState]) -> None:
-        """Take the reads that the core has released. They are answered at the end of the turn."""
+        """Take the reads that the core has released. Their answers begin at the end of the turn."""
         for read in reads:
             if isinstance(read.handle, ReadIndexRequest):
                 self._indexes.proved(read.handle, read.index)
@@ -143,7 +145,9 @@ class ReadProofs:
             if proof is None:
                 continue  # it has timed out
             if read.index is None:
-                self._unproved.append(proof.answer)
+                self._due.append((proof.answer, DLedgerResponseCode.NOT_LEADER))
+            elif read.index <= self._core.committed_index:
+                self._due.append((proof.answer, DLedgerResponseCode.SUCCESS))
             else:
                 waiter = Waiter([proof.answer], read.index, self._core.term, proof.deadline_s)
                 self._proved.add(waiter)
@@ -151,14 +155,13 @@ class ReadProofs:
     def on_turn(self, committed_index: int) -> None:
         """Answer the requests that are proved and whose read index is committed."""
         self._indexes.on_turn(committed_index, self._now_s())
-        if not (self._proved.count or self._unproved):
-            return
-        core = self._core
-        leading_term = core.term if core.leads else None
-        committed, unknown = self._proved.release(committed_index, leading_term)
-        answer_all(committed, DLedgerResponseCode.SUCCESS)
-        answer_all(unknown, DLedgerResponseCode.NOT_LEADER)
-        self._refuse_unproved()
+        if self._proved.count:
+            core = self._core
+            leading_term = core.term if core.leads else None
+            committed, unknown = self._proved.release(committed_index, leading_term)
+            self._answer(committed, DLedgerResponseCode.SUCCESS)
+            self._answer(unknown, DLedgerResponseCode.NOT_LEADER)
+        self._answering.begin()
 
     @property
     def next_deadline_s(self) -> float:
@@ -177,7 +180,8 @@ class ReadProofs:
                 break
             del self._in_core[number]
             late.append(Waiter([proof.answer], -1, -1))
-        answer_all(late, DLedgerResponseCode.LEADER_NOT_READY)
+        self._answer(late, DLedgerResponseCode.LEADER_NOT_READY)
+        self._answering.begin()
 
     def give_up(self) -> None:
         """Refuse every request that waits for a proof, for its read index or for the leader."""
@@ -185,14 +189,22 @@ class ReadProofs:
         waiting, self._in_core = self._in_core, {}
         for proof in waiting.values():
             proof.answer(DLedgerResponseCode.NOT_LEADER)
-        answer_all(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
-        self._refuse_unproved()
+        self._answer(self._proved.take_all(), DLedgerResponseCode.NOT_LEADER)
+        while self._due:
+            self._due.popleft()[0](DLedgerResponseCode.NOT_LEADER)
 
-    def _refuse_unproved(self) -> None:
-        """Refuse the requests that the core could not prove."""
-        unproved, self._unproved = self._unproved, []
-        for answer in unproved:
-            answer(DLedgerResponseCode.NOT_LEADER)
+    def _answer(self, waiters: Iterable[Waiter[Answer]], code: DLedgerResponseCode) -> None:
+        self._due += ((reply, code) for waiter in waiters for reply in waiter.replies)
+
+    def _answer_due(self, count: int) -> bool:
+        """Answer up to `count` requests, and return whether others are left.
+
+        A proof stays valid: what is committed here does not change.
+        """
+        for _ in range(min(count, len(self._due))):
+            answer, code = self._due.popleft()
+            answer(code)
+        return bool(self._due)
 
     def _begin(self, number: int) -> None:
         if self._core.read_index(number) is not None:
