@@ -2,13 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import uvloop
 
 from dledger_node.histogram import Histogram
+from dledger_node.raft.messages import AppendRequest
 from dledger_node.shell.loop_lag import LoopLag
+from dledger_node.shell.server import DLedgerServer
 from dledger_wire.listener import until
+from dledger_wire.played import Client, become_master, make_server
 
 LONG_S = 0.03
 
@@ -92,3 +97,49 @@ def test_a_value_counts_in_the_bucket_of_its_bound_and_in_all_above() -> None:
 
     assert histogram.cumulative() == [1, 2, 2, 3]
     assert (histogram.sum, histogram.max) == (11.5, 9)
+
+
+# Threads.
+
+
+class Begun:
+    """A leader, and what its parts do when a thread has ended: begin a turn, then their work."""
+
+    def __init__(self, server: DLedgerServer, events: list[str]) -> None:
+        self.server = server
+        self.events = events
+
+    def work(self, *_: object) -> None:
+        self.events.append("work")
+
+    def read_disk(self) -> None:
+        self.server.clients.disk_reads.read(Client(), lambda: None, self.work, self.work)
+
+    def fetch_push(self) -> None:
+        push = AppendRequest(
+            sender="n0", receiver="n1", term=1, previous_index=-1, previous_term=-1,
+            first_index=0, last_index=0, entries_term=1, committed_index=0, entries=None,
+        )  # fmt: skip
+        self.server.clients.peers._owner.fetch(push, 1 << 20, self.work)
+
+    def make_room(self) -> None:
+        self.server.clients.go_on = self.work  # type: ignore[method-assign]
+        self.server._room._make(lambda: None)
+
+
+@pytest.mark.parametrize("begin", [Begun.read_disk, Begun.fetch_push, Begun.make_room])
+async def test_work_after_a_thread_is_measured_like_other_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Begun], None]
+) -> None:
+    events: list[str] = []
+    monkeypatch.setattr(LoopLag, "begin_turn", lambda _: events.append("turn"))
+    server, core = make_server(tmp_path)
+    await become_master(server, core)
+    await until(lambda: "turn" in events and not server._group_commit.in_flight_s)
+    events.clear()
+
+    begin(Begun(server, events))
+    await until(lambda: "work" in events)
+
+    assert events == ["turn", "work"]
+    await server.close()

@@ -29,9 +29,12 @@ class DiskReads:
 
     what: Final = "a read for a client"
 
-    def __init__(self, turns: ReadTurns) -> None:
-        """`turns` counts the reads for which each connection waits, and so bounds them."""
+    def __init__(self, turns: ReadTurns, begin_turn: Callable[[], None] = lambda: None) -> None:
+        """`turns` counts the reads for which each connection waits, and so bounds them.
+        `begin_turn` is called before the work of a read that has ended.
+        """
         self._turns = turns
+        self._begin_turn = begin_turn
         turns.when_forgotten.append(self._forget)
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(DISK_READS_MAX, thread_name_prefix="reads")
@@ -107,6 +110,7 @@ class DiskReads:
         ended: Callable[["asyncio.Future[ReadT]"], None],
         future: "asyncio.Future[ReadT]",
     ) -> None:
+        self._begin_turn()
         del self._under_way[future]
         self._begin_next()
         ended(future)

@@ -79,7 +79,7 @@ class ClientService:
         group = settings.group
         turns = self.read_turns = ReadTurns(asyncio.get_running_loop().call_soon)
         indexes = ReadIndexes(core, send, incarnation=incarnation)
-        self.disk_reads = DiskReads(turns)
+        self.disk_reads = DiskReads(turns, gate.begin_turn)
         self.program_reads = ProgramReads()
         entries = EntryReads(store, turns, self.disk_reads)
         self.proofs = ReadProofs(core, indexes, drive=loop.turn)

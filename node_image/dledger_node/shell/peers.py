@@ -65,9 +65,10 @@ class LinkOwner:
         incarnation: int,
         identity: GroupIdentity,
         turn: Callable[[Callable[[], None]], None],
+        begin_turn: Callable[[], None] = lambda: None,
     ) -> None:
         """`incarnation` is the number that identifies this start of the process. `turn` gives the
-        core an input and runs the resulting work.
+        core an input and runs the resulting work. `begin_turn` is called before the work of a read.
         """
         self._settings = settings
         self._core = core
@@ -75,7 +76,7 @@ class LinkOwner:
         self._incarnation = incarnation
         self.identity = identity
         self.election_timeout_s = settings.election_timeout_ms / 1000
-        self._turn = turn
+        self._turn, self._begin_turn = turn, begin_turn
         self._now_s = time.monotonic
         self._lines = LineBudget()
         self._fetching: dict[str, tuple[float, asyncio.Future[Entries | None]]] = {}
@@ -143,6 +144,7 @@ class LinkOwner:
         then: Callable[[Entries | None], None],
         fetching: "asyncio.Future[Entries | None]",
     ) -> None:
+        self._begin_turn()
         del self._fetching[push.receiver]
         if fetching.cancelled():
             return  # the process ends

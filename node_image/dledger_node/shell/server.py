@@ -20,7 +20,7 @@ from typing import Final
 from dledger_formats.http.status import FlushDiskType
 from dledger_formats.settings import NodeSettings
 from dledger_node.closing import Closing
-from dledger_node.errors import StoreDamagedError, StoreFullError
+from dledger_node.errors import StoreFullError
 from dledger_node.raft.core import Raft
 from dledger_node.raft.ready import HardState, ReadState
 from dledger_node.remoting.gate import Gate
@@ -122,8 +122,9 @@ class DLedgerServer:
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
         self._upkeep = self._store_upkeep(settings)
-        self._scrub = Scrub(settings, store, meters.mended, core, leave=self._leave)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
+        leave = self._departure.begin
+        self._scrub = Scrub(settings, store, meters.mended, core, leave=leave)
         self.clients = self._client_service(settings, self._peer_messages(owner))
         self._health.watch(owner, self.clients.disk_reads, self.clients.program_reads)
         watch = LeaderWatch(core)
@@ -138,6 +139,7 @@ class DLedgerServer:
             incarnation=self._incarnation,
             identity=self._identity,
             turn=self._turn,
+            begin_turn=self._loop_lag.begin_turn,
         )
 
     def _client_service(self, settings: NodeSettings, peers: PeerMessages) -> ClientService:
@@ -316,10 +318,6 @@ class DLedgerServer:
         else:
             self._handover.watch()
 
-    def _leave(self, damage: StoreDamagedError) -> None:
-        """Hand the leadership over, then stop."""
-        self._departure.begin(damage)
-
     # -- callbacks of the parts that are built before the loop -----------------------------------
 
     def _turn(self, give: Callable[[], None]) -> None:
@@ -336,6 +334,7 @@ class DLedgerServer:
 
     def _go_on(self) -> None:
         """Take the pushes and entries that waited until the log takes entries again."""
+        self._loop_lag.begin_turn()
         if not self.fatal.done():
             self.clients.go_on()
 
