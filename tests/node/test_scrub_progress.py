@@ -233,11 +233,16 @@ async def test_damage_with_a_place_does_not_wait_for_the_search_of_damage_withou
         places = list[int]()
         step = LiveMender.step
 
-        def note(mender: LiveMender, cursor: Cursor, bytes_max: int) -> Scanned:
+        def note(
+            mender: LiveMender,
+            cursor: Cursor,
+            bytes_max: int,
+            found: StoreDamagedError | None = None,
+        ) -> Scanned:
             places.append(cursor.index)
             if len(places) == 2:
                 store.damage = placed
-            return step(mender, cursor, bytes_max)
+            return step(mender, cursor, bytes_max, found)
 
         monkeypatch.setattr(LiveMender, "step", note)
         store.damage = StoreDamagedError("somewhere", Damage.UNREADABLE)

@@ -124,9 +124,9 @@ def test_a_missing_file_of_an_open_store_is_not_created(
     place = mender.first_place()
     assert place is not None
 
-    with pytest.raises(CannotMendError, match="is missing"):
-        mender.step(place, 1 << 20)
+    mender.step(place, 1 << 20)
 
+    assert "is missing" in mender.waits.problems[0]
     assert not path.exists()
 
 
@@ -166,10 +166,10 @@ def test_a_log_that_is_closed_meanwhile_is_not_searched_further(
     mender, _ = mender_of(store, folder, twin)
     step, places = mender.step, list[int]()
 
-    def close_first(cursor: Cursor, bytes_max: int) -> Scanned:
+    def close_first(cursor: Cursor, bytes_max: int, found: StoreDamagedError) -> Scanned:
         store.generation += 1
         places.append(cursor.pos)
-        return step(cursor, bytes_max)
+        return step(cursor, bytes_max, found)
 
     monkeypatch.setattr(mender, "step", close_first)
     mender.mend_near(StoreDamagedError("an unreadable sector", Damage.UNREADABLE))

@@ -15,6 +15,7 @@ from typing import Final
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.healing.mending import CannotMendError, MendedTotals, Mender
 from dledger_node.healing.peer_bytes import Peer
+from dledger_node.healing.waiting_ranges import Waiting, WaitingRanges
 from dledger_node.store.log.damaged_ranges import (
     DamagedRange,
     LogShape,
@@ -51,9 +52,11 @@ class LiveMender:
         self._peers = peers
         self._totals = totals
         self._unexplained = 0
+        self.waits = WaitingRanges()
+        """The ranges that could not be mended so far."""
 
     def mend_near(self, damage: StoreDamagedError) -> None:
-        """Mend the range that a read found, and others soon after it.
+        """Mend the range that a read found, and others soon after it, or let them wait.
 
         Searches the whole log if the damage has no place. Raises CannotMendError, also if too many
         searches, or one for a wrong index, found no damage. Returns early once the log is cut,
@@ -69,7 +72,7 @@ class LiveMender:
         end_pos = cursor.pos + NEARBY_BYTES if is_near else sys.maxsize
         found = False
         while cursor.pos < end_pos and generation == self._store.generation:
-            scanned = self.step(cursor, NEARBY_BYTES)
+            scanned = self.step(cursor, NEARBY_BYTES, damage)
             cursor = scanned.end
             if scanned.damaged is not None:
                 found, end_pos = True, min(end_pos, cursor.pos + NEARBY_BYTES)
@@ -86,8 +89,14 @@ class LiveMender:
         """Note that a pass has read the whole log, so that all reported damage is gone."""
         self._unexplained = 0
 
-    def step(self, cursor: Cursor, bytes_max: int) -> Scanned:
-        """Verify the next entries, and mend the first damaged range. Raises CannotMendError."""
+    def step(
+        self, cursor: Cursor, bytes_max: int, found: StoreDamagedError | None = None
+    ) -> Scanned:
+        """Verify the next entries, and mend the first damaged range, or let it wait.
+
+        A range that waits already is passed over. Raises CannotMendError if no sound committed
+        entry follows the damage, if the log has changed, or if too many ranges wait.
+        """
         generation, checkpoint = self._store.generation, self._checkpoint()
         _, end = beginning(self._shape, checkpoint)
         first_pos = cursor.pos - cursor.pos % self._shape.segment_size_bytes
@@ -95,17 +104,29 @@ class LiveMender:
             if isinstance(files.data, PatchedSegments):
                 files.data.forget_pages(cursor.pos, cursor.pos + bytes_max)
             scanned = scan(files, cursor, checkpoint.committed_index, bytes_max)
-        if scanned.damaged is not None and not self._was_removed(scanned.damaged, generation):
-            self._mend(scanned.damaged, checkpoint, generation)
-        elif (
-            not scanned.is_whole
-            and scanned.damaged is None
-            and generation == (self._store.generation)
-        ):
-            raise CannotMendError(
-                f"entry {scanned.end.index} is damaged, and no sound committed entry follows it"
-            )
+        damaged = scanned.damaged
+        if damaged is None:
+            if not scanned.is_whole and generation == self._store.generation:
+                raise CannotMendError(
+                    f"entry {scanned.end.index} is damaged, and no sound committed entry follows it"
+                )
+        elif not (self._was_removed(damaged, generation) or self.waits.holds(damaged)):
+            try:
+                self._mend(damaged, checkpoint, generation)
+            except CannotMendError as failure:
+                has_changed = generation != self._store.generation
+                if has_changed or not self.waits.note(damaged, failure, found):
+                    raise
         return scanned
+
+    def mend_again(self, waiting: Waiting) -> None:
+        """Try to mend a range that waits; forget it if it is sound or removed."""
+        with self.waits.trying(waiting):
+            start, end_pos = waiting.range.start, waiting.range.end_pos
+            if start.index < self._store.begin_index < waiting.range.end_index:
+                start = self.first_place() or start  # retention has removed a part of it
+            if start.index >= self._store.begin_index:
+                self.step(start, end_pos - start.pos)
 
     def first_place(self) -> Cursor | None:
         """Return the place before the log's first entry; None if nothing is committed."""

@@ -1,9 +1,10 @@
 """Scrub: read every committed byte of the log within an interval, and mend what has rotted.
 
 Damage that another read has found is mended first. A thread of its own reads at a bounded rate, a
-slice at a time. The member keeps its vote and its role; only damage that cannot be mended in place
-makes it leave the group. Followers read first: a leader waits for a part of the interval, so that
-the disk that every append needs is read when the others are known to be sound.
+slice at a time. A range that no peer gives waits, and the pass goes on after it. The member keeps
+its vote and its role; only damage that cannot be mended in place makes it leave the group.
+Followers read first: a leader waits for a part of the interval, so that the disk that every append
+needs is read when the others are known to be sound.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 from dledger_formats.settings import NodeSettings, OnDamage
@@ -26,6 +28,7 @@ from dledger_node.healing.closed_log import shape_of
 from dledger_node.healing.live_mending import LiveMender
 from dledger_node.healing.mending import CannotMendError, MendedTotals
 from dledger_node.healing.peer_bytes import HttpPeer
+from dledger_node.healing.waiting_ranges import RETRY_S_MAX, Obstacle
 from dledger_node.raft.core import Raft
 from dledger_node.store.log.entry_walk import Cursor
 from dledger_node.store.log.log_store import LogStore
@@ -49,8 +52,9 @@ SAVED_S: Final = 60.0
 WARNED_S: Final = 3600.0
 """Time between two warnings that the place cannot be saved."""
 SIZES_CHECKED_S: Final = 5.0
-RETRY_S_MIN: Final = 0.5
-RETRY_S_MAX: Final = 30.0
+SEARCHED_AGAIN_S: Final = 5.0
+"""Time between two searches for damage that a read has found, if only damage that waits is there.
+"""
 SETTLING_TRIES_MAX: Final = 4
 """How often damage may turn out not to be mendable before the member leaves: the checkpoint that
 shows it as committed is up to a second late, and the next entry shows what belongs there.
@@ -72,12 +76,8 @@ class Scrub:
     ) -> None:
         self.totals = totals
         self.passes = 0
-        """How often the whole log has been read."""
+        """How often the whole log has been read; `problem` tells which damage it passed over."""
         self.read_bytes = 0
-        self.problem = ""
-        """The damage that waits to be mended, in words; empty if there is none."""
-        self.failed = 0
-        """How many attempts to mend damage have failed."""
         self.let_go = 0
         """Damaged entries that were removed unmended, since retention no longer needs them."""
         self._interval_s = 0.0
@@ -98,7 +98,8 @@ class Scrub:
         self._mender = LiveMender(shape_of(settings), store, self._peers, totals)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scrub")
         self._cursor: Cursor | None = None
-        self._failures = 0
+        self._stopped_pass, self._failed_search = Obstacle(), Obstacle()
+        self._failed = 0
         self._left = False
         self._wake = asyncio.Event()
 
@@ -111,6 +112,20 @@ class Scrub:
         """The position up to which the current pass has read; 0 between two passes."""
         return self._cursor.pos if self._cursor is not None else 0
 
+    @property
+    def problem(self) -> str:
+        """The damage that waits to be mended, in words; empty if there is none."""
+        obstacles = self._failed_search.problem, self._stopped_pass.problem
+        problems = [*self._mender.waits.problems, *filter(None, obstacles)]
+        if len(problems) < 2:
+            return "".join(problems)
+        return f"{problems[0]} ({len(problems)} damaged ranges wait)"
+
+    @property
+    def failed(self) -> int:
+        """How many attempts to mend damage have failed."""
+        return self._failed + self._mender.waits.failed
+
     async def run(self) -> None:
         """Run until cancelled."""
         now_s = asyncio.get_running_loop().time
@@ -120,16 +135,24 @@ class Scrub:
             # The interval may have become shorter since.
             slice_due_s = min(slice_due_s, now_s() + self._interval_s / HEADROOM)
             pass_began_s = min(pass_began_s, slice_due_s)
-            due_s = min(sizes_due_s, slice_due_s) if self._mends else sizes_due_s
+            pass_due_s = max(slice_due_s, self._stopped_pass.due_s)
+            retry_due_s = self._mender.waits.next_due_s
+            due_s = min(sizes_due_s, pass_due_s, retry_due_s) if self._mends else sizes_due_s
             await self._sleep(due_s - now_s())
             try:
-                if self._store.damage is not None:
-                    await self._mend(self._store.damage)
+                damage = self._store.damage
+                if damage is None:
+                    self._failed_search.forget()
+                if damage is not None and now_s() >= self._failed_search.due_s:
+                    await self._mend(damage)
                 elif now_s() >= sizes_due_s:
                     sizes_due_s = now_s() + SIZES_CHECKED_S
                     found = await self._in_thread(self._store.segments.short_file)
                     self._store.damage = self._store.damage or found
-                elif self._mends and now_s() >= slice_due_s:
+                elif (waiting := self._mender.waits.due()) is not None:
+                    await self._in_thread(partial(self._mender.mend_again, waiting))
+                    self._give_up_hopeless()
+                elif self._mends and now_s() >= pass_due_s:
                     if self._lets_followers_read(now_s() - pass_began_s):
                         slice_due_s = now_s() + SIZES_CHECKED_S
                         continue
@@ -147,9 +170,9 @@ class Scrub:
     def _lets_followers_read(self, waited_s: float) -> bool:
         """Return whether this member leads others, and has not waited long enough for their pass.
 
-        It does not wait if it has found damage before: that may be mended by now, or removed.
+        It does not wait if damage has stopped its pass: that may be mended by now, or removed.
         """
-        if self.problem:
+        if self._stopped_pass.problem:
             return False
         leads_others = self._core.leads and len(self._core.memberships.current.members) > 1
         return leads_others and waited_s < LEADER_WAITS * self._interval_s
@@ -184,16 +207,23 @@ class Scrub:
         if not self._mends or damage.damage not in MENDABLE:
             self._give_up(damage, "")
             return
+        if self._mender.waits.explains(damage):
+            self._store.damage = None
+            return
+        ranges, search = self.totals.ranges, self._failed_search
         try:
             if not await self._search(damage):
                 return
         except CannotMendError as failure:
-            await self._retry_or_leave(damage, failure)
+            self._retry_or_leave(search, damage, failure)
         except (StoreError, OSError, IndexError) as error:
-            await self._retry_or_leave(damage, CannotMendError(str(error)))
+            self._retry_or_leave(search, damage, CannotMendError(str(error)))
         else:
-            self._forget_failures()
+            search.forget()
             self._store.damage = None
+            if self.totals.ranges == ranges and self._mender.waits:
+                pause_s = RETRY_S_MAX if damage.index is None else SEARCHED_AGAIN_S
+                search.due_s = asyncio.get_running_loop().time() + pause_s
 
     async def _search(self, damage: StoreDamagedError) -> bool:
         """Mend the damage, after a search of the whole log at a bounded rate if it has no place.
@@ -218,14 +248,15 @@ class Scrub:
             scanned = await self._in_thread(lambda: self._mender.step(cursor, SLICE_BYTES))
         except CannotMendError as failure:
             damage = StoreDamagedError("scrubbing has found damage", Damage.BAD_ENTRY)
-            await self._retry_or_leave(damage, failure)
+            self._retry_or_leave(self._stopped_pass, damage, failure)
             return 0
-        self._forget_failures()
+        self._stopped_pass.forget()
         self.read_bytes += scanned.read_bytes
         self._cursor = None if scanned.is_done else scanned.end
         if scanned.is_done:
             self.passes += 1
-            self._mender.note_whole()
+            if not self._mender.waits:
+                self._mender.note_whole()
         await self._save_place()
         return scanned.read_bytes
 
@@ -261,21 +292,22 @@ class Scrub:
         needed = HEADROOM * self._store.segments.data_bytes / max(1.0, self._interval_s)
         return min(BYTES_PER_S_MAX, max(BYTES_PER_S_MIN, needed))
 
-    async def _retry_or_leave(self, damage: StoreDamagedError, failure: CannotMendError) -> None:
-        """Wait before the next attempt, or leave if none can succeed."""
-        self._failures += 1
-        self.failed += 1
-        if not failure.may_succeed_later and self._failures > SETTLING_TRIES_MAX:
+    def _retry_or_leave(
+        self, obstacle: Obstacle, damage: StoreDamagedError, failure: CannotMendError
+    ) -> None:
+        """Note when the next attempt is due, or leave if none can succeed."""
+        self._failed += 1
+        if not failure.may_succeed_later and obstacle.failures >= SETTLING_TRIES_MAX:
+            obstacle.forget()
             self._give_up(damage, str(failure))
-            return
-        if not self.problem:
-            logger.error("%s. Not mended yet: %s", damage, failure)
-        self.problem = f"{damage}. Not mended yet: {failure}"
-        delay_s = min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(10, self._failures - 1))
-        await asyncio.sleep(delay_s)
+        else:
+            obstacle.note(damage, failure, asyncio.get_running_loop().time())
 
-    def _forget_failures(self) -> None:
-        self.problem, self._failures = "", 0
+    def _give_up_hopeless(self) -> None:
+        hopeless = self._mender.waits.hopeless(SETTLING_TRIES_MAX)
+        if hopeless is not None:
+            self._mender.waits.forget(hopeless)
+            self._give_up(hopeless.damage, str(hopeless.failure))
 
     def _give_up(self, damage: StoreDamagedError, reason: str) -> None:
         if isinstance(damage, BorderDamagedError):
@@ -291,7 +323,6 @@ class Scrub:
         logger.warning("%s. It is removed unmended: %s", damage, reason or "this member mends none")
         self.let_go += 1
         self._store.front.unmended_index = damage.index
-        self._forget_failures()
         if self._store.damage is damage:
             self._store.damage = None
 
