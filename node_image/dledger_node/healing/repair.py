@@ -8,6 +8,7 @@ aside; then it joins its group, and `progress` watches it until it is healed.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -40,9 +41,9 @@ from dledger_node.store.small_files.lock import FolderLock
 logger = logging.getLogger(__name__)
 
 ASK_TIMEOUT_S: Final = 2.0
-MEND_ATTEMPTS_MAX: Final = 6
-"""How often a member tries to mend its log, while a peer that may have the bytes does not give
-them, before sound segments may be set aside too; about 30 s with the delays between attempts.
+MEND_PATIENCE_S: Final = 900.0
+"""How long a member tries to mend its log while a peer that may have the bytes does not give them.
+Only then may it set aside sound segments too: a peer's host may need minutes to come back.
 """
 
 
@@ -54,6 +55,7 @@ class StoreRepair:
         settings: NodeSettings,
         now: Callable[[], datetime],
         mended: MendedTotals | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now` returns the time in UTC, for the names of folders. `mended` counts the ranges."""
         self.mended = mended or MendedTotals()
@@ -61,7 +63,8 @@ class StoreRepair:
         self._now = now
         self._folder = store_folder(settings)
         self._shape = shape_of(settings)
-        self._mend_failures = 0
+        self._monotonic_s = monotonic_s
+        self._mend_until_s: float | None = None
         self._peers = {
             peer_id: split_address(address)
             for peer_id, address in settings.known_peers.items()
@@ -98,18 +101,27 @@ class StoreRepair:
         try:
             await call_in_daemon("mending", partial(self._mend_all, peers))
         except CannotMendError as failure:
-            self._mend_failures += 1
-            if failure.may_succeed_later and self._mend_failures < MEND_ATTEMPTS_MAX:
-                return f"Not mended yet: {failure}"
+            if failure.may_succeed_later and (rest_s := self._patience_s()) > 0:
+                return (
+                    f"Not mended yet: {failure}. Unless a peer gives the bytes within "
+                    f"{rest_s:.0f} s, this member sets its log aside from there on"
+                )
             logger.warning("not mended: %s", failure)
         except IndexError as error:
             logger.warning("not mended: the log cannot be read: %s", error)
         else:
-            self._mend_failures = 0
+            self._mend_until_s = None
         finally:
             for peer in peers.values():
                 peer.close()
         return ""
+
+    def _patience_s(self) -> float:
+        """Return how long this member still waits for its peers, counted from the first failure."""
+        now_s = self._monotonic_s()
+        if self._mend_until_s is None:
+            self._mend_until_s = now_s + MEND_PATIENCE_S
+        return self._mend_until_s - now_s
 
     def _mend_all(self, peers: Mapping[str, Peer]) -> None:
         """Mend every range that can be mended; raise CannotMendError for the first that cannot."""
@@ -127,8 +139,7 @@ class StoreRepair:
                 self.mended.add(mended)
                 logger.warning("mended %s", mended)
         if failures:
-            later = any(failure.may_succeed_later for failure in failures)
-            raise CannotMendError(str(failures[0]), may_succeed_later=later)
+            raise failures[0]  # all after its range would be set aside, so it alone decides
 
     async def _repair(self, error: StoreDamagedError) -> str:
         found = await call_in_daemon("survey", partial(self._survey, error))
@@ -136,6 +147,7 @@ class StoreRepair:
         if plan.action is RepairAction.STAY_OUT:
             return f"Not repaired: {plan.reason}"
         await asyncio.to_thread(self._carry_out, plan, found, error)
+        self._mend_until_s = None
         return ""
 
     def _survey(self, error: StoreDamagedError) -> Survey:
