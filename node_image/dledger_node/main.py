@@ -83,7 +83,7 @@ async def serve(
     if stop is None:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-    meters = Meters(collectors=() if program is None else program.collectors)
+    meters = Meters(program_collectors=() if program is None else program.collectors)
     live = LiveSettings(settings)
     if stop is None:
         loop.add_signal_handler(signal.SIGHUP, live.wake)

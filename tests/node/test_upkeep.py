@@ -1,6 +1,7 @@
 """What a member does once a second when its volume has no room, or fails."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dledger_formats.http.status import StorageState
+from dledger_formats.log import disk
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
@@ -17,7 +19,9 @@ from dledger_node.state_machine.keeper import NoState
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.upkeep import Upkeep
+from dledger_node.volume.wall_clock import WallClock
 from dledger_sim.stage.driver import INCARNATION, CoreDriver
+from dledger_store_files.contents import flush
 from dledger_wire.listener import until
 
 
@@ -46,6 +50,8 @@ class Stage:
         self.driver = CoreDriver(joining=True)
         self.state = PlayedState()
         self.health = VolumeHealth(self.store, IdleDisk(), stall_s=5)
+        self.wall_s, self.boot_s = 1.8e9, 50.0
+        self.clock = WallClock(lambda: self.wall_s, lambda: self.boot_s)
         self.failures: list[BaseException] = []
 
     def set_aside(self, *names: str) -> None:
@@ -70,7 +76,8 @@ class Stage:
     def upkeep(self) -> Upkeep:
         return Upkeep(
             self.settings, self.store, self.driver.raft, self.health, self.state,
-            is_saving=lambda: False, send=lambda _: None, fail=self.failures.append,
+            clock=self.clock, is_saving=lambda: False, send=lambda _: None,
+            fail=self.failures.append,
         )  # fmt: skip
 
     @property
@@ -163,3 +170,35 @@ async def test_an_index_that_retention_cannot_read_is_damage_to_mend_and_stops_n
     earlier = stage.store.damage = StoreDamagedError("found before", Damage.BAD_ENTRY, 1)
     await stage.upkeep().once()
     assert stage.store.damage is earlier
+
+
+def write_segments(stage: Stage) -> None:
+    """Write several segments that all members hold, and date them by the stage's clock."""
+    stage.store.append_bodies([bytes(1000)] * 12, 1)
+    flush(stage.store)
+    stage.store.save_checkpoint(11)
+    for path in (store_folder(stage.settings) / disk.DATA_FOLDER).iterdir():
+        os.utime(path, (stage.wall_s, stage.wall_s))
+
+
+async def test_segments_expire_by_the_time_that_has_passed_and_not_by_a_clock_that_jumps(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files were written by the clock of this test, which is not the machine's."""
+    removals = list[int]()
+    monkeypatch.setattr(stage.driver.raft, "remove_before", removals.append)
+    stage.settings = replace(
+        stage.settings, file_reserved_hours=2, delete_when=";".join(map(str, range(24)))
+    )
+    upkeep = stage.upkeep()
+    write_segments(stage)
+    upkeep.held_by_all_index = 11
+
+    stage.wall_s += 1000 * 3600
+    await upkeep.once()
+    assert removals == []
+
+    stage.wall_s += 3 * 3600
+    stage.boot_s += 3 * 3600
+    await upkeep.once()
+    assert len(removals) == 1

@@ -25,7 +25,7 @@ RETRY_S_MAX: Final = 30.0
 
 def retry_delay_s(failures: int) -> float:
     """Return the time to the next attempt after this many failed ones, at least one."""
-    return min(RETRY_S_MAX, RETRY_S_MIN * 2 ** min(10, failures - 1))
+    return min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(10, failures - 1))
 
 
 @dataclass(slots=True)

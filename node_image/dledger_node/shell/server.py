@@ -50,6 +50,7 @@ from dledger_node.volume.handover import VolumeHandover
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
+from dledger_node.volume.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class DLedgerServer:
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
-        self._upkeep = self._store_upkeep(settings)
+        self._upkeep = self._store_upkeep(settings, meters.wall_clock)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         leave = self._departure.begin
         self._scrub = Scrub(settings, store, meters.mended, core, leave=leave)
@@ -189,13 +190,14 @@ class DLedgerServer:
             late=self._loop_lag.timer_fired,
         )
 
-    def _store_upkeep(self, settings: NodeSettings) -> Upkeep:
+    def _store_upkeep(self, settings: NodeSettings, clock: WallClock) -> Upkeep:
         return Upkeep(
             settings,
             self._store,
             self._core,
             self._health,
             self._state,
+            clock=clock,
             is_saving=lambda: self._waits.any,
             send=self._links.send_one,
             fail=self.fail,

@@ -55,6 +55,7 @@ class Upkeep:
         health: VolumeHealth,
         state: State,
         *,
+        clock: WallClock,
         is_saving: Callable[[], bool],
         send: Callable[[Message], None],
         fail: Callable[[BaseException], None],
@@ -69,7 +70,7 @@ class Upkeep:
         self.healing = HealingProgress(store_folder(settings), core)
         self._is_saving = is_saving
         self._no_room_count = 0
-        self._clock = WallClock()
+        self._clock = clock
         self._folder, self._store_folder = Path(settings.store_base_dir), store_folder(settings)
         self.take_settings(settings)
         self._store = store

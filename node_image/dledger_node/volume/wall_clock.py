@@ -4,13 +4,20 @@ Segments expire by their modification times, so a wall clock that jumps forward 
 expire the whole log at once. The time since boot shows how far the wall clock should have moved.
 A larger step is refused and reported: from then on the time is that of the clock before the step.
 Suspension of the machine is no step, since the time since boot includes it. A step back is
-followed: it only makes segments younger. After a restart the wall clock is trusted again.
+followed: it only makes segments younger.
+
+The clock with which the process starts is believed. A member that was off for a month and a host
+that boots a month ahead look the same, and the first must be able to remove its old segments.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 logger = logging.getLogger(__name__)
 
@@ -58,3 +65,19 @@ class WallClock:
             self._last_s = wall_s
         self._last_boot_s = boot_s
         return self._last_s
+
+
+class WallClockCollector(Collector):
+    """Turns the steps that were refused into a metric family."""
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the family."""
+        self._clock.now_s()  # without retention, nothing else looks at the clock
+        yield GaugeMetricFamily(
+            "dledger_node_wall_clock_refused_seconds",
+            "By how much the wall clock is ahead of the time that has passed; 0 if plausible.",
+            value=self._clock.refused_s,
+        )
