@@ -1,6 +1,7 @@
 """READ_RANGE: what a real member answers, from memory and from the disk."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from dledger_group.alone import connection_to, member_alone
 from dledger_node.errors import Damage, StoreDamagedError
 from dledger_node.remoting.service import AppendCall
 from dledger_node.services.disk_reads import DISK_READS_MAX
-from dledger_node.services.ranges import RANGE_BYTES_MAX
+from dledger_node.services.ranges import RANGE_BYTES_MAX, READ_AHEAD_BYTES
 from dledger_node.shell.server import DLedgerServer
 from dledger_node.store.log.stored_range import StoredRange
 from dledger_wire.played import Client, become_master, confirmed, make_server
@@ -229,6 +230,19 @@ async def test_a_thread_reads_what_is_not_in_memory(on_disk: OnDisk) -> None:
 
     assert bodies_of((await on_disk.answer()).stored, 0) == [b""]
     assert on_disk.client.reads_waiting == 0
+
+
+async def test_after_a_read_from_the_disk_the_kernel_reads_what_follows(
+    on_disk: OnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of a long log would otherwise wait for the disk at each range."""
+    advised = list[tuple[int, int, int]]()
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, *advice: advised.append(advice))
+    ask(on_disk.server, on_disk.client, 0)
+
+    answer = await on_disk.answer()
+
+    assert advised == [(len(answer.stored), READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)]
 
 
 async def test_a_log_that_was_truncated_meanwhile_is_read_again(
