@@ -25,6 +25,8 @@ PEAK_BYTES_MAX: Final = 256 << 20
 LONG_TURNS_MAX: Final = 1e-4
 """Share of the turns that may take more than `TURN_S_MAX` of the processor."""
 TURN_S_LIMIT: Final = 0.25
+UNREAD_KEPT_MIN: Final = 0.5
+"""Share of the connections without reads that must stay open; kills and freezes end the others."""
 LATE_TIMERS_MAX: Final = 0.02
 """Share of the timers that may fire more than `LAG_S_MAX` late: a freeze, or a busy machine."""
 
@@ -62,6 +64,13 @@ def judge_lives(lives: Sequence[Life], spared: str, verdict: Verdict) -> None:
         grown = growth_bytes(life)
         if grown > GROWTH_BYTES_MAX:
             verdict.blame(f"the memory of {spared} grew by {grown / 2**20:.1f} MiB")
+
+
+def judge_strangers(opened: int, kept: int, verdict: Verdict) -> None:
+    """Check that the connections that read nothing were what they should be."""
+    print(f"strangers: {kept} of {opened} connections that read nothing stayed open")
+    if not opened or kept < UNREAD_KEPT_MIN * opened:
+        verdict.blame(f"only {kept} of {opened} connections that read nothing stayed open")
 
 
 def growth_bytes(life: Life) -> float:

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.soak.appends import Producer
-from bench.soak.judge import Verdict, growth_bytes, judge_files, judge_lives, judge_log
+from bench.soak.judge import (
+    Verdict,
+    growth_bytes,
+    judge_files,
+    judge_lives,
+    judge_log,
+    judge_strangers,
+)
 from bench.soak.readers import Seen, read_again_and_again, tail
 from bench.soak.strikes import Strikes
 from bench.soak.watch import Watch
@@ -28,6 +35,8 @@ TAILS: Final = 3
 SPARED: Final = "n1"
 QUIET_S_MAX: Final = 8.0
 SCRUB_S_MAX: Final = 30
+STRANGERS_END_S: Final = 30.0
+"""The time in which strangers that are asked to stop must have said what they counted."""
 
 
 class Soak:
@@ -87,7 +96,7 @@ class Soak:
                 )
                 producers = (plain, once)
                 async with self._working(producers, watch, seen):
-                    with _strangers(group):
+                    with _strangers(group, self.verdict):
                         quiet_s = min(QUIET_S_MAX, self._seconds / 20)
                         await strikes.run(began_s + self._seconds, quiet_s)
                     await asyncio.to_thread(strikes.wait_until_whole)
@@ -177,16 +186,21 @@ class Soak:
 
 
 @contextlib.contextmanager
-def _strangers(group: NodeGroup) -> Iterator[None]:
-    """Run strangers against the first voters during the block."""
+def _strangers(group: NodeGroup, verdict: Verdict) -> Iterator[None]:
+    """Run strangers against the first voters during the block, and judge what they counted."""
     targets = [
         f"{member}={address}:{group.http_ports[member]}" for member, address in group.peers.items()
     ]
-    process = subprocess.Popen([sys.executable, "-m", "bench.soak.strangers", *targets])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.soak.strangers", *targets], stdout=subprocess.PIPE, text=True
+    )
     try:
         yield
         if process.poll() is not None:
             raise RuntimeError(f"the strangers ended with {process.returncode}")
+        process.terminate()
+        opened, kept = map(int, process.communicate(timeout=STRANGERS_END_S)[0].split())
+        judge_strangers(opened, kept, verdict)
     finally:
         process.kill()
         process.wait()

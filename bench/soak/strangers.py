@@ -1,14 +1,22 @@
 """Hostile connections: `python -m bench.soak.strangers MEMBER=HOST:PORT:HTTP_PORT …`, until killed.
 
 They come from an address of their own, so that the limits per address do not affect the clients.
+On SIGTERM, they print how many connections that read nothing they opened, and how many of these
+stayed open with an answer that was not read.
 """
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
+import signal
+import socket
+import struct
 import sys
+import termios
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dledger_formats.protocol import frames
@@ -25,6 +33,10 @@ PAUSE_S: Final = 0.5
 KEEP_S: Final = 20.0
 ANSWER_S: Final = 5.0
 CHUNK_BYTES: Final = 64 * 1024
+PATHS: Final = ("/segments/data/00000000000000000000", "/manifest", "/metrics", "/status")
+RECEIVED_BYTES_MAX: Final = 4096
+"""The buffer of a connection that reads nothing, so that its answer does not fit."""
+TCP_ESTABLISHED: Final = 1
 
 
 class Target(NamedTuple):
@@ -41,6 +53,15 @@ class Target(NamedTuple):
         member, _, address = text.partition("=")
         host, port, http_port = address.split(":")
         return cls(member, host, int(port), int(http_port))
+
+
+@dataclass(slots=True)
+class Unread:
+    """The connections that read nothing, and whose time is over."""
+
+    opened: int = 0
+    kept: int = 0
+    """How many were still open, with an answer that waited."""
 
 
 def brackets(member: str) -> bytes:
@@ -65,14 +86,26 @@ async def connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.S
     return await asyncio.open_connection(host, port, local_addr=(ADDRESS, 0))
 
 
-async def unread(target: Target) -> None:
-    """Ask for a long page and read nothing."""
-    _, writer = await connect(target.host, target.http_port)
-    writer.transport.pause_reading()  # type: ignore[attr-defined]
-    with contextlib.closing(writer):
-        for path in ("/segments/data/00000000000000000000", "/manifest", "/metrics", "/status"):
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        await asyncio.sleep(KEEP_S * random.random())
+async def unread(target: Target, counts: Unread) -> None:
+    """Ask for a page and read nothing: one request, since a member closes at a second one."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as connection:
+        connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES_MAX)
+        connection.bind((ADDRESS, 0))
+        await loop.sock_connect(connection, (target.host, target.http_port))
+        request = f"GET {random.choice(PATHS)} HTTP/1.1\r\nHost: x\r\n\r\n"
+        await loop.sock_sendall(connection, request.encode())
+        await asyncio.sleep(KEEP_S * (1 + random.random()) / 2)
+        counts.opened += 1
+        counts.kept += _holds_an_answer(connection)
+
+
+def _holds_an_answer(connection: socket.socket) -> bool:
+    """Return whether a connection is open in both directions, and bytes wait to be read."""
+    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    waiting = fcntl.ioctl(connection, termios.FIONREAD, bytes(4))
+    return state == TCP_ESTABLISHED and struct.unpack("i", waiting)[0] > 0
 
 
 async def slow(target: Target) -> None:
@@ -122,14 +155,23 @@ async def for_ever(targets: list[Target], act: Callable[[Target], Awaitable[None
 
 
 async def main(targets: list[Target]) -> None:
-    """Run all strangers."""
+    """Run all strangers until SIGTERM."""
     os.nice(10)  # they stand for other machines, and must not take this one's processor
-    kinds = [(unread, UNREAD), (slow, SLOW)]
+    counts, stopping = Unread(), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    kinds: list[tuple[Callable[[Target], Awaitable[None]], int]]
+    kinds = [(lambda target: unread(target, counts), UNREAD), (slow, SLOW)]
     kinds += [(kind, SPEAKERS) for kind in (speak_brackets, greet, speak_nonsense)]
     async with asyncio.TaskGroup() as tasks:
-        for kind, count in kinds:
-            for _ in range(count):
-                tasks.create_task(for_ever(targets, kind))
+        all_of_them = [
+            tasks.create_task(for_ever(targets, kind))
+            for kind, count in kinds
+            for _ in range(count)
+        ]
+        await stopping.wait()
+        for one in all_of_them:
+            one.cancel()
+    print(counts.opened, counts.kept)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.soak.appends import Producer, body_of, named
-from bench.soak.judge import Verdict, judge_lives, judge_log
+from bench.soak.judge import Verdict, judge_lives, judge_log, judge_strangers
 from bench.soak.readers import Seen
 from bench.soak.strikes import entries_end
 from bench.soak.watch import Life
@@ -126,3 +126,16 @@ def test_rot_strikes_entries_only(behind: bytes) -> None:
     ).data
 
     assert entries_end(bytes(entries) + behind) == len(entries)
+
+
+@pytest.mark.parametrize(
+    ("opened", "kept", "is_right"), [(100, 60, True), (100, 40, False), (0, 0, False)]
+)
+def test_strangers_whose_connections_do_not_stay_open_prove_nothing(
+    opened: int, kept: int, is_right: bool
+) -> None:
+    verdict = Verdict()
+
+    judge_strangers(opened, kept, verdict)
+
+    assert (verdict.violations == []) is is_right
