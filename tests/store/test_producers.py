@@ -243,6 +243,28 @@ def test_short_lived_clients_never_replace_a_producer_at_work(appends: int) -> N
     assert table.find(0, ESTABLISHED_SEQUENCE) == ESTABLISHED_SEQUENCE
 
 
+def test_established_clients_replace_a_producer_that_has_worked_longer_only_once_it_is_idle() -> (
+    None
+):
+    """It once went after a rest of two seconds, if each of many others appended 16 times."""
+    table = of_many(1023, ESTABLISHED_SEQUENCE)
+    table.note(ChannelRun(10**6, disk.NORMAL, table.channel(0, ESTABLISHED_SEQUENCE + 1)))
+    index = 10**6
+    for _ in range(3000):
+        index += 1
+        identity = index
+        number = table.next_number(recent_index=10**6)
+        table.note(ChannelRun(index, disk.NOOP, channel_of(number, 0)))
+        for sequence in range(1, ESTABLISHED_SEQUENCE + 1):
+            index += 1
+            table.note(ChannelRun(index, disk.NORMAL, table.channel(identity, sequence)))
+
+    assert table.find(0, ESTABLISHED_SEQUENCE + 1) == 10**6
+    number = table.next_number(recent_index=10**6 + 1)
+    table.note(ChannelRun(index + 1, disk.NOOP, channel_of(number, 0)))
+    assert table.find(0, ESTABLISHED_SEQUENCE + 1) is Finding.UNKNOWN_PRODUCER
+
+
 def test_a_new_producer_has_time_to_begin_its_work_among_established_ones() -> None:
     table = of_many(2000, ESTABLISHED_SEQUENCE)
     newcomers = []

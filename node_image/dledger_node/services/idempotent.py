@@ -31,6 +31,7 @@ from dledger_node.remoting.service import (
 from dledger_node.services.disk_reads import DiskReads
 from dledger_node.services.proposed import ProposedEntries
 from dledger_node.services.quorum_waits import QuorumWaits
+from dledger_node.services.recent_entries import RecentEntries
 from dledger_node.services.refusals import PROPOSAL_CODES, Prove, Room
 from dledger_node.services.waiting import ANSWER_WAIT_S, Answer, Waiter
 from dledger_node.store.derived.producers import Finding
@@ -65,12 +66,18 @@ class IdempotentAppends(QuorumWaits):
         self._drive = drive
         self._prove = prove
         self._loop = asyncio.get_running_loop()
+        self._recent = RecentEntries()
         self.repeated = 0
         """Number of duplicates that were answered with the place of an entry in the log."""
 
     def take_settings(self, settings: NodeSettings) -> None:
         """Apply the limit on requests that wait."""
         self._waiters.count_max = settings.pending_requests_max
+
+    def expire(self, now_s: float) -> None:
+        """Answer the requests that have timed out, and note how long the log is by now."""
+        super().expire(now_s)
+        self._recent.note(now_s, self._store.end_index)
 
     def deduplicate(
         self, calls: Sequence[IdempotentCall]
@@ -151,7 +158,9 @@ class IdempotentAppends(QuorumWaits):
         if refused is not None:
             self._answer_registration(reply, refused)
             return
-        number = self._store.producers.table.next_number()
+        number = self._store.producers.table.next_number(
+            recent_index=self._recent.first_index(self._loop.time())
+        )
         entries = ProposedEntries([b""], [channel_of(number, 0)], disk.NOOP)
         proposal = self._core.propose(1, entries)
         if isinstance(proposal, Refusal):

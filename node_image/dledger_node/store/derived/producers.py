@@ -8,6 +8,7 @@ Entries after `stable_index` can be undone, since the log may still lose them.
 """
 
 import enum
+import sys
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -144,17 +145,22 @@ class Producers:
         """Return the channels of a known producer's appends with consecutive sequences."""
         return channels_of(self._by_identity[identity].number, first, count)
 
-    def next_number(self) -> int:
+    def next_number(self, recent_index: int = sys.maxsize) -> int:
         """Return the number for a new producer: a free one, or that of a producer to forget.
 
         The leader chooses, and the log records its choice. Once half of the table is new producers,
-        they replace only one another, however many short-lived clients register.
+        they replace only one another, however many short-lived clients register. Of established
+        producers whose last entries all are at `recent_index` or later, one with few appends goes.
         """
         if len(self._by_number) < self._producers_max:
             return next(n for n in range(1, self._producers_max + 1) if n not in self._by_number)
         new = [producer for producer in self if producer.highest < ESTABLISHED_SEQUENCE]
         idle = new if 2 * len(new) >= self._producers_max else self
-        return min(idle, key=lambda producer: producer.last_index).number
+        longest = min(idle, key=_last_index)
+        if longest.highest >= ESTABLISHED_SEQUENCE and longest.last_index >= recent_index:
+            by_work = sorted(self, key=lambda producer: (producer.highest, producer.last_index))
+            longest = min(by_work[: self._producers_max // 2], key=_last_index)
+        return longest.number
 
     def note(self, run: ChannelRun) -> None:
         """Note the next run of entries with channels in the log."""
@@ -269,6 +275,10 @@ class Producers:
         else:
             producer.indexes = undo.indexes
         producer.highest, producer.last_index = undo.highest, undo.last_index
+
+
+def _last_index(producer: Producer) -> int:
+    return producer.last_index
 
 
 def _swap(ring: "array[int]", place: int, values: "array[int]") -> "array[int]":
