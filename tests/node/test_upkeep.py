@@ -11,11 +11,13 @@ import pytest
 
 from dledger_formats.http.status import StorageState
 from dledger_formats.log import disk
+from dledger_formats.log.channels import channel_of
 from dledger_formats.settings import NodeSettings
 from dledger_node.config import store_folder
 from dledger_node.errors import Damage, StoreDamagedError, StoreError
 from dledger_node.raft.messages import HeartBeatRequest, JoinResponse
 from dledger_node.state_machine.keeper import NoState
+from dledger_node.store.derived import stable_copy
 from dledger_node.store.log.log_store import LogStore
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.upkeep import Upkeep
@@ -50,6 +52,7 @@ class Stage:
         self.driver = CoreDriver(joining=True)
         self.state = PlayedState()
         self.health = VolumeHealth(self.store, IdleDisk(), stall_s=5)
+        self.is_saving = False
         self.wall_s, self.boot_s = 1.8e9, 50.0
         self.clock = WallClock(lambda: self.wall_s, lambda: self.boot_s)
         self.failures: list[BaseException] = []
@@ -76,7 +79,7 @@ class Stage:
     def upkeep(self) -> Upkeep:
         return Upkeep(
             self.settings, self.store, self.driver.raft, self.health, self.state,
-            clock=self.clock, is_saving=lambda: False, send=lambda _: None,
+            clock=self.clock, is_saving=lambda: self.is_saving, send=lambda _: None,
             fail=self.failures.append,
         )  # fmt: skip
 
@@ -202,3 +205,34 @@ async def test_segments_expire_by_the_time_that_has_passed_and_not_by_a_clock_th
     stage.boot_s += 3 * 3600
     await upkeep.once()
     assert len(removals) == 1
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_the_table_of_producers_is_copied_over_several_turns_unless_the_log_is_cut(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """A full table once held up the loop for up to 30 ms."""
+    monkeypatch.setattr(stable_copy, "PART", 1)
+    store, loop = stage.store, asyncio.get_running_loop()
+    turns, saved = list[int](), list[tuple[int, int]]()
+    monkeypatch.setattr(
+        store.producers, "save", lambda image: saved.append((len(image.producers), len(turns)))
+    )
+    for number in range(1, 51):
+        store.append_bodies([b""], 1, [channel_of(number, 0)], disk.NOOP)
+    store.producers.table.mark_stable(store.end_index)
+
+    def turn() -> None:
+        turns.append(1)
+        stage.is_saving = is_cut and len(turns) > 10
+        loop.call_soon(turn)
+
+    loop.call_soon(turn)
+    await stage.upkeep()._save_producers(store.end_index + 1)
+
+    if is_cut:
+        assert saved == []
+    else:
+        [(producers, turns_before)] = saved
+        assert producers == 50
+        assert turns_before >= 50

@@ -8,7 +8,7 @@ import pytest
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import ChannelRun, channel_of, runs_of
-from dledger_node.store.derived import producers_file
+from dledger_node.store.derived import producers_file, stable_copy
 from dledger_node.store.derived.producers import ESTABLISHED_SEQUENCE, Finding, Producers
 from dledger_node.store.derived.producers_file import Image
 
@@ -150,6 +150,40 @@ class Story:
         for entry, _ in self.log.entries:
             if entry.first_index > index:
                 self.table.note(entry)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_that_is_made_while_the_table_goes_on_is_that_of_its_beginning(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stable_copy, "PART", 1)
+    story = Story(seed)
+    acts = [story.append] * 8 + [story.append_batch] + [story.register, story.mark_stable]
+    for _ in range(200):
+        story.choices.choice(acts)()
+        expected, copy = story.table.stable_copy(), story.table.begin_copy()
+        if copy is None or expected is None:
+            assert (copy, expected) == (None, None)
+            continue
+
+        for _ in copy.parts():
+            story.choices.choice(acts)()
+
+        assert not copy.is_void
+        assert copy.producers == expected
+
+
+def test_a_copy_is_void_once_the_log_was_cut() -> None:
+    table = Producers()
+    table.note(ChannelRun(0, disk.NOOP, channel_of(1, 0)))
+    table.mark_stable(0)
+    table.note(ChannelRun(1, disk.NORMAL, table.channel(0, 1)))
+    copy = table.begin_copy()
+
+    assert table.undo_from(1)
+
+    assert copy is not None
+    assert copy.is_void
 
 
 @pytest.mark.parametrize("seed", range(20))

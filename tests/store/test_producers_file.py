@@ -10,7 +10,8 @@ from dledger_formats.log.channels import ChannelRun, channel_of
 from dledger_node.errors import StoreFullError
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.log_producers import SAVE_ENTRIES
-from dledger_node.store.derived.producers import Finding, Producer, Producers
+from dledger_node.store.derived.producer import Producer
+from dledger_node.store.derived.producers import Finding, Producers
 from dledger_node.store.derived.producers_file import Image
 from dledger_node.store.log.log_store import LogStore
 from dledger_store_files.producers import (

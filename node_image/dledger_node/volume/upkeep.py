@@ -240,7 +240,14 @@ class Upkeep:
         """Save the table of producers if it is due; it must cover entries before their removal."""
         if self._is_saving():
             return
-        image = self._store.producers.image_due(before_index)
+        copying = self._store.producers.copying_due(before_index)
+        if copying is None:
+            return
+        for _ in copying.parts():
+            await asyncio.sleep(0)
+            if self._is_saving():  # a thread may change the table, which is then saved later
+                return
+        image = copying.image
         if image is not None:
             await asyncio.to_thread(self._store.producers.save, image)
 

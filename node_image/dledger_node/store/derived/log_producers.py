@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from dledger_formats.log.channels import runs_of
+from dledger_formats.log.disk import EntryHeader
 from dledger_node.errors import StoreDamagedError
 from dledger_node.store.derived import producers_file
 from dledger_node.store.derived.producers import Producers
 from dledger_node.store.derived.producers_file import Image
+from dledger_node.store.derived.stable_copy import StableCopy
 from dledger_node.store.log.block import Block
 from dledger_node.store.log.files import LogFiles
 from dledger_node.store.log.writer import LogWriter
@@ -27,6 +29,33 @@ SCAN_BYTES: Final = 4 << 20
 """Bytes of the log that are read at a time."""
 CLOSE_ENTRIES: Final = 1024
 """A log without producers saves no file at close for fewer new entries than this."""
+
+
+class Copying:
+    """An image that is made in parts, while the log goes on."""
+
+    def __init__(self, copy: StableCopy, index: int, header: EntryHeader) -> None:
+        self.parts = copy.parts
+        """Copies part after part; see `StableCopy`."""
+        self._copy = copy
+        self._index, self._header = index, header
+
+    @property
+    def image(self) -> Image | None:
+        """The image, once all parts are copied; None if the log was cut meanwhile."""
+        return None if self._copy.is_void else self.at_once()
+
+    def at_once(self) -> Image:
+        """Copy the parts that are left, and return the image."""
+        for _ in self.parts():
+            pass
+        header = self._header
+        return Image(
+            index=self._index,
+            term=header.term,
+            chain_crc=header.chain_crc,
+            producers=self._copy.producers,
+        )
 
 
 class LogProducers:
@@ -82,6 +111,11 @@ class LogProducers:
 
         With `before_index`, the file must serve a log that begins with that entry.
         """
+        copying = self.copying_due(before_index)
+        return None if copying is None else copying.at_once()
+
+    def copying_due(self, before_index: int | None = None) -> Copying | None:
+        """Begin the image that `image_due` returns, to be made in parts."""
         stable_index = self.table.stable_index
         needs = before_index is not None and self.saved_index < before_index - 1
         share = 1 if len(self.table) else EMPTY_SHARE
@@ -89,7 +123,7 @@ class LogProducers:
             stable_index - self.saved_index >= SAVE_ENTRIES // share
             or self._log.end_pos - self._saved_pos >= SAVE_BYTES // share
         )
-        return self._image() if needs or grown else None
+        return self._copying() if needs or grown else None
 
     def save(self, image: Image) -> None:
         """Save an image, unless a newer one is saved; blocks; any thread may call.
@@ -105,9 +139,9 @@ class LogProducers:
         """Save the table, so that the next start reads fewer entries; blocks."""
         unsaved = self.table.stable_index - self.saved_index
         if unsaved >= CLOSE_ENTRIES or (unsaved > 0 and len(self.table) > 0):
-            image = self._image()
-            if image is not None:
-                self.save(image)
+            copying = self._copying()
+            if copying is not None:
+                self.save(copying.at_once())
 
     def _note_from(self, index: int) -> int:
         """Note some entries; return the index of the next one."""
@@ -123,16 +157,16 @@ class LogProducers:
             self.table = Producers()
         return last_index + 1
 
-    def _image(self) -> Image | None:
+    def _copying(self) -> Copying | None:
         index = self.table.stable_index
         if not self._log.begin_index <= index <= self._log.end_index:
             return None
-        producers = self.table.stable_copy()
-        if producers is None:
+        copy = self.table.begin_copy()
+        if copy is None:
             return None
         header = self._files.header(index)
         self._saved_pos = header.pos
-        return Image(index=index, term=header.term, chain_crc=header.chain_crc, producers=producers)
+        return Copying(copy, index, header)
 
     def _is_of_this_log(self, image: Image) -> bool:
         """Return whether an image was made from this log, without a gap between image and log."""

@@ -9,11 +9,9 @@ Entries after `stable_index` can be undone, since the log may still lose them.
 
 import enum
 import sys
-from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from dledger_formats.log import disk
 from dledger_formats.log.channels import (
@@ -25,12 +23,19 @@ from dledger_formats.log.channels import (
     number_of,
     sequence_near,
 )
+from dledger_node.store.derived.producer import (
+    NOT_NOTED,
+    Producer,
+    Undo,
+    note_appends,
+    undo_appends,
+)
+from dledger_node.store.derived.stable_copy import StableCopy
 
 UNDO_MAX: Final = 8192
 """Entries that can be undone one by one; to undo more, the log must be read again."""
 ESTABLISHED_SEQUENCE: Final = 16
 """A producer with this sequence in the log is no longer new."""
-NOT_NOTED: Final = -1
 
 
 class Finding(enum.Enum):
@@ -43,41 +48,6 @@ class Finding(enum.Enum):
     """The sequence is below the window and may or may not be in the log."""
     TOO_NEW = enum.auto()
     """The sequence is more than a window above the highest one."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Producer:
-    """A client that numbers its appends."""
-
-    identity: int
-    """Index of its registration."""
-    number: int
-    last_index: int
-    """Index of its last entry, or of its registration."""
-    highest: int = 0
-    """Its highest sequence; 0 before the first append."""
-    indexes: "array[int]" = field(default_factory=lambda: array("q"))
-    """Index in the log by sequence % window, for the sequences (highest - window, highest];
-    NOT_NOTED for a sequence that is not in the log. Empty before the first append.
-    """
-
-
-class _Undo(NamedTuple):
-    """The data to undo a run: for appends, the producer's values before them."""
-
-    run: ChannelRun
-    producer: Producer
-    """The producer of the appends, or the producer that the registration created."""
-    replaced: Producer | None
-    """The producer that the registration dropped."""
-    highest: int = 0
-    last_index: int = 0
-    sequence: int = 0
-    """The first sequence of the run."""
-    noted: "array[int] | None" = None
-    """The previous values at the places of the run."""
-    indexes: "array[int] | None" = None
-    """The whole previous array, if the run skipped sequences."""
 
 
 class Producers:
@@ -100,8 +70,9 @@ class Producers:
         self._producers_max = producers_max
         self._window = window
         self._undo_max = undo_max
-        self._undo: deque[_Undo] = deque()
+        self._undo: deque[Undo] = deque()
         self._undo_entries = 0
+        self._copy: StableCopy | None = None
         # Entries up to here can no longer be undone.
         self._fixed_index = stable_index
 
@@ -193,6 +164,7 @@ class Producers:
         """
         if first_index <= max(self._fixed_index, self.stable_index):
             return False
+        self._end_copy()
         while self._undo and self._undo[-1].run.last_index >= first_index:
             undo = self._undo.pop()
             self._undo_entries -= undo.run.length
@@ -201,25 +173,31 @@ class Producers:
                 self.note(undo.run.split_at(first_index)[0])
         return True
 
-    def stable_copy(self) -> "list[Producer] | None":
-        """Copy the producers as of `stable_index`; None if later entries cannot be undone."""
+    def begin_copy(self) -> StableCopy | None:
+        """Begin to copy the producers as of `stable_index`; None if later entries are not undoable.
+
+        One copy at a time: another one ends it.
+        """
+        self._end_copy()
         if self._fixed_index > self.stable_index:
             return None
-        unstable = [run for undo in self._undo for run in undo.run.runs_from(self.stable_index + 1)]
-        self.undo_from(self.stable_index + 1)
-        copies = [
-            Producer(
-                identity=producer.identity,
-                number=producer.number,
-                last_index=producer.last_index,
-                highest=producer.highest,
-                indexes=producer.indexes[:],
-            )
-            for producer in self._by_number.values()
-        ]
-        for run in unstable:
-            self.note(run)
-        return copies
+        self._copy = StableCopy(self._by_number, self._undo, self.stable_index, self._window)
+        return self._copy
+
+    def stable_copy(self) -> list[Producer] | None:
+        """Copy the producers as of `stable_index` at once; None as for `begin_copy`."""
+        copy = self.begin_copy()
+        if copy is None:
+            return None
+        for _ in copy.parts():
+            pass
+        self._end_copy()
+        return copy.producers
+
+    def _end_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.is_void = True
+            self._copy = None
 
     def _register(self, run: ChannelRun, number: int) -> None:
         replaced = self._by_number.get(number)
@@ -228,30 +206,17 @@ class Producers:
         identity = run.first_index
         producer = Producer(identity=identity, number=number, last_index=identity)
         self._by_number[number] = self._by_identity[identity] = producer
-        self._keep(_Undo(run, producer, replaced))
+        self._keep(Undo(run, producer, replaced))
 
     def _append(self, run: ChannelRun, producer: Producer, sequence: int) -> None:
-        """Note appends from `sequence` on: one, or several that are above the highest."""
-        highest, indexes, window = producer.highest, producer.indexes, self._window
-        above = sequence - highest
-        if sequence < 1 or above <= -window:
-            return  # no leader appends such an entry
-        if above <= 0 and indexes[sequence % window] != NOT_NOTED:
-            return  # nor this one; the first of the two counts
-        before, last_index = None, producer.last_index
-        if above > 1 or not indexes:
-            before = indexes[:]
-            indexes.extend([NOT_NOTED] * (window - len(indexes)))
-            for skipped in range(max(highest, sequence - window) + 1, sequence):
-                indexes[skipped % window] = NOT_NOTED
-        run_indexes = array("q", range(run.first_index, run.last_index + 1))
-        noted = _swap(indexes, sequence % window, run_indexes)
-        self._keep(_Undo(run, producer, None, highest, last_index, sequence, noted, before))
-        producer.last_index = run.last_index
-        producer.highest = max(highest, sequence + run.length - 1)
+        undo = note_appends(producer, run, sequence, self._window)
+        if undo is not None:
+            self._keep(undo)
 
-    def _keep(self, undo: _Undo) -> None:
+    def _keep(self, undo: Undo) -> None:
         self._undo.append(undo)
+        if self._copy is not None:
+            self._copy.note(undo)
         self._undo_entries += undo.run.length
         while self._undo_entries > self._undo_max:
             self._drop_oldest_undo()
@@ -261,35 +226,16 @@ class Producers:
         self._undo_entries -= run.length
         self._fixed_index = run.last_index
 
-    def _undo_one(self, undo: _Undo) -> None:
-        producer = undo.producer
-        if undo.noted is None:
-            del self._by_identity[producer.identity]
-            del self._by_number[producer.number]
-            if undo.replaced is not None:
-                self._by_number[producer.number] = undo.replaced
-                self._by_identity[undo.replaced.identity] = undo.replaced
+    def _undo_one(self, undo: Undo) -> None:
+        if undo.noted is not None:
+            undo_appends(undo.producer, undo, self._window)
             return
-        if undo.indexes is None:
-            _swap(producer.indexes, undo.sequence % self._window, undo.noted)
-        else:
-            producer.indexes = undo.indexes
-        producer.highest, producer.last_index = undo.highest, undo.last_index
+        del self._by_identity[undo.producer.identity]
+        del self._by_number[undo.producer.number]
+        if undo.replaced is not None:
+            self._by_number[undo.producer.number] = undo.replaced
+            self._by_identity[undo.replaced.identity] = undo.replaced
 
 
 def _last_index(producer: Producer) -> int:
     return producer.last_index
-
-
-def _swap(ring: "array[int]", place: int, values: "array[int]") -> "array[int]":
-    """Write values into a ring from a place on, and return the previous ones."""
-    end = place + len(values)
-    wrapped = end - len(ring)
-    if wrapped <= 0:
-        previous = ring[place:end]
-        ring[place:end] = values
-        return previous
-    previous = ring[place:] + ring[:wrapped]
-    ring[place:] = values[:-wrapped]
-    ring[:wrapped] = values[-wrapped:]
-    return previous

@@ -27,7 +27,7 @@ from typing import Final
 
 from dledger_formats.log.channels import PRODUCERS_MAX, WINDOW
 from dledger_formats.log.checksum import crc32
-from dledger_node.store.derived.producers import NOT_NOTED, Producer
+from dledger_node.store.derived.producer import NOT_NOTED, Producer
 from dledger_node.store.small_files.whole_file import load_if_sound, replace_file, saving
 
 FILE_NAME: Final = "producers"

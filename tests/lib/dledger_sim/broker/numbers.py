@@ -8,7 +8,8 @@ the log only if the log has the entry that the file names.
 import copy
 from typing import Final, NamedTuple
 
-from dledger_node.store.derived.producers import Producer, Producers
+from dledger_node.store.derived.producer import Producer
+from dledger_node.store.derived.producers import Producers
 from dledger_sim.broker.bodies import Bodies
 from dledger_sim.group.disk import Entry, SimDisk
 
