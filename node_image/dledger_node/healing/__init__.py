@@ -4,6 +4,7 @@ Otherwise it sets the damage aside and re-fetches it from its leader.
 
 mending      fetch, verify and write damaged committed entries; why that is safe
 live_mending  the same in a store that is open
+waiting_ranges  damaged ranges that wait for their next attempt
 peer_bytes   read stored bytes of the peers
 closed_log   serve stored bytes to the peers while out of service
 repair       while out of service: survey the damage, ask the peers, decide, set files aside

@@ -2,6 +2,7 @@
 
     append      appends: collected, proposed together, answered once a quorum holds them
     idempotent  idempotent appends, and the registration of their producers
+    recent_entries  which entries are less than a minute old
     passed_on   appends that a follower passes on to its leader
     canary      appends that only test whether the group takes appends
     drafts      entries of a program that is built on this member, such as the broker

@@ -50,7 +50,6 @@ from dledger_node.volume.handover import VolumeHandover
 from dledger_node.volume.health import VolumeHealth
 from dledger_node.volume.scrub import Scrub
 from dledger_node.volume.upkeep import Upkeep
-from dledger_node.volume.wall_clock import WallClock
 
 logger = logging.getLogger(__name__)
 
@@ -122,14 +121,13 @@ class DLedgerServer:
         writer = StoreWriter(store, self._group_commit, self._waits, self._state.reading)
         self._core_loop = self._driven_core(writer, confirm_unflushed=async_flush)
         self._waits.drive(self._core_loop)
-        self._upkeep = self._store_upkeep(settings, meters.wall_clock)
+        self._upkeep = self._store_upkeep(settings, meters)
         self._departure = Departure(core, self._turn, self._loop.time, settings)
         leave = self._departure.begin
         self._scrub = Scrub(settings, store, meters.mended, core, leave=leave)
         self.clients = self._client_service(settings, self._peer_messages(owner))
         self._health.watch(owner, self.clients.disk_reads, self.clients.program_reads)
-        watch = LeaderWatch(core)
-        self.view = self._member_view(version, watch)
+        self.view = self._member_view(version, watch := LeaderWatch(core))
         self._core_loop.listen([*self.clients.listeners, self, self._state, watch, self._identity])
 
     def _link_owner(self, settings: NodeSettings) -> LinkOwner:
@@ -190,14 +188,14 @@ class DLedgerServer:
             late=self._loop_lag.timer_fired,
         )
 
-    def _store_upkeep(self, settings: NodeSettings, clock: WallClock) -> Upkeep:
+    def _store_upkeep(self, settings: NodeSettings, meters: Meters) -> Upkeep:
         return Upkeep(
             settings,
             self._store,
             self._core,
             self._health,
             self._state,
-            clock=clock,
+            clock=meters.wall_clock,
             is_saving=lambda: self._waits.any,
             send=self._links.send_one,
             fail=self.fail,
