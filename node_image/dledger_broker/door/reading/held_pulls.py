@@ -1,6 +1,7 @@
 """The pulls that wait for messages, by their queue and by their connection."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Final
 
@@ -22,6 +23,8 @@ class HeldPulls:
         """The pulls that wait for a leader."""
         self._by_queue: dict[QueueId, dict[Pull, None]] = {}
         self._by_line: dict[object, dict[Pull, None]] = {}
+        self._being_read: dict[QueueId, dict[Pull, None]] = {}
+        """The pulls for which a thread reads."""
 
     def __contains__(self, pull: Pull) -> bool:
         return pull in self._by_queue.get(pull.queue, ())
@@ -56,10 +59,25 @@ class HeldPulls:
             if not table[key]:
                 del table[key]
 
+    @contextmanager
+    def being_read(self, pull: Pull) -> Iterator[None]:
+        """Return the context in which a thread reads for a pull, which is not held meanwhile."""
+        pull.is_woken = False
+        pulls = self._being_read.setdefault(pull.queue, {})
+        pulls[pull] = None
+        try:
+            yield
+        finally:
+            del pulls[pull]
+            if not pulls:
+                del self._being_read[pull.queue]
+
     def wake(self, queues: Iterable[QueueId]) -> None:
         """Take note that the pulls of these queues are to be served."""
         for queue in queues:
             self.woken.update(self._by_queue.get(queue, {}))
+            for pull in self._being_read.get(queue, ()):
+                pull.is_woken = True
 
     def wake_leaderless(self) -> None:
         """Take note that the pulls that need a leader are to be served."""

@@ -45,6 +45,8 @@ class Pull:
     deadline_s: float
     """Until when it may be held."""
     was_held: bool = False
+    is_woken: bool = False
+    """Whether its queue got units during the last read, which may have missed them."""
     is_proved: bool = False
     """Whether the state has everything that was acknowledged before the pull came."""
 

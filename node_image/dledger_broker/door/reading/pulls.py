@@ -244,7 +244,7 @@ class Pulls:
     async def _read_in_its_turn(self, pull: Pull) -> None:
         line = pull.call.line
         try:
-            with answered_after_reads(pull.call):
+            with answered_after_reads(pull.call), self._held.being_read(pull):
                 await self._read(pull)
         finally:
             if self._thread_turns is not None and isinstance(line, BrokerConnection):
@@ -252,8 +252,7 @@ class Pulls:
 
     async def _read(self, pull: Pull) -> None:
         end_offset, has_all = self._end_offset(pull), self._feed.has_all
-        built_index, rebuilds = self._feed.built_index, self._feed.rebuilds
-        created_index = self._owner.created_index(pull.queue.topic)
+        created_index, rebuilds = self._owner.created_index(pull.queue.topic), self._feed.rebuilds
         if pull.offset >= end_offset:
             self._serve_again(pull)  # its topic was deleted meanwhile
             return
@@ -264,15 +263,13 @@ class Pulls:
         except UnprovedError:
             self._wait_for_proof(pull)
             return
-        except (DeletedError, NotBuiltError):
-            self._hold(pull)  # units of a deleted topic will go, and missing ones will come
-            return
-        except UnitRefusedError as error:
+        except (DeletedError, NotBuiltError, UnitRefusedError) as error:
             if created_index != self._owner.created_index(pull.queue.topic):
                 self._serve_again(pull)
                 return
-            self._feed.rebuild(str(error), rebuilds)
-            self._hold(pull)
+            if isinstance(error, UnitRefusedError):
+                self._feed.rebuild(str(error), rebuilds)
+            self._wait_for_units(pull, has_all, rebuilds)
             return
         if created_index != self._owner.created_index(pull.queue.topic):
             self._serve_again(pull)
@@ -280,11 +277,17 @@ class Pulls:
             self._below(pull, min_offset)
         elif found.is_complete:
             self._answer(pull, found, min_offset, end_offset)
-        elif has_all:
-            self._feed.rebuild(f"{pull.queue} has no unit {pull.offset}", rebuilds)
-            self._hold(pull)
-        elif self._feed.built_index != built_index:
-            self._serve(pull)
+        else:
+            if has_all:
+                self._feed.rebuild(f"{pull.queue} has no unit {pull.offset}", rebuilds)
+            self._wait_for_units(pull, has_all, rebuilds)
+
+    def _wait_for_units(self, pull: Pull, *seen: object) -> None:
+        """Hold a pull until its queue gets units, unless it got some while it was read. Before the
+        read, the feed's `has_all` and `rebuilds` were as `seen`.
+        """
+        if pull.is_woken or (self._feed.has_all and seen != (True, self._feed.rebuilds)):
+            self._serve_again(pull)
         else:
             self._hold(pull)
 
