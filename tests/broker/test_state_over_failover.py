@@ -65,8 +65,10 @@ def test_the_next_leader_has_all_topics_groups_offsets_and_delay_positions(tmp_p
     assert after == before
 
 
-def test_a_one_way_commit_is_in_the_log_after_a_tenth_of_a_second(tmp_path: Path) -> None:
-    """It is all that a failover may lose of the offsets."""
+def test_a_one_way_commit_that_another_member_has_applied_outlives_the_leader(
+    tmp_path: Path,
+) -> None:
+    """When it is written is tested in test_times_of_offset_commits.py."""
     with BrokerGroup(tmp_path) as group:
         leader = group.master()
         with BrokerClient(group.broker_addresses[leader]) as client:

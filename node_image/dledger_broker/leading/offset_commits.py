@@ -3,7 +3,8 @@
 Most commits are one-way and repeated every few seconds. They are collected for 100 ms and written
 as one record. A commit with an answer is written at once, together with all that were collected,
 and answered once it is applied, since the state may have no room for it by then. A record takes a
-limited number of offsets; the next record has the rest, in the order in which the keys came.
+limited number of offsets; the next record has the rest, in the order in which the keys came. One
+record at a time is on its way, so a slow quorum delays the next one by up to 2.5 s (`WAIT_S`).
 """
 
 import asyncio
