@@ -18,6 +18,7 @@ from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.client import consumer
 from dledger_formats.protocol.frames import FrameDecoder
 from dledger_formats.rocketmq.codes import ResponseCode
+from dledger_formats.rocketmq.consumer_groups import Consumer
 from dledger_node.slices import PER_TURN
 
 
@@ -160,3 +161,81 @@ def test_a_snapshot_that_replaces_the_state_is_told_to_every_group() -> None:
     table.notify_changed()
 
     assert sorted(connected.told) == ["g1", "g2"]
+
+
+class Visits(list[Consumer]):
+    """The clients of a group that were looked at."""
+
+    def __init__(self, state: BrokerState, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        found = state.consumers
+
+        def consumers(group: str) -> list[Consumer]:
+            self.extend(found(group))
+            return found(group)
+
+        monkeypatch.setattr(state, "consumers", consumers)
+
+
+def test_the_clients_of_a_group_are_looked_at_once_however_many_pull_without_a_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a failover each pull of 1,000 clients of 4.9 looked at all of them, for up to 30 s."""
+    table, state = new_table()
+    for number in range(100):
+        state.tables.groups.join(f"c{number}", consumer("g", "t", "%RETRY%g", version=number))
+    table.notify_changed()
+    visits = Visits(state, monkeypatch)
+    for _ in range(100):
+        found = [table.subscription(line(), "g", topic) for topic in ("t", "%RETRY%g", "other")]
+        assert [each and each.sub_version for each in found] == [99, 99, None]
+    assert len(visits) == 100
+
+    state.tables.groups.join("c0", consumer("g", "t", version=200))
+    table.notify_changed()
+    newest = table.subscription(line(), "g", "t")
+    assert newest is not None
+    assert newest.sub_version == 200
+    assert len(visits) == 200
+
+
+def test_nothing_is_kept_of_groups_that_nobody_belongs_to() -> None:
+    table, _ = new_table()
+    for number in range(10):
+        assert table.subscription(line(), f"g{number}", "t") is None
+
+    assert not table._newest
+
+
+_joins = st.tuples(
+    st.sampled_from("abc"),
+    st.sampled_from(("g1", "g2")),
+    st.none() | st.tuples(st.sampled_from(("t", "u")), st.integers(0, 4)),
+)
+
+
+@given(st.lists(st.one_of(_joins, st.just("snapshot"), st.just("ask")), max_size=30))
+def test_a_pull_without_a_heartbeat_means_the_newest_subscription_of_its_group(
+    steps: list[Any],
+) -> None:
+    table, state = new_table()
+    for step in steps:
+        if step == "snapshot":
+            state.tables = BrokerState().tables  # of which every client has left
+        elif step != "ask":
+            client_id, group, said = step
+            if said is None:
+                state.tables.groups.leave(client_id, group)
+            else:
+                state.tables.groups.join(client_id, consumer(group, said[0], version=said[1]))
+        table.notify_changed()
+        for group in ("g1", "g2") if step == "ask" else ():
+            for topic in ("t", "u"):
+                versions = [
+                    each.sub_version
+                    for member in state.consumers(group)
+                    for each in member.subscription_data_set
+                    if each.topic == topic
+                ]
+                found = table.subscription(line(), group, topic)
+                assert (found and found.sub_version) == max(versions, default=None)

@@ -55,6 +55,10 @@ class GroupClients:
         self._unnotified: dict[str, dict[BrokerConnection, None]] = {}
         """The connections to be notified that a group has changed, by group."""
         self._telling = Slices(self._tell)
+        self._newest: dict[str, dict[str, Subscription]] = {}
+        """The newest subscription to each topic, by group, until its clients change: a look at
+        1,000 of them takes half a ms.
+        """
         self._opaque = 0
         self._tables = owner.state.tables
 
@@ -141,20 +145,21 @@ class GroupClients:
         It is what the connection's last heartbeat said. A client that has just connected sends its
         heartbeat within 30 s; until then it is the newest subscription of the group's clients.
         """
-        own = self._own(line, group)
-        consumers = self._owner.state.consumers(group) if own is None else [own]
-        return _newest(consumers, topic)
+        if self._own(line, group) is not None:
+            return self.own_subscription(line, group, topic)
+        newest = self._newest.get(group)
+        if newest is None:
+            newest = _newest_by_topic(self._owner.state.consumers(group))
+            if newest:
+                self._newest[group] = newest
+        return newest.get(topic)
 
     def own_subscription(
         self, line: BrokerConnection, group: str, topic: str
     ) -> Subscription | None:
-        """Return the subscription in the connection's last heartbeat; None if it has none.
-
-        Unlike `subscription`, this does not look through the other clients, of which there may be
-        thousands.
-        """
+        """Return the subscription in the connection's last heartbeat; None if it has none."""
         own = self._own(line, group)
-        return None if own is None else _newest([own], topic)
+        return None if own is None else _newest_by_topic([own]).get(topic)
 
     def is_broadcasting(self, line: BrokerConnection, group: str) -> bool:
         """Return whether a connection's last heartbeat said that each client gets all messages."""
@@ -176,9 +181,13 @@ class GroupClients:
         if self._tables is not state.tables:  # a snapshot has replaced the state
             self._tables = state.tables
             state.take_changed_groups()
+            self._newest.clear()
             self._notify(list(self._lines))
         else:
-            self._notify(state.take_changed_groups())
+            changed = state.take_changed_groups()
+            for group in changed:
+                self._newest.pop(group, None)
+            self._notify(changed)
 
     def _notify(self, groups: Iterable[str]) -> None:
         configs = self._owner.state.tables.groups.configs
@@ -210,15 +219,15 @@ class GroupClients:
         return bool(self._unnotified)
 
 
-def _newest(consumers: Iterable[Consumer], topic: str) -> Subscription | None:
-    """Return the newest subscription to a topic."""
-    found = (
-        each
-        for consumer in consumers
-        for each in consumer.subscription_data_set
-        if each.topic == topic
-    )
-    return max(found, key=lambda each: each.sub_version, default=None)
+def _newest_by_topic(consumers: Iterable[Consumer]) -> dict[str, Subscription]:
+    """Return the newest subscription to each topic."""
+    newest: dict[str, Subscription] = {}
+    for consumer in consumers:
+        for each in consumer.subscription_data_set:
+            known = newest.get(each.topic)
+            if known is None or each.sub_version > known.sub_version:
+                newest[each.topic] = each
+    return newest
 
 
 def ids_changed(group: str, opaque: int) -> bytes:
