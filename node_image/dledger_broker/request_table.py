@@ -108,7 +108,7 @@ def _views(parts: Parts, reader: MessageReader) -> dict[int, Serve]:
 def of_the_leader(parts: Parts, reader: MessageReader) -> dict[int, Serve]:
     """Return the services that only the leader offers."""
     send = parts.sends.send
-    offsets = GroupOffsets(parts.commits, _queue_offsets(parts, reader))
+    offsets = GroupOffsets(parts.commits, _queue_offsets(parts, reader), parts.proofs)
     returns = Returns(
         parts.member, parts.owner, reader, parts.awaited, parts.threads,
         parts.addresses.store_host,

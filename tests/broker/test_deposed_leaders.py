@@ -1,5 +1,6 @@
 """A leader that was deposed and has not noticed gives out no offset, and moves no consumer."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,30 @@ pytestmark = pytest.mark.group
 
 Code = RequestCode
 LATER = 50
+NEVER_ZERO = {"setZeroIfNotFound": "false"}
+
+
+def offset_ext(name: str) -> dict[str, str]:
+    return {"consumerGroup": name, "topic": "t", "queueId": "0"}
+
+
+def commit(client: BrokerClient, name: str, offset: int) -> int:
+    """Commit an offset of a consumer group; return the code of the answer."""
+    ext = offset_ext(name) | {"commitOffset": str(offset)}
+    return client.ask(Code.UPDATE_CONSUMER_OFFSET, ext).code
+
+
+def new_leader(group: BrokerGroup, leader: str) -> str:
+    """Let the others elect a leader, and return it."""
+    others = [member for member in group.peers if member != leader]
+    return wait_for(
+        lambda: next((one for one in others if group.status(one).master), None), "a new leader"
+    )
 
 
 def send_through_another(group: BrokerGroup, leader: str) -> None:
     """Let the others elect a leader, and send messages that the old one does not know."""
-    others = [member for member in group.peers if member != leader]
-    new = wait_for(
-        lambda: next((one for one in others if group.status(one).master), None), "a new leader"
-    )
-    with BrokerClient(group.broker_addresses[new]) as client:
+    with BrokerClient(group.broker_addresses[new_leader(group, leader)]) as client:
         for n in range(LATER):
             assert client.send("t", b"%d" % n).code == ResponseCode.SUCCESS
 
@@ -74,3 +90,38 @@ def test_a_leader_that_wakes_after_its_successor_gives_no_offset_out_twice(tmp_p
     }
     assert stored == sorted({*stored})
     assert not stored or stored[0] > LATER
+
+
+def test_a_leader_that_wakes_after_its_successor_sends_no_consumer_group_back(
+    tmp_path: Path,
+) -> None:
+    """It named an older offset, or none, so that a new consumer skipped messages."""
+    with BrokerGroup(tmp_path) as group, contextlib.ExitStack() as closing:
+        leader = group.master()
+        clients = [
+            closing.enter_context(BrokerClient(group.broker_addresses[leader])) for _ in range(10)
+        ]
+        for _ in range(3):
+            clients[0].send("t")
+        assert commit(clients[0], "old", 1) == ResponseCode.SUCCESS
+        group.freeze(leader)
+        # The kernel reports sockets in the order in which they got data. So the leader reads these
+        # before those of its peers, also what is sent later.
+        for client in clients:
+            client.begin(Code.GET_BROKER_CLUSTER_INFO)
+        with BrokerClient(group.broker_addresses[new_leader(group, leader)]) as other:
+            assert commit(other, "old", 3) == ResponseCode.SUCCESS
+            assert commit(other, "new", 2) == ResponseCode.SUCCESS
+        queries = [
+            (client, client.begin(Code.QUERY_CONSUMER_OFFSET, offset_ext(name) | NEVER_ZERO))
+            for client in clients
+            for name in ("old", "new")
+        ]
+        group.thaw(leader)
+        answers = [client.answer(query) for client, query in queries]
+
+    refused = ResponseCode.SERVICE_NOT_AVAILABLE  # the successor did not answer in time
+    assert {answer.code for answer in answers} <= {ResponseCode.SUCCESS, refused}
+    named = [None if each.code == refused else number(each, "offset") for each in answers]
+    assert set(named[::2]) <= {3, None}
+    assert set(named[1::2]) <= {2, None}

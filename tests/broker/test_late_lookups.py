@@ -91,14 +91,15 @@ async def test_a_queue_is_young_while_its_first_message_lies_near_the_end_of_the
     line: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     with ThreadPoolExecutor(1) as threads:
-        queues = QueueOffsets(owner, feed, reader, Proofs(Member()), threads, young_bytes=900)
+        proofs = Proofs(Member())
+        queues = QueueOffsets(owner, feed, reader, proofs, threads, young_bytes=900)
         request = RemotingCommand(
             code=int(RequestCode.QUERY_CONSUMER_OFFSET),
             opaque=1,
             ext_fields={"topic": "t", "queueId": "0", "consumerGroup": "g"},
         )
         call = Call(line, request, door, asyncio.get_running_loop().time())
-        GroupOffsets(commits, queues).query(call)
+        GroupOffsets(commits, queues, proofs).query(call)
         async with asyncio.timeout(10):
             await line.answered.wait()
 

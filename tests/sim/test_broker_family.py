@@ -195,6 +195,29 @@ def test_a_commit_without_an_answer_may_have_its_effect() -> None:
     judge.judge_offset(KEY, 1)
 
 
+def test_a_query_must_find_what_was_acknowledged_before_it_began() -> None:
+    judge = rules()
+    judge.commit_ends(KEY, judge.commit_begins(KEY), acknowledged=True)
+    early = judge.query_begins(KEY)
+    judge.commit_ends(KEY, judge.commit_begins(KEY), acknowledged=True)
+    judge.queried(KEY, 0, early)
+    judge.queried(KEY, 1, judge.query_begins(KEY))
+
+    for offset in (0, None):
+        with pytest.raises(ViolationError, match="acknowledged before it"):
+            judge.queried(KEY, offset, judge.query_begins(KEY))
+
+
+def test_a_query_may_miss_what_a_deletion_has_taken_meanwhile() -> None:
+    judge = rules()
+    judge.commit_ends(DELETED_KEY, judge.commit_begins(DELETED_KEY), acknowledged=True)
+    before, deleted = judge.query_begins(DELETED_KEY), judge.deletion_begins("projects")
+    judge.queried(DELETED_KEY, None, before)
+    judge.deletion_ends("projects", deleted, is_last=True)
+
+    judge.queried(DELETED_KEY, None, before)
+
+
 def test_two_clients_must_not_hold_one_lock() -> None:
     judge = rules()
     judge.locked(0, [0, 1], valid_us=30)

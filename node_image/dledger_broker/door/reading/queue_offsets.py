@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeAlias
 
 from dledger_broker.door.calls.call import Call
@@ -89,6 +90,7 @@ class QueueOffsets:
 
     def first_if_young(self, call: Call, fields: QueueFields) -> None:
         """Answer with 0 if the queue is young and has its first message, else with QUERY_NOT_FOUND.
+        The request must have a proof.
 
         So a new consumer of a new topic also gets what was sent before it began, by Java's rule
         (ConsumerManageProcessor.queryConsumerOffset of 5.3).
@@ -103,7 +105,7 @@ class QueueOffsets:
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, NEVER_COMMITTED)
 
         if tables.topics.has_queue(fields.topic, fields.queue_id):
-            self._look_up(call, fields, look)
+            self._begin(call, fields, look)
         else:
             call.answer(ResponseCode.QUERY_NOT_FOUND, OffsetAnswerFields(), remark=NEVER_COMMITTED)
 
@@ -158,14 +160,13 @@ class QueueOffsets:
         self._proofs.ask(call, decided, call.arrived_s + LOOK_UP_S)
 
     def _look_up(self, call: Call, fields: QueueFields, look: Look) -> None:
-        """Look something up in a thread, and answer."""
+        """Look something up in a thread, once there is a proof, and answer."""
+        self._prove(call, partial(self._begin, call, fields, look))
 
-        def begin() -> None:
-            self._end_offset(fields)
-            call.line.reads_waiting += 1
-            self._loop.create_task(self._look_up_and_answer(call, fields, look))
-
-        self._prove(call, begin)
+    def _begin(self, call: Call, fields: QueueFields, look: Look) -> None:
+        self._end_offset(fields)
+        call.line.reads_waiting += 1
+        self._loop.create_task(self._look_up_and_answer(call, fields, look))
 
     async def _look_up_and_answer(self, call: Call, fields: QueueFields, look: Look) -> None:
         with answered_after_reads(call):

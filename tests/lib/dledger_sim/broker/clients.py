@@ -194,11 +194,11 @@ class BrokerClients:
     def query(self, member_id: str, client: int, place: Place) -> None:
         """Query the offset at which the client's group continues."""
         key = OffsetKey(group_of(client), *place)
-        gone = self._rules.query_begins(key)
+        before = self._rules.query_begins(key)
 
         def answered(answer: RemotingCommand | None) -> None:
             if answer is not None and answer.code in _QUERIED:
-                self._rules.queried(key, _offset_of(answer), gone)
+                self._rules.queried(key, _offset_of(answer), before)
 
         ask = Ask(int(RequestCode.QUERY_CONSUMER_OFFSET), _offset_ext(key))
         self._ports.ask(client, member_id, ask, answered)

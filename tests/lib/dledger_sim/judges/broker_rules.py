@@ -46,6 +46,15 @@ class Commits:
         return max(self.acknowledged, self.gone + 1) <= offset <= self.asked
 
 
+class Before(NamedTuple):
+    """What is known of a key when a query of its offset begins."""
+
+    acknowledged: int
+    """The last offset whose commit is acknowledged; -1 without one."""
+    gone: int
+    """The last offset that is gone with its topic or its group."""
+
+
 @dataclass(slots=True)
 class Holding:
     """A client that relies on its lock of a queue."""
@@ -177,22 +186,32 @@ class BrokerRules:
             commits.acknowledged = max(commits.acknowledged, offset)
             self.counts["commits_acknowledged"] += 1
 
-    def query_begins(self, key: OffsetKey) -> int:
-        """Return the last offset of a key that is gone with its topic or its group."""
-        return self._commits[key].gone
+    def query_begins(self, key: OffsetKey) -> Before:
+        """Return what is known of a key when a query begins."""
+        commits = self._commits[key]
+        return Before(commits.acknowledged, commits.gone)
 
-    def queried(self, key: OffsetKey, offset: int | None, gone: int = -1) -> None:
+    def queried(self, key: OffsetKey, offset: int | None, before: Before) -> None:
         """Check that a client asked for this offset to be committed, once, and that it was not
-        deleted before the query began.
+        deleted, nor a later one acknowledged, before the query began.
         """
         commits = self._commits[key]
         if offset is not None and not 0 <= offset <= commits.asked:
             raise ViolationError("a consumer offset is one that was committed", f"{key}: {offset}")
-        if offset is not None and offset <= gone and offset not in commits.doubtful:
+        if offset is not None and offset <= before.gone and offset not in commits.doubtful:
             raise ViolationError(
                 "the offsets of a deleted topic or group are gone", f"{key}: {offset}"
             )
         self.counts["offsets_queried"] += 1
+        if not self._perhaps_deleted.isdisjoint((key.group, key.topic)) or (
+            before.acknowledged <= commits.perhaps_gone
+        ):
+            return  # a deletion has taken the offset, or may have
+        if offset not in commits.doubtful and (offset is None or offset < before.acknowledged):
+            raise ViolationError(
+                "a query finds what was acknowledged before it",
+                f"{key} is at {offset}; {before.acknowledged} was acknowledged",
+            )
 
     def judge_offset(self, key: OffsetKey, offset: int | None) -> None:
         """Check where a group continues at the end: an acknowledged commit survives."""
