@@ -25,6 +25,7 @@ from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.door.reading.queue_offsets import QueueOffsets
 from dledger_broker.door.reading.views import MessageViews
 from dledger_broker.door.sending.long_batches import LongBatches
+from dledger_broker.door.sending.repeated_sends import RepeatedSends
 from dledger_broker.door.sending.returns import Returns
 from dledger_broker.door.sending.sends import Sends
 from dledger_broker.errors import QueueFilesError
@@ -45,7 +46,7 @@ from dledger_formats.rocketmq.state_records import TopicSet
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.errors import StoreError
 from dledger_node.remoting.read_turns import ReadTurns
-from dledger_node.services.drafts import Outcome
+from dledger_node.services.drafts import Numbers, Outcome
 
 Code = RequestCode
 QUEUE = {"topic": "t", "queueId": "0"}
@@ -273,8 +274,8 @@ async def test_a_repeated_send_stays_in_doubt_whatever_its_look_up_raises(error:
     member: Any = SimpleNamespace(read=fail)
     nothing: Any = None
     with ThreadPoolExecutor(1) as threads:
-        sends = Sends(nothing, member, nothing, nothing, threads, threads, lambda: bytes(8))
-        await asyncio.wait([asyncio.ensure_future(sends._look_up(draft, [1]))])
+        repeated = RepeatedSends(member, nothing, nothing, threads, ended=fail, stored=fail)
+        await asyncio.wait([asyncio.ensure_future(repeated._look_up(draft, Numbers(7, [1]), [1]))])
 
     assert ways == [Way.IN_DOUBT]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
-from dledger_broker.door.sending.sends import SendDraft, Sends
+from dledger_broker.door.sending.send_draft import SendDraft
+from dledger_broker.door.sending.sends import Sends
 from dledger_formats.protocol.codes import DLedgerResponseCode
 from dledger_node.services.drafts import Numbers, Outcome
 

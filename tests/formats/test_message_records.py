@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +112,16 @@ def test_the_units_of_java_s_consume_queues_follow_from_its_records() -> None:
 @given(message_records())
 def test_a_record_is_read_as_it_was_written(record: MessageRecord) -> None:
     assert message_record.decode(message_record.encode(record)) == record
+
+
+@given(message_records(), st.integers(0, 2**31 - 1))
+def test_a_moved_record_is_for_another_queue_and_the_same_otherwise(
+    record: MessageRecord, queue_id: int
+) -> None:
+    raw = message_record.encode(record)
+    message_record.move(raw, queue_id)
+
+    assert message_record.decode(raw) == msgspec.structs.replace(record, queue_id=queue_id)
 
 
 @given(message_records(), INT64, INT64, INT64)

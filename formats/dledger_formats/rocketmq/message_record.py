@@ -61,6 +61,8 @@ _FIXED: Final = {
     for flags in (0, 16, 32, 48)
 }
 _LENGTH_16: Final = struct.Struct(">h")
+_QUEUE_ID: Final = struct.Struct(">i")
+_QUEUE_ID_AT: Final = 12
 _OFFSETS: Final = struct.Struct(">qq")
 _OFFSETS_AT: Final = 20
 _STORE_TIMESTAMP: Final = struct.Struct(">q")
@@ -156,6 +158,11 @@ def stamp(
     long_host = record[_SYS_FLAG_AT + 3] & _BORN_HOST_IPV6
     at = _STORE_TIMESTAMP_AT + (12 if long_host else 0)
     _STORE_TIMESTAMP.pack_into(record, at, store_timestamp)
+
+
+def move(record: bytearray, queue_id: int) -> None:
+    """Write another queue into an encoded record. The CRC does not cover it."""
+    _QUEUE_ID.pack_into(record, _QUEUE_ID_AT, queue_id)
 
 
 def decode(source: Buffer, *, check_crc: bool = True) -> MessageRecord:

@@ -31,6 +31,8 @@ class ProposingLeader:
 
     def __init__(self) -> None:
         self.proposed: list[RecordDraft] = []
+        self.written: list[bytes] = []
+        """The bodies of the entries of the log."""
         self.state = state = BrokerState()
         self._has_proposed = asyncio.Event()
         drafts = SimpleNamespace(propose=lambda draft, _: self.propose(draft))
@@ -42,7 +44,6 @@ class ProposingLeader:
         self.owner = LogOwner(cast("Member", self.member), lambda: HOST)
         assert self.owner.is_ready()
         self.changes = StateChanges(self.owner)
-        self._written = 0
 
     def propose(self, draft: RecordDraft) -> None:
         """Let a draft wait until it is written."""
@@ -69,14 +70,15 @@ class ProposingLeader:
         """Write, commit and apply all proposals, including those that this causes."""
         while self.proposed:
             draft = self.proposed.pop(0)
-            begin = self._written * _RECORD_BYTES
-            self.stamp([draft], begin)
-            entries = [
-                SimpleNamespace(index=self._written + at, body=bytes(body))
-                for at, body in enumerate(draft.bodies)
-            ]
-            self._written += len(entries)
-            self.state.apply(entries)
+            first = len(self.written)
+            self.stamp([draft], first * _RECORD_BYTES)
+            self.written += map(bytes, draft.bodies)
+            self.state.apply(
+                [
+                    SimpleNamespace(index=index, body=body)
+                    for index, body in enumerate(self.written[first:], first)
+                ]
+            )
             if not self.proposed:
                 self._has_proposed.clear()
             self.owner.ended([draft], Outcome.COMMITTED)

@@ -9,9 +9,10 @@ from typing import Final
 
 from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call
+from dledger_broker.messages import delays
 from dledger_broker.messages.send_checks import RefusedError
 from dledger_formats.protocol.codes import DLedgerResponseCode
-from dledger_formats.rocketmq import message_record
+from dledger_formats.rocketmq import message_record, topic_names
 from dledger_formats.rocketmq.codes import ResponseCode
 from dledger_formats.rocketmq.message_record import MessageRecord, MessageRecordError
 from dledger_node.embedding import Member
@@ -67,3 +68,10 @@ def stored_records(member: Member, indexes: Sequence[int]) -> list[MessageRecord
         except (IndexError, ValueError, StoreError, MessageRecordError) as error:
             raise LookupError(f"entry {index} cannot be read: {error}") from error
     return records
+
+
+def queue_of(record: MessageRecord) -> int:
+    """Return the queue that the answer to a send names: that to which a delayed message goes."""
+    if record.topic == topic_names.SCHEDULE_TOPIC:
+        return delays.delivered(record).queue_id
+    return record.queue_id

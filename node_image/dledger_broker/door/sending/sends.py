@@ -6,18 +6,19 @@ log has it under that number; then it is answered with the place that it has.
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from dledger_broker.door.between_members.door_frames import Way
 from dledger_broker.door.calls.call import Call, Line
 from dledger_broker.door.sending import long_batches, repeats
 from dledger_broker.door.sending.awaited_repeats import AwaitedRepeats
 from dledger_broker.door.sending.long_batches import LongBatches
+from dledger_broker.door.sending.repeated_sends import RepeatedSends
+from dledger_broker.door.sending.send_draft import SendDraft
 from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.record_draft import Place, RecordDraft
 from dledger_broker.messages import delays, retries, send_checks
@@ -35,7 +36,7 @@ from dledger_formats.rocketmq.sends import (
 )
 from dledger_formats.rocketmq.topics import TopicConfig
 from dledger_node.embedding import Member
-from dledger_node.services.drafts import Numbers, Outcome
+from dledger_node.services.drafts import Outcome
 
 REGION: Final = "DefaultRegion"
 _WRITE: Final = int(Permission.WRITE)
@@ -46,21 +47,6 @@ _OF_GROUPS: Final = (
     (topic_names.DEAD_LETTER_PREFIX, retries.dead_letter_topic),
 )
 _OVERLOAD: Final = (DLedgerResponseCode.LEADER_PENDING_FULL,)
-
-
-class SendDraft(RecordDraft):
-    """The records of one send."""
-
-    __slots__ = ("call", "created", "queue_id", "repeats", "unique_key")
-
-    call: Call
-    repeats: Numbers | None
-    """All numbers of the send, if this draft has only those messages that the log lacked."""
-    queue_id: int
-    """The queue that the answer names; a delayed message waits in another one."""
-    unique_key: str | None
-    created: TopicConfig | None
-    """The topic that the draft's first record creates; None if it exists."""
 
 
 class Sends:
@@ -79,18 +65,18 @@ class Sends:
         self._settings = settings
         self._member = member
         self._owner = owner
-        self._awaited = awaited
-        self._threads = threads
         self._store_host = store_host
         self._loop = asyncio.get_running_loop()
         self._answers: dict[Line, list[bytes]] = {}
         self._long_batches = LongBatches(batch_thread)
-        self._lookups: set[asyncio.Task[None]] = set()
+        self._repeated = RepeatedSends(
+            member, owner, awaited, threads, ended=self._ended, stored=self._answer_stored
+        )
 
     @property
     def is_idle(self) -> bool:
         """Whether no send is in the hands of a thread, and every answer is written."""
-        return not (self._lookups or self._answers) and self._long_batches.is_idle
+        return self._repeated.is_idle and not self._answers and self._long_batches.is_idle
 
     # -- from a request to a draft -----------------------------------------------------------------
 
@@ -212,90 +198,22 @@ class Sends:
         assert isinstance(draft, SendDraft)
         if outcome is Outcome.COMMITTED:
             if draft.repeats is not None:
-                self._answer_repeated(draft, draft.repeats)
-                return
-            draft.call.note_stored()
-            self._collect(draft.call, self._success(draft))
+                self._repeated.answer(draft, draft.repeats)
+            else:
+                self._answer_stored(draft)
             return
         if outcome is Outcome.REFUSED and draft.created is not None:
             change = draft.bodies[0]
             assert isinstance(change, bytearray)
             self._owner.forget_topic(change)
         if draft.numbers is not None and repeats.is_repeated(draft):
-            self._answer_repeated(draft, draft.repeats or draft.numbers)
+            self._repeated.answer(draft, draft.repeats or draft.numbers)
         elif (way := repeats.way_of(draft, outcome)) is not None:
             draft.call.turned(way)
         else:
             self._collect(draft.call, draft.call.encoded_refusal(_refusal(draft)))
 
-    def _answer_repeated(self, draft: SendDraft, numbers: Numbers) -> None:
-        """Answer a send that the log has, or write what the log lacks of it."""
-        indexes = self._member.find_numbers(numbers)
-        found = [index for index in indexes if index is not None]
-        if found and max(found) > self._member.readable_index:
-            self._await_first_copy(draft, numbers, max(found))
-        elif len(found) == len(indexes):
-            task = self._loop.create_task(self._look_up(draft, found))
-            self._lookups.add(task)
-            task.add_done_callback(self._lookups.discard)
-        else:
-            self._write_missing(draft, numbers, indexes)
-
-    def _await_first_copy(self, draft: SendDraft, numbers: Numbers, index: int) -> None:
-        """Answer a send once the entries of its first copy are committed."""
-
-        def ended(is_committed: bool) -> None:
-            if is_committed:
-                self._answer_repeated(draft, numbers)
-            else:
-                draft.call.turned(Way.IN_DOUBT)  # the door asks again
-
-        self._awaited.wait(index, draft.call.arrived_s, ended)
-
-    def _write_missing(
-        self, draft: SendDraft, numbers: Numbers, indexes: Sequence[int | None]
-    ) -> None:
-        by_sequence = dict(
-            zip(draft.numbers.sequences, draft.bodies[draft.changes :], strict=True)
-            if draft.numbers is not None
-            else ()
-        )
-        missing = [
-            sequence
-            for sequence, index in zip(numbers.sequences, indexes, strict=True)
-            if index is None
-        ]
-        if not by_sequence.keys() >= set(missing):  # the log had one of them, and lacks it now
-            draft.call.turned(Way.IN_DOUBT)
-            return
-        bodies = [by_sequence[sequence] for sequence in missing]
-        created = draft.created
-        try:  # the draft's new topic was forgotten when the draft was refused
-            if created is not None and self._owner.topic(created.topic_name) is not None:
-                created = None
-            changes = () if created is None else (self._owner.create_topic(created),)
-        except RefusedError:
-            draft.call.turned(Way.IN_DOUBT)
-            return
-        rest = SendDraft(changes, bodies, draft.place, self._ended)  # type: ignore[arg-type]
-        rest.call, rest.unique_key, rest.queue_id = draft.call, draft.unique_key, draft.queue_id
-        rest.created, rest.repeats = created, numbers
-        rest.numbers = Numbers(numbers.producer, missing)
-        self._owner.propose(rest, draft.call.arrived_s)
-
-    async def _look_up(self, draft: SendDraft, indexes: Sequence[int]) -> None:
-        """Answer a send with the places of the entries that the log has."""
-        try:
-            records = await self._loop.run_in_executor(
-                self._threads, repeats.stored_records, self._member, indexes
-            )
-        except Exception as error:  # whatever it is, the log has the messages: the door asks again
-            draft.call.turned(Way.IN_DOUBT)
-            if isinstance(error, LookupError):
-                return
-            raise
-        draft.positions = [record.physical_offset - ENTRY_HEADER_SIZE for record in records]
-        draft.first_offset = records[0].queue_offset
+    def _answer_stored(self, draft: SendDraft) -> None:
         draft.call.note_stored()
         self._collect(draft.call, self._success(draft))
 
