@@ -334,12 +334,14 @@ class Broker:
             self._undelivered.tick()
         if self._isolation is not None:
             self._isolation.tick()
+        self._feed.tick()
         self._figures.tick()
         self._announcer.tick()
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count
         values["built_index"] = self._feed.built_index
+        values["queue_file_bytes"] = self._feed.disk_bytes
         if self._pulls is not None:
             self._pulls.expire()
             values["held_pulls"] = self._pulls.held_count

@@ -22,6 +22,7 @@ _GAUGES: Final = {
     "requests_waiting": "Requests that wait for the leader, or for its answer.",
     "pending_messages": "Messages and changes of the state that wait for a quorum.",
     "built_index": "Index up to which the consume queues have all messages; -1 before the first.",
+    "queue_file_bytes": "Bytes on disk of the files of the consume queues, at the last look.",
     "topics": "Topics, those of the system and of retries included.",
     "queues": "Queues of all topics.",
     "consumer_groups": "Consumer groups with settings.",

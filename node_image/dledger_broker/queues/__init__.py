@@ -5,6 +5,8 @@
     unwritten    units that are in memory, and in no file yet
     files        the files of the units
     read_files   the files that are open for reading
+    removed_units   which parts of the files go when the log has lost its front
+    trimming     when that is looked at, in the thread that writes
     open_file    a file that is closed when it is no longer used
     checkpoint   up to which entry the files are complete
     queue_store  the three together: what a member keeps, and where it goes on after a start

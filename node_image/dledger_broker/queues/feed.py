@@ -19,6 +19,7 @@ from dledger_broker.errors import NotABrokerLogError, QueueFilesError
 from dledger_broker.queues.builder import QueueId, Run
 from dledger_broker.queues.checkpoint import Mark
 from dledger_broker.queues.queue_store import SAVE_ENTRIES, QueueStore
+from dledger_broker.queues.trimming import QueueTrimming
 from dledger_formats.log.disk import EntryHeader
 from dledger_node.embedding import Member
 from dledger_node.errors import StoreDamagedError
@@ -59,6 +60,7 @@ class QueueFeed:
         self._needs_thread = False
         """Whether the next entries are the thread's work, so that the loop does not try again."""
         self._store: QueueStore | None = None
+        self._trimming: QueueTrimming | None = None
         self._wants_restart = False
         self._rebuilt_index = -1
         self.rebuilds = 0
@@ -71,6 +73,7 @@ class QueueFeed:
     async def open(self) -> QueueStore:
         """Open the queues, and begin to feed them. Raises QueueFilesError."""
         store = await self._loop.run_in_executor(self._thread, self._open)
+        self._trimming = QueueTrimming(self._member, store, self._thread)
         self._member.call_when_applied(lambda _: self._begin())
         self._begin()
         return store
@@ -84,6 +87,11 @@ class QueueFeed:
     def saved_index(self) -> int:
         """Index up to which the queues survive a crash; -1 before the first."""
         return -1 if self._store is None else self._store.saved_index
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the files take on disk, as counted last."""
+        return 0 if self._trimming is None else self._trimming.disk_bytes
 
     @property
     def is_rebuilding(self) -> bool:
@@ -115,9 +123,16 @@ class QueueFeed:
             self._rebuilding()
             self._begin()
 
+    def tick(self) -> None:
+        """Remove the units of messages that the log no longer has, if it is time."""
+        if self._trimming is not None:
+            self._trimming.tick()
+
     async def close(self) -> None:
         """Stop, and save what is built."""
         self._closed = True
+        if self._trimming is not None:
+            self._trimming.close()
         for timer in (self._retry, self._save_timer):
             if timer is not None:
                 timer.cancel()

@@ -8,14 +8,16 @@ offset 0.
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from dledger_broker.errors import QueueFilesError
+from dledger_broker.queues import removed_units
 from dledger_broker.queues.builder import QueueId
 from dledger_broker.queues.open_file import OpenFile
 from dledger_broker.queues.read_files import ReadFiles
@@ -106,6 +108,30 @@ class QueueFiles:
         """Delete all files. Raises QueueFilesError."""
         self._delete(self._folder)
 
+    def trim(self, begin_pos: int) -> Iterator[int]:
+        """Remove the units of messages before a position of the log (`removed_units`), queue by
+        queue; yield how many bytes the files of each queue then take on disk.
+
+        Anything else may be done between two queues. Raises QueueFilesError for the first queue
+        with which that failed, after all others.
+        """
+        failed: QueueFilesError | None = None
+        for topic in _names(self._folder):
+            for name in filter(str.isdigit, _names(self._folder / topic)):
+                folder = self._folder / topic / name
+                release = partial(self._release, QueueId(topic, int(name)))
+                try:
+                    with self._reading():
+                        disk_bytes = removed_units.trim(folder, begin_pos, release)
+                except (FileNotFoundError, NotADirectoryError):
+                    disk_bytes = 0  # its topic was deleted
+                except OSError as error:
+                    failed = failed or QueueFilesError(f"cannot trim {folder}: {error}")
+                    disk_bytes = 0
+                yield disk_bytes
+        if failed is not None:
+            raise failed
+
     def sync(self) -> None:
         """Make everything that was written or deleted durable. Raises QueueFilesError."""
         for path in list(self._unsynced):
@@ -154,6 +180,11 @@ class QueueFiles:
             folder.mkdir(exist_ok=True)
             self._unsynced[folder.parent] = None
 
+    def _release(self, queue: QueueId, path: Path) -> None:
+        """Close a file that will be deleted, so that nothing keeps its space."""
+        self._open.pop(path, None)
+        self._read.forget_file(queue, int(path.name))
+
     def _delete(self, folder: Path) -> None:
         for path in [path for path in self._open if path.is_relative_to(folder)]:
             del self._open[path]
@@ -173,6 +204,14 @@ def _units_of(raw: bytes | bytearray) -> list[Unit]:
     """Return the units up to the first hole."""
     fields = UNIT.iter_unpack(raw[: len(raw) - len(raw) % UNIT_BYTES])
     return list(map(Unit._make, takewhile(_PHYSICAL_OFFSET, fields)))
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names in a folder; none if it was deleted, or cannot be read."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _sync(path: Path) -> None:

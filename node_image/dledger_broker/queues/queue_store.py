@@ -10,7 +10,7 @@ Methods may block unless they say that they do not. One thread at a time adds un
 files or to memory; another one may save meanwhile, and several may read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -160,6 +160,10 @@ class QueueStore:
         they were written. Does not block.
         """
         self._unwritten.forget(written)
+
+    def trim(self, begin_pos: int) -> Iterator[int]:
+        """See `QueueFiles.trim`. Between two queues, the same thread may do anything else."""
+        return self._files.trim(begin_pos)
 
     def units(self, topic: str, queue_id: int, first_unit: int, count: int) -> list[Unit]:
         """Return up to `count` units of a queue, fewer at the end of a file or before a hole.

@@ -55,6 +55,13 @@ class ReadFiles:
             released = [self._files.pop(key) for key in below]
         released.clear()
 
+    def forget_file(self, queue: QueueId, begin: int) -> None:
+        """Release one file, as `forget` does."""
+        with self._lock:
+            self._forgotten += 1
+            released = self._files.pop((queue, begin), None)
+        del released
+
     def close(self) -> None:
         """Release all files."""
         with self._lock:
