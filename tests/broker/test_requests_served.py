@@ -1,5 +1,7 @@
 """Requests of clients, answered by one broker process."""
 
+import contextlib
+import socket
 import time
 
 import pytest
@@ -14,6 +16,7 @@ from dledger_broker_client.client import (
 )
 from dledger_client.client import DLedgerClient
 from dledger_client.errors import RefusedError
+from dledger_formats.peers import split_address
 from dledger_formats.protocol.frames import ONEWAY_FLAG, RemotingCommand
 from dledger_formats.rocketmq import message_batch
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
@@ -291,6 +294,21 @@ def test_requests_that_are_not_known_or_lack_a_field_leave_the_connection_open(
     assert lacking.code == broken.code == Answer.SYSTEM_ERROR
     assert "queueId" in (lacking.remark or "")
     assert negative.code == Answer.INVALID_PARAMETER
+    assert client.send("sound").code == Answer.SUCCESS
+
+
+def test_a_frame_with_a_broken_header_ends_its_connection_and_no_other(
+    client: BrokerClient, broker: BrokerGroup
+) -> None:
+    """Where its header is broken, nothing names the request that an answer would be for."""
+    header = b'{"code":310,"opaque":'
+    frame = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    host, port = split_address(broker.broker_addresses["n0"])
+    with socket.create_connection((host, port), timeout=30) as broken:
+        broken.sendall(frame)
+        with contextlib.suppress(ConnectionResetError):
+            assert broken.recv(100) == b""
+
     assert client.send("sound").code == Answer.SUCCESS
 
 
