@@ -340,7 +340,9 @@ class Broker:
         values = self._counters.values
         values["requests_waiting"] = self._to_leader.count
         values["pending_messages"] = self._member.drafts.pending_count
-        values["built_index"] = self._feed.built_index
+        values["built_index"] = built = self._feed.built_index
+        values["unbuilt_entries"] = max(0, self._member.applied_index - built)
+        values["units_refused"] = self._feed.refusals
         values["queue_file_bytes"] = self._feed.disk_bytes
         if self._pulls is not None:
             self._pulls.expire()

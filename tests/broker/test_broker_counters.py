@@ -65,6 +65,39 @@ def test_messages_and_their_bytes_are_counted_as_they_are_stored_and_pulled(
     }
 
 
+def test_a_send_is_timed_at_the_member_that_its_client_is_connected_to(
+    group: BrokerGroup,
+) -> None:
+    leader = group.master()
+    follower = next(member for member in group.peers if member != leader)
+    before = {member: values_of(group, member)["send_seconds_count"] for member in group.peers}
+    for member, count in ((leader, 2), (follower, 3)):
+        with BrokerClient(group.broker_addresses[member]) as client:
+            for _ in range(count):
+                assert client.send("timed").code == ResponseCode.SUCCESS
+    after = {member: values_of(group, member)["send_seconds_count"] for member in group.peers}
+
+    timed = {member: after[member] - before[member] for member in group.peers}
+    assert timed == dict.fromkeys(group.peers, 0) | {leader: 2, follower: 3}
+
+
+def test_a_pull_is_timed_if_it_finds_messages_at_once(group: BrokerGroup) -> None:
+    leader = group.master()
+    with BrokerClient(group.broker_addresses[leader]) as client:
+        client.send("pulled")
+        client.wait_until_visible("pulled", 1)
+        before = values_of(group, leader)["pull_seconds_count"]
+        client.pull("pulled", 0)
+        held = client.begin(
+            RequestCode.PULL_MESSAGE,
+            pull_ext("pulled", 1, sysFlag="6", suspendTimeoutMillis="20000"),
+        )
+        client.send("pulled")
+        client.answer(held)
+
+    assert values_of(group, leader)["pull_seconds_count"] - before == 1
+
+
 def test_what_waits_is_shown_while_it_waits(group: BrokerGroup) -> None:
     leader = group.master()
     follower, other = (member for member in group.peers if member != leader)

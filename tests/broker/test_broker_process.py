@@ -53,13 +53,9 @@ def check_everything_is_served(group: BrokerGroup, member: str, count: int) -> N
         assert pull_all(client, count) == [b"%d" % n for n in range(count)]
 
 
-def rebuilds(group: BrokerGroup, member: str) -> int:
+def counted(group: BrokerGroup, member: str, name: str) -> int:
     page = group.get(member, "/metrics")[1].decode()
-    [line] = [
-        line
-        for line in page.splitlines()
-        if line.startswith("dledger_broker_queue_rebuilds_total ")
-    ]
+    [line] = [line for line in page.splitlines() if line.startswith(f"dledger_broker_{name} ")]
     return int(float(line.split()[1]))
 
 
@@ -98,7 +94,10 @@ def test_damaged_queues_are_built_again_and_serve_no_wrong_message(
 
         check_everything_is_served(group, "n0", MESSAGES)
 
-        assert rebuilds(group, "n0") == (damage in ("cut", "zeroed", "swapped"))
+        is_wrong = damage in ("cut", "zeroed", "swapped")
+        assert counted(group, "n0", "queue_rebuilds_total") == is_wrong
+        assert (counted(group, "n0", "units_refused_total") > 0) == is_wrong
+        assert counted(group, "n0", "unbuilt_entries") == 0
 
 
 def damage_queues(folder: Path, damage: str) -> None:

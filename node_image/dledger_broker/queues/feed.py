@@ -65,6 +65,8 @@ class QueueFeed:
         self._rebuilt_index = -1
         self.rebuilds = 0
         """How often the queues were deleted, to be built again."""
+        self.refusals = 0
+        """How often a reader has found that a queue contradicts the log, or lacks a message."""
         self._saved_s = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
         self._save_timer: asyncio.TimerHandle | None = None
@@ -115,6 +117,7 @@ class QueueFeed:
         The reader began after `seen_rebuilds`. Nothing happens if the queues are being built again,
         or were since: the reader may have met files that were deleted for that.
         """
+        self.refusals += 1
         if not self.is_rebuilding and seen_rebuilds == self.rebuilds:
             logger.warning("the consume queues are built again: %s", reason)
             self._wants_restart = True

@@ -37,10 +37,8 @@ def by_peer(name: str, text: str, values: Mapping[str, int]) -> Metric:
     return family
 
 
-def histogram(name: str, text: str, observed: Histogram) -> Metric:
+def histogram(name: str, text: str, observed: Histogram, prefix: str = "dledger_node") -> Metric:
     """Build a histogram."""
     bounds = [*map(str, observed.bounds), "+Inf"]
     buckets = list(zip(bounds, map(float, observed.cumulative()), strict=True))
-    return HistogramMetricFamily(
-        f"dledger_node_{name}", text, buckets=buckets, sum_value=observed.sum
-    )
+    return HistogramMetricFamily(f"{prefix}_{name}", text, buckets=buckets, sum_value=observed.sum)

@@ -31,7 +31,7 @@ from dledger_broker.door.calls.call import Call, Line
 from dledger_broker.door.passing_on.endings import Endings
 from dledger_broker.door.passing_on.on_the_way import OnTheWay
 from dledger_broker.door.passing_on.slices import REQUESTS_MAX, WaitingSlices
-from dledger_broker.door.passing_on.waiting import STORING, WaitingRequest, in_doubt, refuse
+from dledger_broker.door.passing_on.waiting import SENDS, STORING, WaitingRequest, in_doubt, refuse
 from dledger_broker.door.passing_on.waiting_room import WaitingRoom
 from dledger_broker.metrics import BrokerCounters
 from dledger_node.slices import CallSoon
@@ -102,8 +102,7 @@ class ToLeader:
             if way is Way.IN_DOUBT and call.command.code in STORING:
                 in_doubt(call)
                 return
-            waiting = self._enter(call)
-            if waiting is None:
+            if (waiting := self._enter(call)) is None:
                 return
         else:
             assert isinstance(waiting, WaitingRequest)
@@ -253,8 +252,8 @@ class ToLeader:
             if waiting.number is None:
                 self._register(link, waiting.count)
                 return False
+        self.counters.values["requests_passed_on" if waiting.sent_s < 0 else "requests_resent"] += 1
         request = waiting.request(self._sent.sent(waiting, self._now_s()))
-        self.counters.values["requests_passed_on"] += 1
         link.send(request, waiting.size)
         return True
 
@@ -331,18 +330,20 @@ class ToLeader:
             self._room.leave(waiting)
             if waiting.number is not None:
                 self._numbers.resolve(waiting.number, stored=answer.way is Way.STORED)
+            if answer.way is Way.STORED and waiting.call.command.code in SENDS:
+                self.counters.sends.arrivals_s.append(waiting.call.arrived_s)
             if answer.way is Way.ANSWERED and waiting.is_in_doubt:
                 in_doubt(waiting.call)  # a refusal, but an earlier copy may be stored
             elif not waiting.call.command.is_oneway:
                 written.setdefault(waiting.call.line, []).append(answer.frame)
         for line, parts in written.items():
             line.send(b"".join(parts))
+        self.counters.sends.answered(self._now_s())
         self._endings.end(ended, refusals.LATE)
         self.go_on()
 
     def _take_registration(self, answer: DoorAnswer) -> None:
-        refused = refusals.unregistered(self._registrations.answered(answer))
-        if refused is None:
+        if (refused := refusals.unregistered(self._registrations.answered(answer))) is None:
             return
         unnumbered = list(self._room.unnumbered)
         self._room.unnumbered.clear()

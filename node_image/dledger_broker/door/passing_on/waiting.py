@@ -28,15 +28,8 @@ _BATCH_FLAGS: Final = {
     int(RequestCode.SEND_MESSAGE_V2): "m",
 }
 """The ext field that says whether a send is a batch."""
-STORING: Final = frozenset(
-    map(
-        int,
-        (
-            RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2,
-            RequestCode.SEND_BATCH_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK,
-        ),
-    )
-)  # fmt: skip
+SENDS: Final = frozenset((*_BATCH_FLAGS, _BATCH))
+STORING: Final = SENDS | {int(RequestCode.CONSUMER_SEND_MSG_BACK)}
 """Requests that store messages, so that a copy of one has an effect of its own."""
 
 
@@ -60,8 +53,8 @@ class WaitingRequest:
         self.thing: Hashable = None
         """What it is about, if its order matters (`turns`)."""
         self.number: Number | None = None
-        self.sent_s = 0.0
-        """When its last copy was sent."""
+        self.sent_s = -1.0
+        """When its last copy was sent; below 0 before the first one."""
         self.next_s = self.pause_s = 0.0
         """When the next copy may be sent, and the pause if that comes back, too."""
         self.is_stored = False

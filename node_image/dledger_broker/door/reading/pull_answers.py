@@ -1,5 +1,7 @@
 """The answers to pulls: messages, or where the next pull goes on."""
 
+import asyncio
+
 from dledger_broker.door.reading.pull_requests import Pull, PullRequests
 from dledger_broker.queues.reader import Found
 from dledger_formats.rocketmq.codes import ResponseCode
@@ -17,9 +19,11 @@ def answer_found(pull: Pull, found: Found, min_offset: int, end_offset: int) -> 
     if not found.records:
         pull.call.answer(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark="NO_MATCHED_MESSAGE")
         return
-    values = pull.call.counters.values
-    values["messages_pulled"] += len(found.records)
-    values["bytes_pulled"] += sum(map(len, found.records))
+    counters = pull.call.counters
+    counters.values["messages_pulled"] += len(found.records)
+    counters.values["bytes_pulled"] += sum(map(len, found.records))
+    if not pull.was_held:
+        counters.pull_s.observe(asyncio.get_running_loop().time() - pull.call.arrived_s)
     pull.call.answer(ResponseCode.SUCCESS, fields, remark="FOUND", body=found.records)
 
 

@@ -23,6 +23,7 @@ from dledger_broker.leading.log_owner import LogOwner
 from dledger_broker.leading.record_draft import Place, RecordDraft
 from dledger_broker.messages import delays, retries, send_checks
 from dledger_broker.messages.send_checks import Hosts, RefusedError
+from dledger_broker.metrics import BrokerCounters
 from dledger_broker.registration import routes
 from dledger_broker.settings import BrokerSettings
 from dledger_formats.log.disk import ENTRY_HEADER_SIZE
@@ -220,20 +221,22 @@ class Sends:
     def _collect(self, call: Call, answer: bytes) -> None:
         """Send all answers of this turn of the loop with one write for each connection."""
         if not self._answers:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush, call.counters)
         self._answers.setdefault(call.line, []).append(answer)
 
-    def _flush(self) -> None:
+    def _flush(self, counters: BrokerCounters) -> None:
         answers, self._answers = self._answers, {}
         for line, frames in answers.items():
             line.send(b"".join(frames))
+        counters.sends.answered(self._loop.time())
 
     def _success(self, draft: SendDraft) -> bytes:
-        positions = draft.positions
+        positions, call, counters = draft.positions, draft.call, draft.call.counters
         offsets = (position + ENTRY_HEADER_SIZE for position in positions)
-        values = draft.call.counters.values
-        values["messages_stored"] += len(positions)
-        values["bytes_stored"] += sum(map(len, draft.bodies[draft.changes :]))
+        counters.values["messages_stored"] += len(positions)
+        counters.values["bytes_stored"] += sum(map(len, draft.bodies[draft.changes :]))
+        if not call.is_passed_on:  # else its client's member counts its time
+            counters.sends.arrivals_s.append(call.arrived_s)
         fields = SendAnswerFields(
             msg_id=",".join(message_id.texts(self._store_host(), offsets)),
             queue_id=draft.queue_id,
@@ -242,7 +245,7 @@ class Sends:
             region=REGION,
             trace_on=True,
         )
-        return draft.call.encoded(ResponseCode.SUCCESS, fields)
+        return call.encoded(ResponseCode.SUCCESS, fields)
 
 
 def _queue_of(config: TopicConfig, queue_id: int) -> int:
@@ -251,8 +254,7 @@ def _queue_of(config: TopicConfig, queue_id: int) -> int:
         raise RefusedError(
             ResponseCode.NO_PERMISSION, f"the topic {config.topic_name} cannot be written to"
         )
-    queues = max(config.read_queue_nums, config.write_queue_nums)
-    if queue_id >= queues:
+    if queue_id >= (queues := max(config.read_queue_nums, config.write_queue_nums)):
         raise RefusedError(
             ResponseCode.INVALID_PARAMETER,
             f"{config.topic_name} has no queue {queue_id}; it has {queues}",
