@@ -41,6 +41,7 @@ class BrokerProgram:
             reason=reason,
             topics=counters.values["topics"],
             consumer_groups=counters.values["consumer_groups"],
+            unbuilt_entries=counters.values["unbuilt_entries"],
             name_servers=[
                 NameServerStatus(
                     address=address,

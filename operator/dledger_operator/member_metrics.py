@@ -33,6 +33,11 @@ def _logs(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
         "Entries of the leader's log that the member has not stored yet.",
         labels=_MEMBER,
     )
+    unbuilt = GaugeMetricFamily(
+        "dledger_member_broker_unbuilt_entries",
+        "Entries whose messages are in no consume queue of the member's broker yet.",
+        labels=_MEMBER,
+    )
     for observed in groups:
         for member in observed.members:
             key = _key(observed, member)
@@ -40,10 +45,12 @@ def _logs(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:
                 role.add_metric([*key, value], float(value == member.role))
             if member.status:
                 committed.add_metric(key, member.status.committed_index)
+                if (broker := member.status.broker) is not None:
+                    unbuilt.add_metric(key, broker.unbuilt_entries)
             entries = observed.unstored_entries(member)
             if entries is not None:
                 lag.add_metric(key, entries)
-    return role, committed, lag
+    return role, committed, lag, unbuilt
 
 
 def _volumes(groups: Sequence[ObservedGroup]) -> Iterable[Metric]:

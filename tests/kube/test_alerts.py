@@ -213,6 +213,19 @@ CASES = {
     "DLedgerFollowerLags": (
         {labeled("dledger_member_lag_entries", member="n2"): "100001x20"}, 15,
     ),
+    "DLedgerBrokerNotServing": (
+        {labeled("dledger_group_condition", condition="BrokerServing"): "0x20"}, 5,
+    ),
+    "DLedgerBrokerNotRegistered": (
+        {
+            labeled("dledger_group_broker_registered", name_server="names:9876"): "2x20",
+            labeled("dledger_group_broker_members"): "3x20",
+        },
+        15,
+    ),
+    "DLedgerBrokerQueuesLag": (
+        {labeled("dledger_member_broker_unbuilt_entries", member="n2"): "100001x20"}, 15,
+    ),
     "DLedgerGroupDegraded": (
         {labeled("dledger_group_condition", condition="Degraded"): "1x20"}, 16,
     ),
@@ -233,12 +246,17 @@ CASES = {
 """Series that raise each alert, one value a minute, and the minute by which it is raised."""
 SLEEPS = {
     labeled("dledger_group_condition", condition="LeaderElected"): "0x20",
+    labeled("dledger_group_condition", condition="BrokerServing"): "0x20",
     labeled("dledger_group_hibernates"): "1x20",
 }
 COPIES = {
     labeled("dledger_group_condition", condition="LeaderElected"): "0x20",
     labeled("dledger_group_hibernates"): "0x20",
     labeled("dledger_group_copies_archive"): "1x20",
+}
+REGISTERED = {
+    labeled("dledger_group_broker_registered", name_server="names:9876"): "3x20",
+    labeled("dledger_group_broker_members"): "3x20",
 }
 DAMAGED_BEFORE_THE_LAST_AUDIT = {
     labeled("dledger_group_audit_finding", verdict="Damaged"): "1x20",
@@ -256,6 +274,8 @@ def test_each_alert_is_raised_by_what_it_is_about(
         for name, (series, minute) in CASES.items()
     ]
     tests += [never("DLedgerNoLeader", series | acting) for series in (SLEEPS, COPIES)]
+    tests += [never("DLedgerBrokerNotServing", SLEEPS | acting)]
+    tests += [never("DLedgerBrokerNotRegistered", REGISTERED | acting)]
     tests += [raised("DLedgerNoLeader", WAITS_FOR_LEADER | acting, 9)]
     tests += [raised("DLedgerAuditFoundDamage", DAMAGED_BEFORE_THE_LAST_AUDIT | acting, 15)]
     assert CASES.keys() == {alert["alert"] for alert in alerts(spec)}

@@ -164,6 +164,22 @@ def test_the_metrics_count_members_that_serve_and_are_registered() -> None:
     assert 'dledger_group_broker_members{group="plain"' not in text
 
 
+def test_the_metrics_show_whose_consume_queues_are_behind() -> None:
+    metrics = OperatorMetrics(clock=lambda: 0.0)
+    behind = taking(1)
+    assert behind.status is not None
+    assert behind.status.broker is not None
+    behind = with_broker(behind, replace(behind.status.broker, unbuilt_entries=7))
+    metrics.update_group(broker_group(taking(0), behind, with_broker(member(2), None)), [])
+
+    text = generate_latest(metrics.registry).decode()
+
+    name = "dledger_member_broker_unbuilt_entries"
+    assert f'{name}{{group="flights",member="n0",namespace="air"}} 0.0' in text
+    assert f'{name}{{group="flights",member="n1",namespace="air"}} 7.0' in text
+    assert f'{name}{{group="flights",member="n2"' not in text
+
+
 def test_a_status_of_a_member_keeps_its_broker_on_the_wire() -> None:
     told = taking(1, server(registered=False, problem=REFUSAL)).status
 

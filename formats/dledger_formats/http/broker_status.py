@@ -30,4 +30,6 @@ class BrokerStatus:
     topics: int = 0
     """Number of topics, including those of the system and of retries."""
     consumer_groups: int = 0
+    unbuilt_entries: int = 0
+    """Entries that are applied, and whose messages are in no consume queue yet."""
     name_servers: list[NameServerStatus] = field(default_factory=list)
