@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_log.logs import STORED_AT_MS, Send
 from dledger_broker_log.states import applied, dumped, group_set, joined, offsets, topic_set
 from dledger_formats.rocketmq.state_records import QueuesLocked
+
+PAGE = Path(__file__).parents[2] / "docs" / "disk-format.md"
 
 
 def test_the_dump_format_does_not_change() -> None:
@@ -34,6 +37,19 @@ def test_the_dump_format_does_not_change() -> None:
     assert lines[2][3:] == [1, [0, 1]]
     assert lines[4] == ["offsets", "g", "T", [-1, 4]]
     assert lines[6:] == [["lock", "g", "T", 1, "a"], ["end", 7]]
+
+
+def test_the_page_of_formats_shows_a_dump() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith('["')]
+    shown = "".join(f"{line}\n" for line in lines).encode()
+    state = BrokerState()
+
+    state.load(io.BytesIO(shown))
+
+    assert dumped(state) == shown
+    assert {json.loads(line)[0] for line in lines} == {
+        "DLBROKER", "topic", "group", "offsets", "client", "lock", "end",
+    }  # fmt: skip
 
 
 FULL = dumped(
