@@ -4,23 +4,34 @@ Both are RocketMQ's own clients with default settings (`tests/interop/java_rocke
 address, and poll routes every 30 s.
 """
 
+import contextlib
 import itertools
 import json
 import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from bench.rocketmq_judge import MessageJudge, Verdict
+from dledger_client.sync import BlockingClient
+from dledger_formats.log import disk
 from tools import java_rocketmq
 from tools.groups.java_process import start_java
+from tools.groups.waiting import wait_for
 
 MAIN: Final = "RocketmqScenario"
 SENDS: Final = 10_000_000
 """More than any run sends: the producer is killed at the end."""
+PAUSE_MS: Final = 10
+STEADY_SENDS: Final = 100
+"""So many sends are acknowledged and delivered while the clients are steady."""
+GOES_ON_S: Final = 90.0
+"""A client that needs longer ends the run: its own time-outs are shorter."""
 POLL_MS: Final = 30_000
 """The default interval at which clients poll routes; the scenarios have a shorter one."""
 
@@ -40,9 +51,14 @@ class StockClients:
     """A producer and a consumer of one version, with a topic of their own. A context manager."""
 
     def __init__(
-        self, folder: Path, version: str, address: str, pause_ms: int, poll_ms: int = POLL_MS
+        self,
+        folder: Path,
+        version: str,
+        address: str,
+        pause_ms: int = PAUSE_MS,
+        poll_ms: int = POLL_MS,
     ) -> None:
-        """Start both clients.
+        """Start the producer, and the consumer once the topic exists.
 
         The producer waits `pause_ms` after each send, and both ask for the route every `poll_ms`.
         """
@@ -50,32 +66,30 @@ class StockClients:
         self.sends: list[Sent] = []
         self.failures: Counter[str] = Counter()
         """How often each error message of a failed send occurred."""
-        self.deliveries: Counter[int] = Counter()
-        """How often each message was delivered, by its number."""
         self.first_delivered_s: dict[int, float] = {}
-        self.places: dict[tuple[int, int], set[int]] = {}
-        """The messages that were acknowledged or delivered at each queue and offset."""
-        self._missing: set[int] = set()
-        """The messages that were acknowledged and not delivered yet."""
         self._lock = threading.Lock()
         self._pause_s = pause_ms / 1000
         topic = f"failover-{version.replace('.', '-')}"
+        self._judge = MessageJudge(topic)
         class_path = java_rocketmq.find_client(version)
         common = [f"topic={topic}", f"poll={poll_ms}"]
         self._producer = _start(
             folder / f"{version}-send", class_path,
             ["send", address, *common, f"count={SENDS}", f"pause={pause_ms}"],
         )  # fmt: skip
+        self._readers = [threading.Thread(target=self._read_sends, daemon=True)]
+        self._readers[0].start()
+        try:
+            wait_for(lambda: self.sends, f"the producer {version} sends")
+        except AssertionError:
+            self._producer.kill()
+            raise
         self._consumer = _start(
             folder / f"{version}-push", class_path,
             ["push", address, *common, f"group=of-{topic}"],
         )  # fmt: skip
-        self._readers = [
-            threading.Thread(target=self._read_sends, daemon=True),
-            threading.Thread(target=self._read_deliveries, daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._readers.append(threading.Thread(target=self._read_deliveries, daemon=True))
+        self._readers[1].start()
 
     def __enter__(self) -> Self:
         return self
@@ -87,24 +101,56 @@ class StockClients:
         trace: TracebackType | None,
     ) -> None:
         """Kill both clients."""
-        self.stop_sending()
+        self._stop_sending()
         self._consumer.kill()
         self._consumer.wait()
         for reader in self._readers:
             reader.join()
+        for process in (self._producer, self._consumer):
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
 
     def stop_sending(self) -> None:
-        """Kill the producer."""
+        """Kill the producer, and wait until all acknowledged messages are delivered; the verdict
+        says which are not after some time.
+        """
+        self._stop_sending()
+        with contextlib.suppress(AssertionError):
+            what = "all acknowledged messages are delivered"
+            wait_for(lambda: not self._judge.missing, what, GOES_ON_S)
+
+    def wait_until_steady(self) -> None:
+        """Wait until some messages are sent and all are delivered."""
+        goal = len(self.sends) + STEADY_SENDS
+        what = f"{STEADY_SENDS} messages of {self.version} are sent and delivered"
+        wait_for(lambda: len(self.sends) >= goal and not self._judge.missing, what, GOES_ON_S)
+
+    def gaps_s(self, killed_s: float) -> tuple[float, float]:
+        """Return how long after a kill the producer and the consumer went on.
+
+        The producer goes on with the first SEND_OK of a send that was begun after the kill, and the
+        consumer with the first delivery of such a message, or of a later one.
+        """
+        what = f"{self.version} goes on after a kill"
+        sent = wait_for(partial(self._first_sent_after, killed_s), f"a producer {what}", GOES_ON_S)
+        delivered_s = wait_for(
+            partial(self._first_delivery_after, sent.number), f"a consumer {what}", GOES_ON_S
+        )
+        return sent.ended_s - killed_s, delivered_s - killed_s
+
+    def _stop_sending(self) -> None:
         self._producer.kill()
         self._producer.wait()
+        self._readers[0].join()
 
-    def first_sent_after(self, time_s: float) -> Sent | None:
+    def _first_sent_after(self, time_s: float) -> Sent | None:
         """Return the first send that was begun after a time and has succeeded."""
         later = itertools.takewhile(lambda sent: sent.ended_s > time_s, reversed(self.sends))
         succeeded = [sent for sent in later if sent.place is not None and sent.begun_s > time_s]
         return succeeded[-1] if succeeded else None
 
-    def first_delivery_after(self, number: int) -> float | None:
+    def _first_delivery_after(self, number: int) -> float | None:
         """Return when the first message with this number or a later one was delivered."""
         later = range(number, len(self.sends) + 1)
         return min(
@@ -123,17 +169,17 @@ class StockClients:
             times = sorted(at_s for at_s in self.first_delivered_s.values() if at_s > since_s)
         return max(later - earlier for earlier, later in itertools.pairwise([since_s, *times]))
 
-    def undelivered_count(self) -> int:
-        """Return how many messages were acknowledged, and not delivered yet."""
-        return len(self._missing)
-
-    def offsets_given_twice(self) -> int:
-        """Return how many queue offsets belong to more than one message."""
-        return sum(len(numbers) > 1 for numbers in self.places.values())
+    def verdict(self, log: Iterable[bytes]) -> Verdict:
+        """Judge the messages; `log` has the bodies of all entries of the log."""
+        with self._lock:
+            self._judge.take_log(log)
+            return self._judge.verdict()
 
     def _read_sends(self) -> None:
         ended_s = time.monotonic()
         for event, at_s in _events(self._producer):
+            with self._lock:
+                self._judge.take(event, at_s)
             if event["event"] not in ("sent", "failed"):
                 continue
             number = int(str(event["key"])[1:])
@@ -142,10 +188,6 @@ class StockClients:
                 self.failures[str(event["text"])] += 1
             else:
                 place = int(str(event["queue"])), int(str(event["offset"]))
-                with self._lock:
-                    self.places.setdefault(place, set()).add(number)
-                    if number not in self.first_delivered_s:
-                        self._missing.add(number)
             self.sends.append(Sent(number, ended_s + self._pause_s, at_s, place))
             ended_s = at_s
 
@@ -153,12 +195,17 @@ class StockClients:
         for event, at_s in _events(self._consumer):
             if event["event"] == "received":
                 number = int(str(event["key"])[1:])
-                place = int(str(event["queue"])), int(str(event["offset"]))
                 with self._lock:
-                    self.deliveries[number] += 1
+                    self._judge.take(event, at_s)
                     self.first_delivered_s.setdefault(number, at_s)
-                    self.places.setdefault(place, set()).add(number)
-                    self._missing.discard(number)
+
+
+def log_bodies(servers: Sequence[str], group: str) -> Iterator[bytes]:
+    """Yield the bodies of all entries of a log, without the leaders' own."""
+    with BlockingClient(servers, group) as reader:
+        for entry in reader.get_range(0):
+            if entry.magic == disk.NORMAL:
+                yield entry.body
 
 
 def _start(folder: Path, class_path: str, arguments: list[str]) -> "subprocess.Popen[bytes]":

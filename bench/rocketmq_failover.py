@@ -16,8 +16,8 @@ With `--hand-over` the master hands its leadership to the next member instead, a
     producer    the longest send, from the request on until 100 more sends are delivered
     consumer    the longest time without a delivery meanwhile
 
-At the end all acknowledged messages must have been delivered, and no queue offset may belong to two
-messages. The exit code is 1 if either is violated. Needs a JDK and `python -m tools.java_rocketmq`.
+At the end `MessageJudge` compares what the clients were told with what was delivered, and with the
+log. The exit code is 1 if it finds a fault. Needs a JDK and `python -m tools.java_rocketmq`.
 """
 
 import argparse
@@ -36,7 +36,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.failover_faults import wait_until_in_order
-from bench.rocketmq_clients import POLL_MS, Sent, StockClients
+from bench.rocketmq_clients import PAUSE_MS, POLL_MS, StockClients, log_bodies
+from bench.rocketmq_judge import Verdict
 from dledger_client.sync import BlockingClient
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.name_server import running_name_server
@@ -46,10 +47,7 @@ from tools.groups.waiting import wait_for
 HEARTBEAT_MS: Final = 250
 ELECTION_MS: Final = 1000
 """Both are a member's defaults."""
-STEADY_SENDS: Final = 100
-"""Sends acknowledged and delivered before each kill."""
-GAP_MAX_S: Final = 90.0
-"""A client that needs longer ends the run: its own time-outs are shorter."""
+FAULTS_SHOWN: Final = 10
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -59,13 +57,11 @@ class Figures:
     version: str
     producer_s: list[float] = dataclasses.field(default_factory=list)
     consumer_s: list[float] = dataclasses.field(default_factory=list)
-    acknowledged: int = 0
     failed: int = 0
     failures: dict[str, int] = dataclasses.field(default_factory=dict)
     """How often each error message of a failed send occurred."""
-    undelivered: int = 0
-    delivered_again: int = 0
-    offsets_given_twice: int = 0
+    verdict: Verdict | None = None
+    """What became of the messages; None before the end."""
 
     def rows(self) -> Sequence[str]:
         """Return two lines of the table."""
@@ -75,13 +71,15 @@ class Figures:
             for name, gaps in (("producer", self.producer_s), ("consumer", self.consumer_s))
         ]
 
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the messages, at the end."""
+        assert self.verdict is not None
+        return self.verdict.faults
+
     def account(self) -> str:
         """Return what became of the messages."""
-        return (
-            f"{self.version}: {self.acknowledged:,} acknowledged, {self.failed} sends failed, "
-            f"{self.undelivered} acknowledged and never delivered, {self.delivered_again} "
-            f"delivered again, {self.offsets_given_twice} queue offsets given out twice"
-        )
+        return f"{self.version}: {self.failed} sends failed; {self.verdict}"
 
 
 def _p99(gaps: Sequence[float]) -> float:
@@ -96,14 +94,47 @@ def main() -> int:
         f"Python {platform.python_version()}; load average at the start {os.getloadavg()[0]:.1f}",
         flush=True,
     )
+    with tempfile.TemporaryDirectory() as folder:
+        figures = run(
+            Path(folder), arguments.versions, arguments.kills, hand_over=arguments.hand_over,
+            name_server=arguments.name_server, pause_ms=arguments.pause_ms,
+            poll_ms=arguments.poll_ms, verbose=arguments.verbose,
+        )  # fmt: skip
+    print("version  client    times    p50 s    p99 s    max s")
+    for found in figures:
+        print("\n".join(found.rows()))
+    for found in figures:
+        print(found.account())
+        for text, times in found.failures.items():
+            print(f"  {times} times: {text[:300]}")
+        for fault in found.faults[:FAULTS_SHOWN]:
+            print(f"  FAULT: {fault}")
+    print(f"load average at the end {os.getloadavg()[0]:.1f}")
+    if arguments.json:
+        raw = json.dumps([dataclasses.asdict(found) for found in figures], indent=2)
+        arguments.json.write_text(raw + "\n")
+    return int(any(found.faults for found in figures))
+
+
+def run(
+    folder: Path,
+    versions: Sequence[str],
+    times: int,
+    *,
+    hand_over: bool = False,
+    name_server: str = "",
+    pause_ms: int = PAUSE_MS,
+    poll_ms: int = POLL_MS,
+    verbose: bool = False,
+) -> list[Figures]:
+    """Kill the master, or let it hand over, so many times under clients of these versions."""
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         members = folder / "members"
         members.mkdir()
         registered_at = ""
-        if version := arguments.name_server:
+        if name_server:
             registered_at = stack.enter_context(
-                running_name_server(folder / "names", version, next_port())
+                running_name_server(folder / "names", name_server, next_port())
             )
         group = stack.enter_context(
             BrokerGroup(
@@ -116,32 +147,24 @@ def main() -> int:
         if registered_at:
             wait_for(partial(_is_registered, group), "all members are registered", timeout_s=60)
         clients = [
-            stack.enter_context(
-                StockClients(folder, version, names, arguments.pause_ms, arguments.poll_ms)
-            )
-            for version in arguments.versions
+            stack.enter_context(StockClients(folder, version, names, pause_ms, poll_ms))
+            for version in versions
         ]
-        figures = [Figures(version=version) for version in arguments.versions]
-        change_once = _hand_over_once if arguments.hand_over else _kill_once
-        for number in range(arguments.kills):
+        figures = [Figures(version=version) for version in versions]
+        change_once = _hand_over_once if hand_over else _kill_once
+        for number in range(times):
             change_once(group, clients, figures)
-            if arguments.verbose:
+            if verbose:
                 gaps = [(f"{f.producer_s[-1]:.2f}", f"{f.consumer_s[-1]:.2f}") for f in figures]
                 print(number, gaps, flush=True)
+        for client in clients:
+            client.stop_sending()
+        log = list(log_bodies(group.servers, "g"))
         for client, found in zip(clients, figures, strict=True):
-            _account(client, found)
-    print("version  client    times    p50 s    p99 s    max s")
-    for found in figures:
-        print("\n".join(found.rows()))
-    for found in figures:
-        print(found.account())
-        for text, times in found.failures.items():
-            print(f"  {times} times: {text[:300]}")
-    print(f"load average at the end {os.getloadavg()[0]:.1f}")
-    if arguments.json:
-        raw = json.dumps([dataclasses.asdict(found) for found in figures], indent=2)
-        arguments.json.write_text(raw + "\n")
-    return int(any(found.undelivered or found.offsets_given_twice for found in figures))
+            found.failed = sum(sent.place is None for sent in client.sends)
+            found.failures = dict(client.failures)
+            found.verdict = client.verdict(log)
+    return figures
 
 
 def _arguments() -> argparse.Namespace:
@@ -152,10 +175,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--versions", nargs="+", default=["5.3.3", "4.9.8"])
     parser.add_argument(
-        "--pause-ms", type=int, default=10, help="pause after each send (default: 10)"
-    )
+        "--pause-ms", type=int, default=PAUSE_MS,
+        help=f"pause after each send (default: {PAUSE_MS})",
+    )  # fmt: skip
     parser.add_argument(
-        "--name-server", metavar="VERSION",
+        "--name-server", metavar="VERSION", default="",
         help="let clients find the group at a stock name server of this version",
     )  # fmt: skip
     parser.add_argument(
@@ -182,14 +206,13 @@ def _kill_once(
     """Kill the master, measure how long each client waits, and start the member again."""
     leader = wait_until_in_order(group)
     for client in clients:
-        _wait_until_steady(client)
+        client.wait_until_steady()
     killed_s = time.monotonic()
     group.kill(leader)
     for client, found in zip(clients, figures, strict=True):
-        sent = _first_sent_after(client, killed_s)
-        delivered_s = _first_delivery_after(client, sent.number)
-        found.producer_s.append(sent.ended_s - killed_s)
-        found.consumer_s.append(delivered_s - killed_s)
+        producer_s, consumer_s = client.gaps_s(killed_s)
+        found.producer_s.append(producer_s)
+        found.consumer_s.append(consumer_s)
     group.start(leader)
 
 
@@ -199,7 +222,7 @@ def _hand_over_once(
     """Let the master hand over, and measure how long each client pauses until it is steady."""
     leader = wait_until_in_order(group)
     for client in clients:
-        _wait_until_steady(client)
+        client.wait_until_steady()
     members = list(group.peers)
     successor = members[(members.index(leader) + 1) % len(members)]
     with BlockingClient(group.servers, "g") as administrator:
@@ -208,49 +231,9 @@ def _hand_over_once(
         administrator.transfer(successor)
     assert wait_until_in_order(group) == successor, "another member leads: run it again"
     for client, found in zip(clients, figures, strict=True):
-        _wait_until_steady(client)
+        client.wait_until_steady()
         found.producer_s.append(client.longest_send_s(asked_s))
         found.consumer_s.append(client.longest_pause_of_deliveries_s(asked_s))
-
-
-def _wait_until_steady(client: StockClients) -> None:
-    goal = len(client.sends) + STEADY_SENDS
-    what = f"{STEADY_SENDS} messages of {client.version} are sent and delivered"
-    wait_for(
-        lambda: len(client.sends) >= goal and not client.undelivered_count(),
-        what,
-        timeout_s=GAP_MAX_S,
-    )
-
-
-def _first_sent_after(client: StockClients, killed_s: float) -> Sent:
-    return wait_for(
-        lambda: client.first_sent_after(killed_s),
-        f"a producer {client.version} goes on",
-        timeout_s=GAP_MAX_S,
-    )
-
-
-def _first_delivery_after(client: StockClients, number: int) -> float:
-    return wait_for(
-        lambda: client.first_delivery_after(number),
-        f"a consumer {client.version} goes on",
-        timeout_s=GAP_MAX_S,
-    )
-
-
-def _account(client: StockClients, figures: Figures) -> None:
-    """Stop the producer, and count what became of its messages once nothing is missing."""
-    client.stop_sending()
-    with contextlib.suppress(AssertionError):  # the figures then show how many are missing
-        what = "all acknowledged messages are delivered"
-        wait_for(lambda: not client.undelivered_count(), what, timeout_s=GAP_MAX_S)
-    figures.acknowledged = sum(sent.place is not None for sent in client.sends)
-    figures.failed = len(client.sends) - figures.acknowledged
-    figures.failures = dict(client.failures)
-    figures.undelivered = client.undelivered_count()
-    figures.delivered_again = sum(times - 1 for times in client.deliveries.values())
-    figures.offsets_given_twice = client.offsets_given_twice()
 
 
 if __name__ == "__main__":

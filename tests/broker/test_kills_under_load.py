@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger_broker_client.long_run import LongRun
+from dledger_broker_client.long_run import LongRun, Verdict
 from tools.groups.broker_group import BrokerGroup
 
 pytestmark = pytest.mark.group
@@ -23,3 +23,20 @@ def test_nothing_acknowledged_is_undelivered_and_no_offset_is_given_twice_after_
     assert verdict.is_good, f"{verdict} {verdict.moved[:5]}"
     assert verdict.acknowledged >= 10_000
     assert len(verdict.gaps_s) == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Verdict(),
+        Verdict(acknowledged=1, gaps_s=[0.1, 0.1, 10.0]),
+        Verdict(acknowledged=1, gaps_s=[0.1, 2.0, 2.0]),
+        Verdict(acknowledged=1, wrong_bodies=1),
+        Verdict(acknowledged=1, not_in_log=1),
+        Verdict(acknowledged=1, moved=["from 2 to 0"]),
+    ],
+    ids=str,
+)
+def test_a_broken_promise_or_a_long_gap_is_not_good(broken: Verdict) -> None:
+    assert Verdict(acknowledged=1, gaps_s=[0.1, 1.0, 9.0]).is_good
+    assert not broken.is_good

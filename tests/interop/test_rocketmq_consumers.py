@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.rocketmq_clients import log_bodies
+from bench.rocketmq_judge import MessageJudge
 from dledger_broker_client.client import BrokerClient
 from dledger_formats.log.checksum import crc32
 from dledger_formats.rocketmq.codes import RequestCode
@@ -225,7 +227,7 @@ def test_a_push_consumer_gets_every_acknowledged_message_although_the_leader_is_
 ) -> None:
     with BrokerGroup(tmp_path) as group:
         leader = group.master()
-        send(tmp_path, rocketmq, group, "t", count=10)
+        first = play(tmp_path, rocketmq, "send", group.name_servers, topic="t", count=10)
         options = {"topic": "t", "first": 10, "count": 600, "pause": 5, "retries": 20}
         with push_consumer(tmp_path / "c", rocketmq, group, "t", "g") as consumer:
             wait_for_keys([consumer], keys(0, 10))
@@ -237,5 +239,12 @@ def test_a_push_consumer_gets_every_acknowledged_message_although_the_leader_is_
                 events += producer.rest()
             acknowledged = {event["key"] for event in of_kind(events, "sent")}
             wait_for(lambda: acknowledged <= set(consumer.keys), "all of them", timeout_s=90)
+            judge = MessageJudge("t")
+            for event in (*first, *events):
+                judge.take(event, 0.0)
+            for event, at_s in zip(consumer.received, consumer.times_s, strict=False):
+                judge.take(event, at_s)
+            judge.take_log(log_bodies(group.servers, "g"))
 
+    assert judge.verdict().faults == []
     assert len(acknowledged) > 150, "sends succeed after the failover, too"

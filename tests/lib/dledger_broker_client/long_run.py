@@ -3,7 +3,8 @@
     PYTHONPATH=tests/lib python -m dledger_broker_client.long_run --messages 1000000 --kills 20
 
 Every acknowledged message must be delivered, at the offset and the position that its producer
-received; no offset is given to two messages, and no message is delivered twice. The last line
+received, and be in the log there, with its body; no offset is given to two messages, and no message
+is delivered twice. Consumers go on within 10 s of each kill, and mostly within 2 s. The last line
 reports the result; the exit code is 1 if anything is wrong.
 """
 
@@ -19,14 +20,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from bench.rocketmq_clients import log_bodies
 from dledger_broker_client.client import BrokerClient, number
-from dledger_broker_client.queue_clients import REFUSED, QueueConsumer, QueueProducer
+from dledger_broker_client.queue_clients import (
+    REFUSED,
+    QueueConsumer,
+    QueueProducer,
+    body_of,
+    key_of,
+)
+from dledger_formats.rocketmq import message_record
 from dledger_formats.rocketmq.codes import RequestCode
 from tools.groups.broker_group import BrokerGroup
 from tools.groups.waiting import wait_for
 
 TOPIC: Final = "flights"
 QUEUES: Final = 4
+MEDIAN_S_MAX: Final = 2.0
+GAP_S_MAX: Final = 10.0
 PAUSE_S: Final = 1.0
 """Time between the return of a killed member and the next kill."""
 logger = logging.getLogger(__name__)
@@ -47,6 +58,10 @@ class Verdict:
     an offset that was given out twice is one of these.
     """
     twice: int = 0
+    wrong_bodies: int = 0
+    """Messages that were delivered, or are in the log, with another body."""
+    not_in_log: int = 0
+    """Acknowledged messages that the log does not have at their position."""
     refused_but_delivered: int = 0
     moved: list[str] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
@@ -56,14 +71,18 @@ class Verdict:
     def is_good(self) -> bool:
         """Whether no promise was broken."""
         wrong = self.never_delivered + self.misplaced + self.twice + self.refused_but_delivered
-        return not (wrong or self.moved) and self.acknowledged > 0
+        wrong += self.wrong_bodies + self.not_in_log + len(self.moved)
+        gaps_s = self.gaps_s or [0.0]
+        goes_on = statistics.median(gaps_s) < MEDIAN_S_MAX and max(gaps_s) < GAP_S_MAX
+        return not wrong and goes_on and self.acknowledged > 0
 
     def __str__(self) -> str:
         gaps = sorted(self.gaps_s) or [0.0]
         return (
             f"acknowledged={self.acknowledged} refused={self.refused} unknown={self.unknown} "
             f"delivered={self.delivered} never_delivered={self.never_delivered} "
-            f"misplaced={self.misplaced} twice={self.twice} "
+            f"misplaced={self.misplaced} twice={self.twice} wrong_bodies={self.wrong_bodies} "
+            f"not_in_log={self.not_in_log} "
             f"refused_but_delivered={self.refused_but_delivered} moved={len(self.moved)} "
             f"kills={len(self.gaps_s)} gap_p50_s={statistics.median(gaps):.2f} "
             f"gap_max_s={gaps[-1]:.2f}"
@@ -153,17 +172,34 @@ class LongRun:
         for consumer in self.consumers:
             consumer.join()
 
+    def _log_positions(self, verdict: Verdict) -> list[dict[int, int]]:
+        """Return for each queue the position of each message in the log, by its number."""
+        positions: list[dict[int, int]] = [{} for _ in range(QUEUES)]
+        for body in log_bodies(self._group.servers, "g"):
+            record = message_record.decode(body)
+            if record.topic == TOPIC:
+                key, of_queue = key_of(record), positions[record.queue_id]
+                verdict.wrong_bodies += record.body != body_of(key)
+                verdict.twice += key in of_queue
+                of_queue[key] = record.physical_offset
+        return positions
+
     def _judged(self, verdict: Verdict) -> Verdict:
-        for producer, consumer in zip(self.producers, self.consumers, strict=True):
+        logged = self._log_positions(verdict)
+        for producer, consumer, of_queue in zip(
+            self.producers, self.consumers, logged, strict=True
+        ):
             fates, came = producer.fates, consumer.positions
             verdict.delivered += len(came)
             verdict.twice += consumer.twice
+            verdict.wrong_bodies += consumer.wrong
             verdict.moved += consumer.moved
             for key, position in enumerate(fates.positions):
                 if position >= 0:
                     verdict.acknowledged += 1
                     verdict.never_delivered += key not in came
                     verdict.misplaced += came.get(key, position) != position
+                    verdict.not_in_log += of_queue.get(key) != position
                 elif position == REFUSED:
                     verdict.refused += 1
                     verdict.refused_but_delivered += key in came

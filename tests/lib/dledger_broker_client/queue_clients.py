@@ -18,6 +18,7 @@ from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch, message_id
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.message_batch import BatchMessage
+from dledger_formats.rocketmq.message_record import MessageRecord
 
 BATCH: Final = 32
 BATCHES_IN_FLIGHT: Final = 4
@@ -28,6 +29,16 @@ RETRY_S: Final = 0.05
 UNKNOWN: Final = -1
 REFUSED: Final = -2
 _DIGITS: Final = 12
+
+
+def body_of(key: int) -> bytes:
+    """Return the body of the message with this number."""
+    return str(key).zfill(_DIGITS).encode().ljust(BODY_BYTES, b".")
+
+
+def key_of(record: MessageRecord) -> int:
+    """Return the number of a message."""
+    return int(record.body[:_DIGITS])
 
 
 class Fates:
@@ -99,10 +110,7 @@ class QueueProducer(QueueClient):
                 self._note(first, client.answer(opaque))
 
     def _begin(self, client: BrokerClient, first: int) -> int:
-        batch = [
-            BatchMessage(0, str(one).zfill(_DIGITS).encode().ljust(BODY_BYTES, b"."), b"")
-            for one in range(first, first + BATCH)
-        ]
+        batch = [BatchMessage(0, body_of(one), b"") for one in range(first, first + BATCH)]
         ext = send_ext(self._topic, e=str(self._queue_id), i="", m="true")
         return client.begin(RequestCode.SEND_BATCH_MESSAGE, ext, message_batch.encode(batch))
 
@@ -127,6 +135,8 @@ class QueueConsumer(QueueClient):
         """The queue offset of each received message, by its number."""
         self.twice = 0
         """Number of messages that were received at two offsets."""
+        self.wrong = 0
+        """Number of messages that were received with another body."""
         self.moved: list[str] = []
         """Answers that would have moved this consumer, or skipped a message."""
         self.next_offset = 0
@@ -151,7 +161,8 @@ class QueueConsumer(QueueClient):
         for record in messages(answer):
             if record.queue_offset != self.next_offset:
                 self.moved.append(f"offset {record.queue_offset}, where {self.next_offset} is next")
-            key = int(record.body[:_DIGITS])
+            key = key_of(record)
+            self.wrong += record.body != body_of(key)
             self.twice += key in self.positions
             self.positions[key] = record.physical_offset
             self.offsets[key] = record.queue_offset

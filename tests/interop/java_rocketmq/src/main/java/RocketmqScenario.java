@@ -15,6 +15,9 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.hook.SendMessageContext;
+import org.apache.rocketmq.client.hook.SendMessageHook;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -42,6 +45,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * more than `failing` times; `level` is the delay level of the next delivery.
  *
  * The body of message n is its key, "k" and n, padded with dots to the given number of bytes.
+ *
+ * A send ends with "sent" or "failed". Before that, each try of it that failed is a "tried" with the
+ * code of the answer, -1 without one.
  */
 public final class RocketmqScenario {
     private static final PrintStream EVENTS = System.out;
@@ -108,6 +114,7 @@ public final class RocketmqScenario {
         producer.setRetryTimesWhenSendAsyncFailed(number("retries", 2));
         producer.setSendMsgTimeout(number("timeout", 3000));
         producer.setInstanceName("scenario" + System.nanoTime());
+        producer.getDefaultMQProducerImpl().registerSendMessageHook(new FailedTries());
         producer.start();
         int first = number("first", 0);
         int end = first + number("count", 1);
@@ -123,6 +130,28 @@ public final class RocketmqScenario {
                 sendOneByOne(producer, first, end);
         }
         producer.shutdown();
+    }
+
+    private static final class FailedTries implements SendMessageHook {
+        @Override
+        public String hookName() {
+            return "failed tries";
+        }
+
+        @Override
+        public void sendMessageBefore(SendMessageContext context) {
+        }
+
+        @Override
+        public void sendMessageAfter(SendMessageContext context) {
+            Exception error = context.getException();
+            if (error != null) {
+                boolean isAnswer = error instanceof MQBrokerException;
+                print("tried", "key", context.getMessage().getKeys(),
+                    "code", isAnswer ? ((MQBrokerException) error).getResponseCode() : -1,
+                    "text", String.valueOf(error.getMessage()));
+            }
+        }
     }
 
     private static void sendOneByOne(DefaultMQProducer producer, int first, int end)
