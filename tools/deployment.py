@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -190,13 +191,22 @@ def client_command(namespace: str, group: str, verb: str, *arguments: str) -> li
 def read_log(
     kubernetes: Kubernetes, namespace: str, group: str, first: int, last: int, *options: str
 ) -> dict[int, str]:
-    """Return the bodies of entries `first` to `last` by index, without the leaders' no-ops.
+    """Return the bodies of entries `first` to `last` by index, without the leaders' no-ops, and
+    without those that are not text.
+    """
+    entries = read_entries(kubernetes, namespace, group, first, last, *options)
+    return {entry["index"]: entry["body"] for entry in entries if "body" in entry}
+
+
+def read_entries(
+    kubernetes: Kubernetes, namespace: str, group: str, first: int, last: int, *options: str
+) -> Iterator[dict[str, Any]]:
+    """Yield entries `first` to `last` as `dledger get` prints them.
 
     `kubectl exec` can lose the end of a command's output and still succeed (Kubernetes issue
     124571). Therefore the command is repeated from the entry after the last complete line, as long
     as it returns more lines.
     """
-    held: dict[int, str] = {}
     next_index = first
     while next_index <= last:
         span = (f"--first={next_index}", f"--last={last}", *options)
@@ -207,9 +217,7 @@ def read_log(
             raise CommandError(f"dledger get returned no entry {next_index} of group {group}")
         for entry in map(json.loads, lines):
             next_index = entry["index"] + 1
-            if "body" in entry:
-                held[entry["index"]] = entry["body"]
-    return held
+            yield entry
 
 
 def deploy(cluster_name: str) -> Deployment:

@@ -13,7 +13,7 @@ import yaml
 
 from dledger_e2e.deploying import ends_the_run, removed_on_error
 from dledger_e2e.group import Group
-from dledger_e2e.rocketmq import start_pod
+from dledger_e2e.rocketmq import CLIENT_VERSIONS, start_pod
 from tools import deployment
 from tools.deployment import CommandError, Deployment
 from tools.java_dledger import JavaMissingError
@@ -70,15 +70,18 @@ def group(make_group: Make, request: pytest.FixtureRequest) -> Group:
 
 
 @pytest.fixture
-def broker(make_group: Callable[..., Group]) -> Group:
-    """The group of the example, whose members serve, with a pod that has the Java client."""
+def broker(make_group: Callable[..., Group], request: pytest.FixtureRequest) -> Group:
+    """The group of the example, whose members serve, with a pod that has the Java client of the
+    version that the test asks for, or else of the usual one.
+    """
+    version = getattr(request, "param", CLIENT_VERSIONS[0])
     try:
-        find_client("5.3.3")
+        find_client(version)
     except JavaMissingError as error:
         pytest.skip(str(error))
     example = yaml.safe_load(BROKER_EXAMPLE.read_text())
     group = make_group(example["metadata"]["name"], **example["spec"])
-    start_pod(group)
+    start_pod(group, version)
     group.wait_until_ready()
     group.wait_for_condition("QuorumHealthy", "True", "AllMembersReady")
     group.wait_for_condition("Progressing", "False", "AsRequested")

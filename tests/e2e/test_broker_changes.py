@@ -6,7 +6,13 @@ import pytest
 
 from dledger_e2e.failovers import acting_operator, delete_operators
 from dledger_e2e.group import Group
-from dledger_e2e.java_load import NAME_SERVER, JavaLoad
+from dledger_e2e.java_load import (
+    FAILED_AT_A_KILL_MAX,
+    NAME_SERVER,
+    OWN_TIMEOUT_S,
+    PAUSE_S_MAX,
+    JavaLoad,
+)
 from dledger_e2e.rocketmq import NAMES_POD, POD, start_name_server
 from dledger_e2e.waiting import wait_for
 from tools.java_dledger import JavaMissingError
@@ -17,6 +23,8 @@ pytestmark = [
 ]
 
 CHANGED_S = 300.0
+SEND_TIMEOUT_S = 3.0
+"""The client's default; a send that meets a lost node takes this long to fail."""
 
 
 def wait_until_whole(broker: Group, members: int = 3) -> None:
@@ -56,13 +64,15 @@ def test_changes_of_size_cost_java_clients_no_send(
     with capsys.disabled():
         print(f"\n{load}")
     assert not load.failed
+    load.assert_pauses_are_short()
 
 
 def test_java_clients_go_on_when_operator_and_leader_die_together(
     broker: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    kills = rounds(1)
     with JavaLoad(broker, NAME_SERVER) as load:
-        for _ in range(rounds(1)):
+        for _ in range(kills):
             with load.during("kills of operator and leader"):
                 leader = broker.leader_pod()
                 delete_operators(broker, acting_operator(broker))
@@ -72,20 +82,23 @@ def test_java_clients_go_on_when_operator_and_leader_die_together(
 
     with capsys.disabled():
         print(f"\n{load}")
+    assert len(load.failed) <= FAILED_AT_A_KILL_MAX * kills
+    load.assert_pauses_are_short()
 
 
 def test_java_clients_go_on_when_the_leaders_node_is_lost(
     broker: Group, rounds: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A lost node closes no connections. A client that was connected to it waits for its own
-    time-out, so a send may fail; what was acknowledged is delivered all the same.
+    time-outs, so sends fail until then; what was acknowledged is delivered all the same.
     """
+    losses, pause_s_max = rounds(1), OWN_TIMEOUT_S + PAUSE_S_MAX
     local = broker.deployment.local
     if local is None:
         pytest.skip("a node can be cut off only on the local cluster")
     clients_node = broker.get("pod", POD)["spec"]["nodeName"]
     with JavaLoad(broker, NAME_SERVER) as load:
-        for _ in range(rounds(1)):
+        for _ in range(losses):
             while broker.pods()[leader := broker.leader_pod()]["spec"]["nodeName"] == clients_node:
                 broker.delete_pod(leader)  # the clients must survive
                 wait_until_whole(broker)
@@ -100,6 +113,8 @@ def test_java_clients_go_on_when_the_leaders_node_is_lost(
 
     with capsys.disabled():
         print(f"\n{load}")
+    assert len(load.failed) <= losses * pause_s_max / SEND_TIMEOUT_S
+    load.assert_pauses_are_short(pause_s_max, pause_s_max)
 
 
 def test_java_clients_find_the_group_at_a_name_server_that_dies_and_comes_back(
@@ -127,5 +142,7 @@ def test_java_clients_find_the_group_at_a_name_server_that_dies_and_comes_back(
 
     with capsys.disabled():
         print(f"\n{load}")
+    assert len(load.failed) <= 2 * FAILED_AT_A_KILL_MAX
+    load.assert_pauses_are_short()
     [server] = broker.status()["broker"]["nameServers"]
     assert server["registered"] == ["n0", "n1", "n2"]

@@ -1,14 +1,15 @@
 """A DLedgerGroup on the cluster, handled with kubectl as a user would."""
 
+import base64
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dledger_e2e.waiting import wait_for
 from dledger_formats.http.status import Manifest, NodeStatus
-from tools.deployment import CommandError, Deployment, client_command, read_log
+from tools.deployment import CommandError, Deployment, client_command, read_entries, read_log
 
 ROLE_LABEL = "dledger.io/role"
 READY_S = 120.0
@@ -229,6 +230,15 @@ class Group:
         """Read bodies by index with `dledger`, from the leader, even if its pod is not ready."""
         members = f"--servers={self.name}-nodes:40911"
         return read_log(self.deployment.kubernetes, self.namespace, self.name, first, last, members)
+
+    def bodies(self, first: int, last: int) -> Iterator[bytes]:
+        """Yield the bodies of entries with `dledger`, without the leaders' no-ops."""
+        kubernetes = self.deployment.kubernetes
+        for entry in read_entries(kubernetes, self.namespace, self.name, first, last):
+            if "body" in entry:
+                yield entry["body"].encode()
+            elif "bodyBase64" in entry:
+                yield base64.b64decode(entry["bodyBase64"])
 
     @property
     def _in_namespace(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from bench.rocketmq_judge import MessageJudge, Verdict, place_of
 from dledger_e2e.group import Group
 from dledger_e2e.rocketmq import Event, JavaClient
 
@@ -17,6 +18,17 @@ AROUND: Final = 200
 """Messages that are sent and delivered before and after each change."""
 GOES_ON_S: Final = 90.0
 """A client whose connection vanished waits for its own time-out of 30 s, perhaps twice."""
+MEDIAN_S_MAX: Final = 2.0
+"""The median of three or more pauses, in a failover as in a planned change."""
+PAUSE_S_MAX: Final = 10.0
+OWN_TIMEOUT_S: Final = 30.0
+"""After this time a client gives up a request whose connection vanished, and asks again."""
+FAILED_AT_A_KILL_MAX: Final = 2
+"""Further connections of a send may lead to the dead pod, until kube-proxy learns of its end. In
+one of nine kills, all three tries of one send are lost in this way.
+"""
+READ_AT_ONCE: Final = 20_000
+"""Entries of the log that one command reads."""
 
 
 class JavaLoad:
@@ -24,6 +36,7 @@ class JavaLoad:
 
     def __init__(self, group: Group, name_server: str, *, pause_ms: int = 2) -> None:
         """The producer waits `pause_ms` after each send."""
+        self._group = group
         self._producer = JavaClient(
             group, "send", name_server, topic=TOPIC, count=10_000_000, pause=pause_ms
         )
@@ -31,6 +44,7 @@ class JavaLoad:
         self._stack = contextlib.ExitStack()
         self.pauses_s: dict[str, list[tuple[float, float]]] = {}
         """By change, the longest time between two acknowledgments, and between two deliveries."""
+        self._verdict: Verdict | None = None
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._producer)
@@ -69,27 +83,47 @@ class JavaLoad:
         self._consumer.wait_for_more("received", count, GOES_ON_S)
 
     def assert_nothing_was_lost(self) -> None:
-        """Check that each acknowledged message is read at its place, and no place holds two."""
-        acknowledged = self._producer.of_kind("sent")
-        wanted = {event["key"] for event in acknowledged}
+        """Check that what was acknowledged is delivered and in the log, and nothing is there twice
+        but what the clients repeat themselves (`MessageJudge`).
+        """
+        judge, sends = MessageJudge(TOPIC), [*self._producer.events]
+        wanted = {(e["key"], place_of(e)) for _, e in sends if e["event"] == "sent"}
         self._consumer.wait_until(
-            lambda: wanted <= {event["key"] for event in self._consumer.of_kind("received")},
+            lambda: wanted <= {(e["key"], place_of(e)) for e in self._consumer.of_kind("received")},
             "every acknowledged message is delivered",
             timeout_s=60,
         )
-        received = self._consumer.of_kind("received")
-        assert {event["status"] for event in acknowledged} == {"SEND_OK"}
-        delivered = {_place(event): event["key"] for event in received}
-        assert all(delivered[_place(event)] == event["key"] for event in received)
-        assert all(delivered.get(_place(event)) == event["key"] for event in acknowledged)
-        assert len({_place(event) for event in acknowledged}) == len(acknowledged)
+        for at_s, event in (*sends, *self._consumer.events):
+            judge.take(event, at_s)
+        judge.take_log(self._log())  # last: it has more than was delivered when this began
+        self._verdict = judge.verdict()
+        assert not self._verdict.faults, self._verdict.faults[:10]
+
+    def assert_pauses_are_short(
+        self, send_s_max: float = PAUSE_S_MAX, delivery_s_max: float = PAUSE_S_MAX
+    ) -> None:
+        """Check each pause of each change, and the median of three or more."""
+        for change, pauses_s in self.pauses_s.items():
+            sends_s, deliveries_s = zip(*pauses_s, strict=True)
+            assert max(sends_s) < send_s_max, f"{change}: {_summary(change, pauses_s)}"
+            assert max(deliveries_s) < delivery_s_max, f"{change}: {_summary(change, pauses_s)}"
+            if len(pauses_s) >= 3:
+                medians_s = statistics.median(sends_s), statistics.median(deliveries_s)
+                assert max(medians_s) < MEDIAN_S_MAX, f"{change}: {_summary(change, pauses_s)}"
+
+    def _log(self) -> Iterator[bytes]:
+        """Yield the body of each entry that is committed now."""
+        group = self._group
+        group.start_client()
+        status = group.node_status(group.leader_pod())
+        assert status is not None
+        for first in range(status.ledger_begin_index, status.committed_index + 1, READ_AT_ONCE):
+            last = min(first + READ_AT_ONCE - 1, status.committed_index)
+            yield from group.bodies(first, last)
 
     def __str__(self) -> str:
-        received = self._consumer.of_kind("received")
-        again = len(received) - len({event["key"] for event in received})
-        sent, failed = self._producer.count("sent"), len(self.failed)
         lines = [
-            f"{sent} sends acknowledged, {failed} failed, {again} delivered twice",
+            f"{len(self.failed)} sends failed; {self._verdict}",
             *(_summary(change, pauses) for change, pauses in self.pauses_s.items()),
             *(f"failed: {event}" for event in self.failed[:20]),
         ]
@@ -103,7 +137,3 @@ def _summary(change: str, pauses: Sequence[tuple[float, float]]) -> str:
         for what, each in (("pauses of sends", sends_s), ("of deliveries", deliveries_s))
     ]
     return f"{change}, {len(pauses)} times: {'; '.join(told)}"
-
-
-def _place(event: Event) -> tuple[int, int]:
-    return event["queue"], event["offset"]

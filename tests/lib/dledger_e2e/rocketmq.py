@@ -20,7 +20,8 @@ from tools.java_rocketmq import find_client, find_name_server
 
 POD: Final = "rocketmq"
 FOLDER: Final = "/client"
-CLIENT_VERSION: Final = "5.3.3"
+CLIENT_VERSIONS: Final = ("5.3.3", "4.9.8")
+"""The versions of the client; the first one is the usual one."""
 NAMES_POD: Final = "names"
 """The name server's pod, and the Service that leads to it."""
 NAMES_VERSION: Final = "5.3.3"
@@ -29,9 +30,9 @@ NAMES_PORT: Final = 9876
 Event = dict[str, Any]
 
 
-def start_pod(group: Group) -> None:
-    """Run a pod with the client. Raises JavaMissingError if the client is not built here."""
-    _start_pod(group, POD, find_client(CLIENT_VERSION))
+def start_pod(group: Group, version: str) -> None:
+    """Run a pod with a client. Raises JavaMissingError if the client is not built here."""
+    _start_pod(group, POD, find_client(version))
 
 
 def start_name_server(group: Group) -> str:
