@@ -143,6 +143,19 @@ def test_a_share_keeps_whole_files_of_each_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", ["642dab44", "first", "second"])
+def test_a_file_that_is_marked_so_is_in_every_share(tmp_path: Path, sample: str) -> None:
+    (tmp_path / "test_marked.py").write_text(
+        "import pytest\npytestmark = pytest.mark.in_every_sample\n"
+        "@pytest.mark.sampled(1)\n@pytest.mark.parametrize('seed', range(9))\n"
+        "def test_of_it(seed):\n    pass\n"
+    )
+
+    printed = run(tmp_path, f"--sample={sample}", "--share=0.1", copies=9)
+
+    assert printed.count("::test_of_it") == 1
+
+
+@pytest.mark.parametrize("sample", ["642dab44", "first", "second"])
 def test_a_set_of_several_files_is_never_empty_in_a_share(tmp_path: Path, sample: str) -> None:
     printed = run(tmp_path, f"--sample={sample}", "--share=0.2", copies=15)
 

@@ -7,7 +7,8 @@ value of `java`, and cases without that parameter. `among` names a set that seve
 
 `--share=0.5` keeps half of the files in each sample, each as a whole, because the tests of a file
 share what they set up, such as a group of members. A set that several files share is sampled in the
-files that are kept, so no set is empty as long as one of its files is kept.
+files that are kept, so no set is empty as long as one of its files is kept. Files with the marker
+`in_every_sample` are always kept.
 """
 
 from collections import defaultdict
@@ -70,9 +71,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _in_other_files(sample: str, share: float, items: list[pytest.Item]) -> set[pytest.Item]:
     """Return the tests in files that a share leaves out."""
-    files = {item.nodeid.partition("::")[0] for item in items}
+    files = {_file_of(item) for item in items}
     kept = within(sample, "files", files, share)
-    return {item for item in items if item.nodeid.partition("::")[0] not in kept}
+    kept |= {_file_of(item) for item in items if item.get_closest_marker("in_every_sample")}
+    return {item for item in items if _file_of(item) not in kept}
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_terminal_summary(
