@@ -8,8 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger_broker.door.calls.call import Call
+from dledger_broker.door.reading.held_pulls import HeldPulls
 from dledger_broker.door.reading.proofs import Proofs
 from dledger_broker.door.reading.pulls import Pulls
 from dledger_broker.errors import QueueFilesError
@@ -130,8 +133,11 @@ async def test_a_pull_is_answered_in_words_whatever_cannot_be_read(
 async def test_pulls_whose_time_ends_at_once_are_answered_a_part_at_a_time(
     holding: Holding,
 ) -> None:
-    for pull in holding.pulls._held:
+    held = holding.pulls._held
+    for pull in list(held):
+        held.release(pull)
         pull.deadline_s = 0.0
+        assert held.add(pull)
     left = [COUNT]
     holding.pulls.expire()
     holding.pulls.expire()  # a tick that comes before all are answered adds nothing
@@ -180,3 +186,58 @@ async def test_a_pull_that_comes_while_a_member_closes_is_answered_at_once(
     assert holding.line.answers[PER_TURN].opaque == COUNT
     assert holding.line.answers[PER_TURN].code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert not holding.pulls.held_count
+
+
+class TimedPull:
+    """A pull that counts how often somebody looks at the end of its time."""
+
+    looks = 0
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self.queue, self.call = QUEUE, SimpleNamespace(line=self)
+
+    @property
+    def deadline_s(self) -> float:
+        TimedPull.looks += 1
+        return self._deadline_s
+
+
+def test_the_pulls_whose_time_is_not_over_are_not_looked_at() -> None:
+    """A look at 20,000 of them took half a ms, up to twenty times a second."""
+    held = HeldPulls()
+    pulls: list[Any] = [TimedPull(100.0 + number / 100) for number in range(2000)]
+    for pull in pulls:
+        held.add(pull)
+    TimedPull.looks = 0
+    expired = list(held.expired(101.005))
+
+    assert expired == pulls[:101]
+    assert TimedPull.looks <= 25, "those of the quarter of a second that has just begun"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=50),
+    st.lists(st.floats(0, 21), max_size=5),
+)
+def test_each_pull_expires_when_its_time_is_over(
+    ends: list[tuple[float, bool]], looks: list[float]
+) -> None:
+    held = HeldPulls()
+    pulls: list[Any] = [TimedPull(end_s) for end_s, _ in ends]
+    for pull in pulls:
+        assert held.add(pull)
+    for pull, (_, is_released) in zip(pulls, ends, strict=True):
+        if is_released:
+            held.release(pull)
+    left = [pull for pull, (_, is_released) in zip(pulls, ends, strict=True) if not is_released]
+    for now_s in sorted(looks):
+        expired: list[Any] = list(held.expired(now_s))
+        assert set(expired) == {pull for pull in left if pull.deadline_s <= now_s}
+        for pull in expired:
+            held.release(pull)
+            left.remove(pull)
+    for pull in left:
+        held.release(pull)
+    assert not held.count
+    assert held._by_end == held._by_line == held._by_queue == {}

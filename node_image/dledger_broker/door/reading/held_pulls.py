@@ -10,6 +10,8 @@ from dledger_broker.queues.builder import QueueId
 
 HELD_MAX: Final = 20_000
 HELD_OF_CLIENT_MAX: Final = 4096
+_TOGETHER_S: Final = 0.25
+"""Pulls whose time ends in the same quarter of a second are looked at together."""
 
 
 class HeldPulls:
@@ -23,6 +25,8 @@ class HeldPulls:
         """The pulls that wait for a leader."""
         self._by_queue: dict[QueueId, dict[Pull, None]] = {}
         self._by_line: dict[object, dict[Pull, None]] = {}
+        self._by_end: dict[int, dict[Pull, None]] = {}
+        """By when their time ends, in quarters of a second."""
         self._being_read: dict[QueueId, dict[Pull, None]] = {}
         """The pulls for which a thread reads."""
 
@@ -44,6 +48,7 @@ class HeldPulls:
         of_line[pull] = None
         self._by_line[pull.call.line] = of_line
         self._by_queue.setdefault(pull.queue, {})[pull] = None
+        self._by_end.setdefault(_end_of(pull.deadline_s), {})[pull] = None
         if needs_leader:
             self._leaderless[pull] = None
         return True
@@ -54,7 +59,11 @@ class HeldPulls:
         self.woken.pop(pull, None)
         self._leaderless.pop(pull, None)
         table: dict[object, dict[Pull, None]]
-        for table, key in ((self._by_queue, pull.queue), (self._by_line, pull.call.line)):  # type: ignore[assignment]
+        for table, key in (  # type: ignore[assignment]
+            (self._by_queue, pull.queue),
+            (self._by_line, pull.call.line),
+            (self._by_end, _end_of(pull.deadline_s)),
+        ):
             del table[key][pull]
             if not table[key]:
                 del table[key]
@@ -85,7 +94,12 @@ class HeldPulls:
 
     def expired(self, now_s: float) -> Iterator[Pull]:
         """Return the pulls that were held long enough."""
-        return (pull for pull in self if pull.deadline_s <= now_s)
+        now = _end_of(now_s)
+        for end, pulls in self._by_end.items():
+            if end < now:
+                yield from pulls
+            elif end == now:
+                yield from (pull for pull in pulls if pull.deadline_s <= now_s)
 
     def of_line(self, line: object) -> list[Pull]:
         """Return the pulls of a connection."""
@@ -96,3 +110,7 @@ class HeldPulls:
         for line, pulls in self._by_line.items():
             if any(pull.call.arrived_s <= until_s for pull in pulls):
                 yield line
+
+
+def _end_of(deadline_s: float) -> int:
+    return int(deadline_s / _TOGETHER_S)
