@@ -29,7 +29,7 @@ SENDS: Final = 10_000_000
 """More than any run sends: the producer is killed at the end."""
 PAUSE_MS: Final = 10
 STEADY_SENDS: Final = 100
-"""So many sends are acknowledged and delivered while the clients are steady."""
+"""Sends that steady clients complete before each kill."""
 GOES_ON_S: Final = 90.0
 """A client that needs longer ends the run: its own time-outs are shorter."""
 POLL_MS: Final = 30_000
