@@ -21,6 +21,7 @@ from dledger_operator.behaviours.children.policies import (
     needed,
 )
 from dledger_operator.behaviours.founding.founding import (
+    FoundingRecords,
     blank_ordinals,
     find_shape,
 )
@@ -141,8 +142,7 @@ async def reconcile(
     if problem := _obstacle(found.values(), group):
         return ReconcileResult(generation=generation, group=group, problem=problem)
     claims = await api.volume_claims(group.namespace, group.name)
-    status = body.get("status") or {}
-    records = await read_founding_records(api, group, status, claims)
+    records = await read_founding_records(api, group, body.get("status") or {}, claims)
     shape = await in_the_way(api, group, records, led=led) or find_shape(
         group, records, led=led, voters=voters, blank=blank_ordinals(claims, blank)
     )
@@ -157,8 +157,32 @@ async def reconcile(
     (growth,) = await asyncio.gather(
         grow_claims(api, group, of_members(claims, group, shape), use, now), return_exceptions=True
     )
+    existing = _existing(body, group, shape, found, records, now)
+    applied = await _apply_children(api, group, shape, existing)
+    await drop_policies(api, group, found.values())
+    refused = await own_claims(api, group, claims, shape)
+    if isinstance(growth, BaseException):
+        raise growth
+    stalled = growth if growth and growth.reason == reasons.STALLED else None
+    if not (existing.held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
+        wanted = children.revision(group, shape)
+        await recreate_if_outgrown(api, group, records, wanted, claims)
+    return replace(
+        applied, generation=generation, group=group, warning=refused or stalled, growth=growth
+    )
+
+
+def _existing(
+    body: Mapping[str, Any],
+    group: Group,
+    shape: Shape,
+    found: Mapping[tuple[str, str], ChildView],
+    records: FoundingRecords,
+    now: datetime,
+) -> Existing:
+    """Return what exists of a group, with the revision that must wait."""
     spec = applied_spec(body)
-    in_force = records.stateful_set or HeldTemplate.from_status(status)
+    in_force = records.stateful_set or HeldTemplate.from_status(body.get("status") or {})
     held = find_held(
         group,
         children.revision(group, shape),
@@ -168,19 +192,7 @@ async def reconcile(
         approved=approved_revision(body),
         now=now,
     )
-    existing = Existing(found=found, records=records, spec=spec, held=held, in_force=in_force)
-    applied = await _apply_children(api, group, shape, existing)
-    await drop_policies(api, group, found.values())
-    refused = await own_claims(api, group, claims, shape)
-    if isinstance(growth, BaseException):
-        raise growth
-    stalled = growth if growth and growth.reason == reasons.STALLED else None
-    if not (held or applied.problem or stalled) and shape.state is GroupState.EXISTING:
-        wanted = children.revision(group, shape)
-        await recreate_if_outgrown(api, group, records, wanted, claims)
-    return replace(
-        applied, generation=generation, group=group, warning=refused or stalled, growth=growth
-    )
+    return Existing(found=found, records=records, spec=spec, held=held, in_force=in_force)
 
 
 async def _wanted_while_paused(
