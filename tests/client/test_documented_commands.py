@@ -39,7 +39,7 @@ OURS = {
 """What kubectl calls this project's resources."""
 STAGES = set(re.findall(r" AS ([a-z-]+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
 CHART = yaml.safe_load((ROOT / "helm/dledger-operator/Chart.yaml").read_text())
-BUILTIN = {"job", "pods", "lease", "secret", "statefulset"}
+BUILTIN = {"job", "pods", "lease", "secret", "statefulset", "events"}
 CONDITIONS = {COMPLETE} | {
     text
     for path in Path(str(conditions.__file__)).parent.glob("*.py")
