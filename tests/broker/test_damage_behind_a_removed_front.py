@@ -16,6 +16,8 @@ pytestmark = pytest.mark.group
 
 BATCH = 100
 RETENTION_BYTES = 1 << 17
+KEPT_MAX = 600
+"""More messages than the log keeps in the end: 450 fill its limit and another segment."""
 HELD = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
 """A pull that may be held; it brings its own subscription."""
 LEFT_WHOLE = 5
@@ -27,7 +29,9 @@ def body_of(offset: int) -> bytes:
 
 
 def fill_until_removed(group: BrokerGroup) -> int:
-    """Send messages until the only member has removed some; return the next offset."""
+    """Send messages until the only member has removed what it does not keep; return the next
+    offset.
+    """
     count = 0
     with BrokerClient(group.broker_addresses["n0"]) as client:
 
@@ -44,6 +48,12 @@ def fill_until_removed(group: BrokerGroup) -> int:
             return False
 
         wait_for(has_removed, "the member has removed messages")
+
+        def keeps_few() -> bool:
+            status = group.status("n0")
+            return status.ledger_end_index - status.ledger_begin_index < KEPT_MAX
+
+        wait_for(keeps_few, "the member has removed all that it does not keep")
         client.wait_until_visible("t", count)
     return count
 

@@ -40,7 +40,7 @@ def fill(client: BrokerClient) -> None:
         ext = {"consumerGroup": f"g{reader}", "topic": "made", "queueId": "0"}
         answer = client.ask(Code.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": str(7 + reader)})
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-    answer = client.ask(Code.SEND_MESSAGE_V2, send_ext("made", i="DELAY\x011\x02"), b"delayed")
+    answer = client.ask(Code.SEND_MESSAGE_V2, send_ext("made", i="DELAY\x015\x02"), b"delayed")
     assert answer.code == ResponseCode.SUCCESS
     client.wait_until_visible("made", MESSAGES)
 
