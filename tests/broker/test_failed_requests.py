@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
@@ -37,6 +36,7 @@ from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import pull_ext, send_ext
 from dledger_broker_client.proposing_leaders import HOST, ProposingLeader, message_draft
+from dledger_broker_client.proven_member import ProvenMember
 from dledger_formats.json_objects import FormatError
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq import message_batch
@@ -71,16 +71,6 @@ REQUESTS = {
 }
 
 
-class Member:
-    """A leader that a quorum confirms at once."""
-
-    leader_id = "n0"
-    readable_index = applied_index = 5
-
-    def prove(self, done: Callable[[bool], object]) -> None:
-        done(True)
-
-
 def serve(call: Call, threads: ThreadPoolExecutor, error: Exception) -> None:
     """Serve a request with a reader that raises."""
 
@@ -98,7 +88,7 @@ def serve(call: Call, threads: ThreadPoolExecutor, error: Exception) -> None:
     kept = SimpleNamespace(kept_offset=fail, min_offset=fail)
     reader: Any = SimpleNamespace(kept=kept, at=fail, raw_at=fail)
     nothing: Any = None
-    proofs = Proofs(Member())
+    proofs = Proofs(ProvenMember())
     offsets = QueueOffsets(owner, feed, reader, proofs, threads, young_bytes=900)
     match RequestCode(call.command.code):
         case Code.GET_MIN_OFFSET:
@@ -114,7 +104,7 @@ def serve(call: Call, threads: ThreadPoolExecutor, error: Exception) -> None:
         case Code.CONSUMER_SEND_MSG_BACK:
             Returns(nothing, owner, reader, nothing, threads, lambda: bytes(8)).take(call)
         case Code.PULL_MESSAGE:
-            pulls = Pulls(owner, nothing, feed, reader, threads, Member(), proofs, fail)
+            pulls = Pulls(owner, nothing, feed, reader, threads, ProvenMember(), proofs, fail)
             pulls._requests.check_queue = print  # type: ignore[assignment,method-assign]
             pulls.pull(call)
         case _:
@@ -208,7 +198,7 @@ async def test_a_pull_that_the_event_loop_reads_is_answered_whatever_that_raises
     turns = ReadTurns(asyncio.get_running_loop().call_soon)
     nothing: Any = None
     pulls = Pulls(
-        owner, nothing, nothing, reader, nothing, Member(), Proofs(Member()), fail,
+        owner, nothing, nothing, reader, nothing, ProvenMember(), Proofs(ProvenMember()), fail,
         LoopReads(reader, turns),
     )  # fmt: skip
 
@@ -236,8 +226,8 @@ async def test_a_pull_that_goes_on_to_the_leader_is_answered_by_it_alone() -> No
     went_on = asyncio.Event()
     line.go_on = went_on.set  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as threads:
-        proofs = Proofs(Member())
-        pulls = Pulls(owner, nothing, feed, reader, threads, Member(), proofs, pass_on)
+        proofs = Proofs(ProvenMember())
+        pulls = Pulls(owner, nothing, feed, reader, threads, ProvenMember(), proofs, pass_on)
         pulls.pull(new_call(line, Code.PULL_MESSAGE, pull_ext("t", 0)))
         async with asyncio.timeout(10):
             await went_on.wait()
@@ -253,7 +243,7 @@ async def test_a_look_up_that_raises_once_it_is_proved_is_answered() -> None:
     tables = SimpleNamespace(topics=SimpleNamespace(has_queue=fail))
     owner: Any = SimpleNamespace(state=SimpleNamespace(tables=tables))
     nothing: Any = None
-    offsets = QueueOffsets(owner, nothing, nothing, Proofs(Member()), nothing, young_bytes=0)
+    offsets = QueueOffsets(owner, nothing, nothing, Proofs(ProvenMember()), nothing, young_bytes=0)
 
     offsets.max_offset(new_call(line, Code.GET_MAX_OFFSET, QUEUE))
     async with asyncio.timeout(10):

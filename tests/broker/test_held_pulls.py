@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import pull_ext
+from dledger_broker_client.proven_member import ProvenMember
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.state_records import TopicSet
@@ -33,16 +34,6 @@ from dledger_node.slices import PER_TURN
 QUEUE = QueueId("t", 0)
 COUNT = 5 * PER_TURN
 CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
-
-
-class Member:
-    """A leader that a quorum confirms at once."""
-
-    leader_id = "n0"
-    readable_index = applied_index = 5
-
-    def prove(self, done: Callable[[bool], object]) -> None:
-        done(True)
 
 
 class Holding:
@@ -56,7 +47,7 @@ class Holding:
         feed: Any = SimpleNamespace(has_all=True, built_index=5, rebuilds=0)
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
         reader: Any = SimpleNamespace(kept=SimpleNamespace(min_offset=self.refuse))
-        member, self.line = Member(), AnswerKeeper()
+        member, self.line = ProvenMember(), AnswerKeeper()
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
         for opaque in range(COUNT):
             self.ask(opaque)

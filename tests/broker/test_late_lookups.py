@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -16,19 +15,11 @@ from dledger_broker.door.reading.queue_offsets import LOOK_UP_S, QueueOffsets, y
 from dledger_broker.metrics import BrokerCounters
 from dledger_broker.queues.errors import NotBuiltError
 from dledger_broker_client.answer_keeper import AnswerKeeper
+from dledger_broker_client.proven_member import ProvenMember
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 
 LEFT_S = 0.2
-
-
-class Member:
-    """A leader that a quorum confirms at once."""
-
-    readable_index = applied_index = 5
-
-    def prove(self, done: Callable[[bool], object]) -> None:
-        done(True)
 
 
 @pytest.mark.parametrize("is_read_slowly", [True, False])
@@ -52,7 +43,7 @@ async def test_a_look_up_ends_in_time_counted_from_its_arrival(is_read_slowly: b
     door: Any = SimpleNamespace(counters=BrokerCounters())
     now_s = asyncio.get_running_loop().time
     with ThreadPoolExecutor(1) as threads:
-        offsets = QueueOffsets(owner, feed, reader, Proofs(Member()), threads, 0)
+        offsets = QueueOffsets(owner, feed, reader, Proofs(ProvenMember()), threads, 0)
         request = RemotingCommand(
             code=int(RequestCode.GET_MIN_OFFSET),
             opaque=1,
@@ -91,7 +82,7 @@ async def test_a_queue_is_young_while_its_first_message_lies_near_the_end_of_the
     line: Any = AnswerKeeper()
     door: Any = SimpleNamespace(counters=BrokerCounters())
     with ThreadPoolExecutor(1) as threads:
-        proofs = Proofs(Member())
+        proofs = Proofs(ProvenMember())
         queues = QueueOffsets(owner, feed, reader, proofs, threads, young_bytes=900)
         request = RemotingCommand(
             code=int(RequestCode.QUERY_CONSUMER_OFFSET),

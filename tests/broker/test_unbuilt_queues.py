@@ -25,6 +25,7 @@ from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import number, pull_ext
+from dledger_broker_client.proven_member import ProvenMember
 from dledger_formats.log import disk
 from dledger_formats.log.disk import EntryHeader
 from dledger_formats.protocol.frames import RemotingCommand
@@ -77,16 +78,6 @@ def state() -> BrokerState:
     changes.make(state.tables, TopicSet(config=CONFIG), 0, 1)
     state.tables.topics.by_name["t"].next_offsets[0] = END
     return state
-
-
-class ProvenMember:
-    """A leader that a quorum confirms at once."""
-
-    leader_id = "n0"
-    readable_index = applied_index = 5
-
-    def prove(self, done: Callable[[bool], object]) -> None:
-        done(True)
 
 
 def pass_on(_: Call) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from dledger_broker.state import changes
 from dledger_broker.state.broker_state import BrokerState
 from dledger_broker_client.answer_keeper import AnswerKeeper
 from dledger_broker_client.client import pull_ext
+from dledger_broker_client.proven_member import ProvenMember
 from dledger_formats.protocol.frames import RemotingCommand
 from dledger_formats.rocketmq.codes import RequestCode, ResponseCode
 from dledger_formats.rocketmq.state_records import TopicSet
@@ -28,16 +29,6 @@ from dledger_wire.listener import until
 
 QUEUE = QueueId("t", 0)
 CONFIG = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=1, perm=6)
-
-
-class Member:
-    """A leader that a quorum confirms at once."""
-
-    leader_id = "n0"
-    readable_index = applied_index = 5
-
-    def prove(self, done: Callable[[bool], object]) -> None:
-        done(True)
 
 
 class Feed:
@@ -70,7 +61,7 @@ class Reading:
         clients: Any = SimpleNamespace(is_broadcasting=lambda *_: False)
         kept = SimpleNamespace(min_offset=lambda *_, **__: 0)
         reader: Any = SimpleNamespace(kept=kept, pull=self._pull)
-        self.feed, self.line, member = Feed(), AnswerKeeper(), Member()
+        self.feed, self.line, member = Feed(), AnswerKeeper(), ProvenMember()
         feed: Any = self.feed
         self.pulls = Pulls(owner, clients, feed, reader, threads, member, Proofs(member), print)
 
