@@ -18,6 +18,7 @@ from dledger_operator import names
 from dledger_operator.behaviours.members.observed_members import MemberJudge, MemberReads
 from dledger_operator.behaviours.members.scale import Scaler
 from dledger_operator.behaviours.members.scale_steps import next_step
+from dledger_operator.behaviours.replacement.replacement import ReplaceWorker
 from dledger_operator.behaviours.report.event_recorder import EventNote
 from dledger_operator.behaviours.steps import SetPods, Wait
 from dledger_operator.clients.errors import ConflictError, MemberSilentError
@@ -235,6 +236,16 @@ def sleepy(hibernate: bool) -> dict[str, Any]:
     return group_body({"hibernate": hibernate})
 
 
+async def after_the_removal(world: ReplaceWorld) -> ReplaceWorker:
+    """Lose the volume of n2, and return the worker of a replacement that has deleted its claim."""
+    world.members["n2"].lose()
+    world.objects["renew-uid"] = replace_body()
+    worker = world.worker("renew-uid")
+    while not world.deleted:
+        await worker._run_once()
+    return worker
+
+
 async def would_hibernate(world: ReplaceWorld) -> bool:
     """Return whether scaling would remove all pods now."""
     answers = {}
@@ -248,11 +259,7 @@ async def would_hibernate(world: ReplaceWorld) -> bool:
 async def test_a_replacement_that_has_removed_a_volume_ends_before_the_group_hibernates() -> None:
     """Hibernation waits for the member whose volume is gone, so the replacement must not wait."""
     world = ReplaceWorld.of(3)
-    world.members["n2"].lose()
-    world.objects["renew-uid"] = replace_body()
-    worker = world.worker("renew-uid")
-    while not world.deleted:
-        await worker._run_once()
+    worker = await after_the_removal(world)
     world.group = sleepy(hibernate=True)
 
     for _ in range(TURNS_MAX):
@@ -269,11 +276,7 @@ async def test_a_replacement_that_has_removed_a_volume_ends_before_the_group_hib
 async def test_a_replacement_in_a_group_that_has_fallen_asleep_waits_until_it_wakes() -> None:
     """The member has come back for a moment, so that all voters were ready."""
     world = ReplaceWorld.of(3)
-    world.members["n2"].lose()
-    world.objects["renew-uid"] = replace_body()
-    worker = world.worker("renew-uid")
-    while not world.deleted:
-        await worker._run_once()
+    worker = await after_the_removal(world)
     world.group, world.asleep = sleepy(hibernate=True), True
     world.pass_time(1)
     await worker._run_once()
