@@ -60,6 +60,26 @@ async def test_the_long_poll_sends_the_token_of_the_last_answer() -> None:
     assert queries == [{}, {"since": "7:n1", "wait": "30s"}]
 
 
+async def test_a_member_without_a_place_for_a_long_poll_is_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_http, "REFUSED_WAIT_S", 0.0)
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.query:
+            return web.Response(status=503, headers={"Retry-After": "1"})
+        return web.Response(body=leader_view("n0", 8, "n2").to_json())
+
+    async with answering(answer) as client:
+        assert (await client.leader("127.0.0.1", "7:n1")).token == "8:n2"
+
+
+async def test_a_member_that_answers_probes_only_is_silent() -> None:
+    async with answering(body(b"", status=503)) as client:
+        with pytest.raises(MemberSilentError, match="status 503"):
+            await client.leader("127.0.0.1", "7:n1")
+
+
 @pytest.mark.parametrize(
     "handler",
     [

@@ -1,7 +1,6 @@
 """The page of small files and snapshots, which auditors read."""
 
 import asyncio
-import contextlib
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import BinaryIO
 
 import aiohttp
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
@@ -172,7 +170,7 @@ async def test_a_removed_file_is_not_held_for_ever(
 async def test_more_files_than_may_be_open_are_refused_until_one_is_sent(
     folder: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(file_answers, bound, 1)
+    monkeypatch.setattr(pages, bound, 1)
     member = Slow(folder)
     app = pages.application(member, CollectorRegistry())
     async with TestClient(TestServer(app)) as client:
@@ -180,24 +178,15 @@ async def test_more_files_than_may_be_open_are_refused_until_one_is_sent(
         await asyncio.to_thread(member.opens.wait)
         async with client.get("/files/checkpoint") as refused:
             assert refused.status == 503
-            assert "1 files are being sent, 1 of them to 127.0.0.1" in await refused.text()
+            assert (
+                "1 requests for files are answered, 1 of them from 127.0.0.1"
+                in await refused.text()
+            )
         member.may_open.set()
         async with await first as sent:
             assert await sent.read() == b"currterm" + CONTENT
         async with client.get("/files/checkpoint") as later:
             assert later.status == 200
-
-
-def test_one_address_gets_a_part_of_the_places() -> None:
-    places = file_answers.Places()
-    with contextlib.ExitStack() as taken:
-        for _ in range(file_answers.FILES_PER_ADDRESS_MAX):
-            taken.enter_context(places.take("198.18.0.1"))
-
-        with pytest.raises(web.HTTPServiceUnavailable), places.take("198.18.0.1"):
-            pass
-        with places.take("198.18.0.2"):
-            pass
 
 
 def test_an_open_file_stays_readable_when_it_is_replaced(folder: Path) -> None:

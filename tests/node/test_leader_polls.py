@@ -150,7 +150,7 @@ async def test_the_waits_that_one_change_ends_are_answered_over_many_turns() -> 
     path = f"/leader?since={token}&wait=60s"
     waits = [
         asyncio.ensure_future(pages.leader_page(make_mocked_request("GET", path, app=app)))
-        for _ in range(100)
+        for _ in range(pages.WAITERS_PER_ADDRESS_MAX)
     ]
     await asyncio.sleep(0)
     source.asked.clear()

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from dledger_formats.admin_tokens import FILE_BYTES_MAX, AdminTokens, TokensError
 from dledger_formats.log import disk
 from dledger_node.errors import NotYetCommittedError
-from dledger_node.http.pages import KNOWN_HEADERS_MAX, RETRY_AFTER, STORED_BYTES_MAX
+from dledger_node.http.pages import KNOWN_HEADERS_MAX, STORED_BYTES_MAX
+from dledger_node.http.places import RETRY_AFTER
 from dledger_node.store.log.damaged_ranges import HEADERS_MAX
 from dledger_node.store.log.served_segments import stored_bytes
 

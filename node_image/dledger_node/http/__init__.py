@@ -11,6 +11,7 @@ get their data from a `pages.Source`; nothing here changes the state of the node
     auditors  requests for the log and the state, which need a token
     byte_ranges, file_answers  answers with a range of a segment, or with a file
     connection_limits  limits on HTTP connections
+    places   limits on requests that take long: waits for another leader, and files
     request_turns  how many requests a turn of the event loop handles
     deputy   answers probes while the event loop waits for the disk
 """

@@ -6,12 +6,10 @@ removed file takes up space on the volume while it is open, so such an answer en
 """
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import BinaryIO, Final
 
 from aiohttp import web
@@ -20,36 +18,8 @@ from dledger_formats.http.status import DAMAGE_HEADER
 from dledger_node import passing_reads
 from dledger_node.http import byte_ranges
 
-FILES_MAX: Final = 32
-"""Files that all auditors together may have open."""
-FILES_PER_ADDRESS_MAX: Final = 16
-"""Files that one address may have open, so that one stalled reader does not keep others out."""
 REMOVED_S_MAX: Final = 60.0
 """Time for which a file is still sent after the member has removed it."""
-
-
-class Places:
-    """Bounds how many files are open, in all and for each address."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    @contextlib.contextmanager
-    def take(self, address: str) -> Iterator[None]:
-        """Take a place while the block runs. Raises HTTPServiceUnavailable."""
-        if self._taken.total() >= FILES_MAX or self._taken[address] >= FILES_PER_ADDRESS_MAX:
-            raise web.HTTPServiceUnavailable(
-                text=f"{self._taken.total()} files are being sent, {self._taken[address]} of them "
-                f"to {address}; ask again later\n",
-                headers={"Retry-After": "1"},
-            )
-        self._taken[address] += 1
-        try:
-            yield
-        finally:
-            self._taken[address] -= 1
-            if not self._taken[address]:
-                del self._taken[address]
 
 
 async def send_file(

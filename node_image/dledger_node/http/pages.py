@@ -37,24 +37,26 @@ from dledger_formats.log.disk import ENTRY_HEADER_SIZE
 from dledger_node.errors import NotYetCommittedError, StoreError
 from dledger_node.http import byte_ranges, file_answers
 from dledger_node.http.auditors import Auditors
+from dledger_node.http.places import LATER, Places
 from dledger_node.http.request_turns import TURNS, RequestTurns
 
 WAIT_S_MAX: Final = 60.0
 WAITERS_MAX: Final = 256
+WAITERS_PER_ADDRESS_MAX: Final = 64
+"""An operator waits once, so that this is enough even for many behind one gateway."""
+FILES_MAX: Final = 32
+FILES_PER_ADDRESS_MAX: Final = 16
 STORED_BYTES_MAX: Final = 1 << 20
 KNOWN_HEADERS_MAX: Final = 16
 """Maximum number of headers in a request for stored bytes."""
-RETRY_AFTER: Final = "Retry-After"
-"""Sent with 404 if this member does not know yet that the bytes are committed."""
-_LATER: Final = {RETRY_AFTER: "1"}
 HEAD_BYTES_MAX: Final = 8 * 1024
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 SOURCE: Final[web.AppKey["Source"]] = web.AppKey("source")
 METRICS: Final[web.AppKey["Metrics"]] = web.AppKey("metrics")
-WAITERS: Final[web.AppKey[asyncio.Semaphore]] = web.AppKey("waiters", asyncio.Semaphore)
+WAITERS: Final = web.AppKey("waiters", Places)
 AUDITORS: Final[web.AppKey[Auditors | None]] = web.AppKey("auditors")
-FILES: Final[web.AppKey[file_answers.Places]] = web.AppKey("files", file_answers.Places)
+FILES: Final = web.AppKey("files", Places)
 
 
 Folder: TypeAlias = Literal["data", "index"]
@@ -132,9 +134,9 @@ def application(
     app[SOURCE] = source
     app[METRICS] = Metrics(registry)
     app[TURNS] = turns or RequestTurns()
-    app[WAITERS] = asyncio.Semaphore(WAITERS_MAX)
+    app[WAITERS] = Places("requests wait for another leader", WAITERS_MAX, WAITERS_PER_ADDRESS_MAX)
     app[AUDITORS] = auditors
-    app[FILES] = file_answers.Places()
+    app[FILES] = Places("requests for files are answered", FILES_MAX, FILES_PER_ADDRESS_MAX)
     pages: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
         "/status": status_page,
         "/leader": leader_page,
@@ -164,9 +166,7 @@ async def leader_page(request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text=f"{error}\n") from error
     known = source.leader_view().token
     if request.query.get("since") == known and wait_s > 0:
-        if waiters.locked():
-            raise web.HTTPServiceUnavailable(text=f"{WAITERS_MAX} clients are already waiting\n")
-        async with waiters:
+        with waiters.take(request.remote or ""):
             with contextlib.suppress(TimeoutError):  # then answer with the unchanged view
                 await asyncio.wait_for(source.leader_changed(known), wait_s)
             await request.app[TURNS].turn()  # one change ends all waits at the same time
@@ -256,7 +256,7 @@ async def stored_page(request: web.Request) -> web.Response:
         body = await asyncio.to_thread(request.app[SOURCE].stored, name, at, size, known)
         await request.app[TURNS].turn()
     except NotYetCommittedError as error:
-        raise web.HTTPNotFound(text=f"{error}\n", headers=_LATER) from error
+        raise web.HTTPNotFound(text=f"{error}\n", headers=LATER) from error
     except LookupError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except (StoreError, OSError) as error:

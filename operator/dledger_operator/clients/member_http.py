@@ -1,5 +1,6 @@
 """Client of the members' HTTP API: `/status` and the long poll `/leader`."""
 
+import asyncio
 import socket
 from collections import OrderedDict
 from typing import Final, Self, TypeVar
@@ -21,6 +22,8 @@ DEAD_AFTER_S: Final = PROBES_AFTER_S + PROBES_MAX * PROBE_INTERVAL_S
 """Time after which a long poll ends if its host vanished without closing its connections. The
 kernel probes the host, so that this process is not woken for it.
 """
+REFUSED_WAIT_S: Final = 0.5
+"""Time between two questions to a member that has no place for a long poll."""
 ANSWER_S_MAX: Final = 2.0
 CONNECT_S_MAX: Final = 1.0
 BODY_BYTES_MAX: Final = 256 * 1024
@@ -62,12 +65,18 @@ class MemberHttpClient:
     async def leader(self, ip: str, since: str) -> LeaderView:
         """Wait up to `LEADER_WAIT_S` until the member's leader is no longer `since`.
 
-        An empty `since` is answered at once. Raises MemberSilentError if no answer comes in time.
+        An empty `since` is answered at once. So is a long poll for which the member has no place,
+        after `REFUSED_WAIT_S`: whoever takes all places must not hide a member. Raises
+        MemberSilentError if no answer comes in time.
         """
         if not since:
             return await self._get(LeaderView, ip, "/leader", ANSWER_S_MAX)
         query = urlencode({"since": since, "wait": f"{LEADER_WAIT_S}s"}, safe=":")
-        return await self._get(LeaderView, ip, f"/leader?{query}", LEADER_WAIT_S + ANSWER_S_MAX)
+        try:
+            return await self._get(LeaderView, ip, f"/leader?{query}", LEADER_WAIT_S + ANSWER_S_MAX)
+        except _NoPlaceError:
+            await asyncio.sleep(REFUSED_WAIT_S)
+            return await self._get(LeaderView, ip, "/leader", ANSWER_S_MAX)
 
     async def _get(self, kind: type[View], ip: str, path: str, total_s: float) -> View:
         host = f"[{ip}]" if ":" in ip else ip
@@ -81,7 +90,10 @@ class MemberHttpClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise MemberSilentError(f"GET {url}: {str(error) or type(error).__name__}") from error
         if answer.status != 200 or len(body) > BODY_BYTES_MAX:
-            raise MemberSilentError(f"GET {url}: status {answer.status}, {len(body)} bytes")
+            no_place = answer.status == 503 and "Retry-After" in answer.headers
+            raise (_NoPlaceError if no_place else MemberSilentError)(
+                f"GET {url}: status {answer.status}, {len(body)} bytes"
+            )
         last_body, last = self._last.get((kind, ip), (b"", None))
         if body == last_body and isinstance(last, kind):
             return last
@@ -99,6 +111,10 @@ class MemberHttpClient:
             self._last[key] = (body, view)
         if len(self._last) > ANSWERS_KEPT_MAX:
             self._last.popitem(last=False)
+
+
+class _NoPlaceError(MemberSilentError):
+    """The member has no place for a request that waits."""
 
 
 def _probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
